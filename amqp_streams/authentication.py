@@ -1,6 +1,8 @@
-"""How peers may prove who they are, beside passwords: the sections `external` (client certificates) and `oauth` (bearer tokens).
+"""How peers may prove who they are, beside passwords: the sections `external` (client certificates) and
+`oauth` (bearer tokens).
 
-Both are read again on SIGHUP. What they mean is decided in `server/identity/certificates.py` and `server/identity/tokens.py`.
+Both are read again on SIGHUP. What they mean is decided in `server/identity/certificates.py` and
+`server/identity/tokens.py`.
 """
 
 import re
@@ -19,14 +21,18 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
 class ClientCertificates(StrEnum):
-    """Whether a peer has to show a certificate of `client_ca`, or may; one that does not verify is refused either way."""
+    """Whether a peer has to show a certificate of `client_ca`, or may; one that does not verify is refused
+    either way.
+    """
 
     REQUIRED = "required"
     OPTIONAL = "optional"
 
 
 class CertificateName(StrEnum):
-    """What of a certificate a rule looks at: a name of its subject, or the whole subject, or one of its alternative names."""
+    """What of a certificate a rule looks at: a name of its subject, or the whole subject, or one of its
+    alternative names.
+    """
 
     CN = "cn"
     DN = "dn"
@@ -36,17 +42,26 @@ class CertificateName(StrEnum):
 
 
 class ExternalRule(Settings):
-    """Which user a client certificate stands for: a certificate whose `name` matches `pattern` is `user`. The first match counts."""
+    """Which user a client certificate stands for: a certificate whose `name` matches `pattern` is `user`.
+
+    The first match counts.
+    """
 
     name: CertificateName = Field(
-        description="The name in the certificate: `cn`, `dn` (the whole subject as in RFC 4514), or an "
-        "alternative name: `dns`, `email`, `uri`.",
+        description=(
+            "The name in the certificate: `cn`, `dn` (the whole subject as in RFC 4514), or an "
+            "alternative name: `dns`, `email`, `uri`."
+        ),
     )
-    pattern: str = Field(min_length=1, max_length=1000, description="A regular expression that must match the whole name.")
+    pattern: str = Field(
+        min_length=1, max_length=1000, description="A regular expression that must match the whole name."
+    )
     user: str = Field(
         min_length=1,
         max_length=255,
-        description="The user; `{0}` stands for the whole match, `{1}` or `{name}` for a group of the pattern.",
+        description=(
+            "The user; `{0}` stands for the whole match, `{1}` or `{name}` for a group of the pattern."
+        ),
     )
 
     @model_validator(mode="after")
@@ -69,7 +84,9 @@ class ExternalRule(Settings):
         found = re.fullmatch(self.pattern, name)
         if found is None:
             return None
-        return _PLACE.sub(lambda place: found[int(place[1]) if place[1].isdecimal() else place[1]] or "", self.user)
+        return _PLACE.sub(
+            lambda place: found[int(place[1]) if place[1].isdecimal() else place[1]] or "", self.user
+        )
 
 
 def _one_or_more(value: object) -> object:
@@ -77,7 +94,10 @@ def _one_or_more(value: object) -> object:
 
 
 class OAuthSettings(Settings):
-    """Bearer tokens that are accepted. Every token needs an expiry, this issuer, and one of these audiences."""
+    """Bearer tokens that are accepted.
+
+    Every token needs an expiry, this issuer, and one of these audiences.
+    """
 
     issuer: str = Field(min_length=1, description="The `iss` of the tokens, exactly.")
     audience: Annotated[tuple[str, ...], BeforeValidator(_one_or_more)] = Field(
@@ -85,11 +105,16 @@ class OAuthSettings(Settings):
     )
     keys: Annotated[tuple[Path, ...], BeforeValidator(_one_or_more)] = Field(
         default=(),
-        description="Files with public keys of the issuer: JWKS, or PEM (keys, certificates). Read again on SIGHUP.",
+        description=(
+            "Files with public keys of the issuer: JWKS, or PEM (keys, certificates). Read again on SIGHUP."
+        ),
     )
     secret_file: Path | None = Field(
         default=None,
-        description="File with the secret shared with the issuer, for HS256, HS384 and HS512 only: at least 32 bytes, mode 0600.",
+        description=(
+            "File with the secret shared with the issuer, for HS256, HS384 and HS512 only: at least 32 bytes,"
+            " mode 0600."
+        ),
     )
     algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_one_or_more)] = Field(
         default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA),
@@ -104,21 +129,33 @@ class OAuthSettings(Settings):
         validation_alias=AliasChoices("leeway", "leeway_ms"),
     )
     user_claim: str = Field(
-        default="sub", min_length=1, description="The claim that names the user; `a.b` is the claim `b` in `a` if no claim has that name."
+        default="sub",
+        min_length=1,
+        description="The claim that names the user; `a.b` is the claim `b` in `a` if no claim has that name.",
     )
     groups_claim: str = Field(
-        default="groups", min_length=1, description="The claim that lists the user's groups: a list, or words as in `scope`."
+        default="groups",
+        min_length=1,
+        description="The claim that lists the user's groups: a list, or words as in `scope`.",
     )
-    discovery: str | None = Field(default=None, description="URL of the issuer's metadata, which clients without a valid token get.")
+    discovery: str | None = Field(
+        default=None, description="URL of the issuer's metadata, which clients without a valid token get."
+    )
 
     @model_validator(mode="after")
     def _keys_fit_the_algorithms(self) -> Self:
         symmetric = [algorithm for algorithm in self.algorithms if algorithm.symmetric]
         if symmetric and self.secret_file is None:
-            message = f"{symmetric[0]} needs a shared secret: set secret_file, or remove {symmetric[0]} from algorithms"
+            message = (
+                f"{symmetric[0]} needs a shared secret: set secret_file, or remove {symmetric[0]} from"
+                " algorithms"
+            )
             raise ValueError(message)
         if self.secret_file is not None and not symmetric:
-            message = "secret_file works only with HS256, HS384 and HS512: add one to algorithms, or remove secret_file"
+            message = (
+                "secret_file works only with HS256, HS384 and HS512: add one to algorithms, or remove"
+                " secret_file"
+            )
             raise ValueError(message)
         if len(symmetric) < len(self.algorithms) and not self.keys:
             message = "keys is empty: name a JWKS or PEM file with the issuer's public keys"

@@ -1,7 +1,9 @@
-"""The configuration of an event log node: frozen values, validated when built, each with its unit in its name.
+"""The configuration of an event log node: frozen values, validated when built, each with its unit in its
+name.
 
-`cli/settings.py` builds them once from flags, environment, file and defaults (in that order); the core receives plain values.
-The names that people write leave out `_ms` (`retention = "7d"`); both are understood. Who may do what is in `policy.py`.
+`cli/settings.py` builds them once from flags, environment, file and defaults (in that order); the core
+receives plain values. The names that people write leave out `_ms` (`retention = "7d"`); both are understood.
+Who may do what is in `policy.py`.
 """
 
 import ipaddress
@@ -20,7 +22,9 @@ from service_parts.settings.fields import Bytes, Milliseconds, Settings
 
 PRODUCERS_MAX: Final = 100_000
 
-_HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
+_HOST_PORT: Final = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})"
+)
 
 
 LogName = Annotated[str, AfterValidator(log_name)]
@@ -42,11 +46,16 @@ def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as
     """The field of a log setting, with the default, bounds and text of its row in `log_settings`."""
     row = BY_FIELD[field]
     alias = AliasChoices(row.short.replace("-", "_"), field) if row.short else None
-    return Field(default=row.default, ge=row.least, le=row.most, description=row.meaning, validation_alias=alias)
+    return Field(
+        default=row.default, ge=row.least, le=row.most, description=row.meaning, validation_alias=alias
+    )
 
 
 class LogSettings(Settings):
-    """A log that is created if it does not exist. Whole segments are deleted, the oldest first, never the one that is written."""
+    """A log that is created if it does not exist.
+
+    Whole segments are deleted, the oldest first, never the one that is written.
+    """
 
     partitions: int = _from_table("partitions")
     retention_ms: Milliseconds | None = _from_table("retention_ms")
@@ -56,7 +65,9 @@ class LogSettings(Settings):
 
 
 class SyncMode(StrEnum):
-    """When an event is on the disk: before `accepted` (always), every `interval_ms`, or when the system likes (never)."""
+    """When an event is on the disk: before `accepted` (always), every `interval_ms`, or when the system likes
+    (never).
+    """
 
     ALWAYS = "always"
     INTERVAL = "interval"
@@ -86,7 +97,10 @@ class Sync(Settings):
         """
         mode, _, interval = text.partition(":")
         if mode not in set(SyncMode) or (interval and not interval.isdecimal()):
-            message = f"{text!r} is not a valid sync mode: use 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
+            message = (
+                f"{text!r} is not a valid sync mode: use 'always', 'never', or 'interval:MS' with MS from 1"
+                " to 60000"
+            )
             raise ValueError(message)
         return cls(mode=SyncMode(mode), interval_ms=int(interval or 0))
 
@@ -105,14 +119,20 @@ class Limits(Settings):
     connections: int = Field(
         default=10_000,
         ge=1,
-        description="Connections. At the limit, a new one replaces one that has not logged in: the oldest from the address "
-        "that has most of these. If all have logged in, the new one is closed.",
+        description=(
+            "Connections. At the limit, a new one replaces one that has not logged in: the oldest from the"
+            " address that has most of these. If all have logged in, the new one is closed."
+        ),
     )
-    sessions: int = Field(default=64, ge=1, le=65_535, description="Sessions of one connection (channel-max + 1).")
+    sessions: int = Field(
+        default=64, ge=1, le=65_535, description="Sessions of one connection (channel-max + 1)."
+    )
     links: int = Field(default=1024, ge=1, description="Links of one connection.")
     partitions: int = Field(default=10_000, ge=1, description="Partitions of all logs together.")
     groups: int = Field(default=1000, ge=1, description="Consumer groups of one log.")
-    cursors: int = Field(default=10_000, ge=1, description="Cursors of subscriptions and groups, of all logs together.")
+    cursors: int = Field(
+        default=10_000, ge=1, description="Cursors of subscriptions and groups, of all logs together."
+    )
     cursor_positions: int = Field(
         default=2_000_000,
         ge=1,
@@ -121,31 +141,49 @@ class Limits(Settings):
     link_partitions: int = Field(
         default=4 << 20,
         ge=1,
-        description="Partitions that all consumer links read, about 25 bytes of memory each. A link without a partition "
-        "reads all partitions of its log.",
+        description=(
+            "Partitions that all consumer links read, about 25 bytes of memory each. A link without a"
+            " partition reads all partitions of its log."
+        ),
     )
     producers: int = Field(
         default=10_000,
         ge=1,
         le=PRODUCERS_MAX,
-        description="Idempotent producers that one partition knows. A new one replaces the one that is idle for longest.",
+        description=(
+            "Idempotent producers that one partition knows. A new one replaces the one that is idle for"
+            " longest."
+        ),
     )
     group_waiting: int = Field(default=1024, ge=1, description="Attaches held pending in one consumer group.")
-    frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="The largest frame (max-frame-size).")
+    frame_bytes: Bytes = Field(
+        default=256 << 10, ge=512, le=1 << 20, description="The largest frame (max-frame-size)."
+    )
     message_bytes: Bytes = Field(
-        default=16 << 20, ge=1024, le=256 << 20, description="The largest message (max-message-size); a larger one ends its link."
+        default=16 << 20,
+        ge=1024,
+        le=256 << 20,
+        description="The largest message (max-message-size); a larger one ends its link.",
     )
     filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="All filters of one source, encoded.")
-    unsettled: int = Field(default=8192, ge=1, description="Deliveries that a consumer link may leave unsettled.")
-    credit: int = Field(default=2000, ge=1, le=100_000, description="Transfers granted to a producer link at a time.")
+    unsettled: int = Field(
+        default=8192, ge=1, description="Deliveries that a consumer link may leave unsettled."
+    )
+    credit: int = Field(
+        default=2000, ge=1, le=100_000, description="Transfers granted to a producer link at a time."
+    )
     pending_bytes: Bytes = Field(
         default=64 << 20,
         ge=1 << 20,
-        description="Bytes received and not yet durable; beyond it the node withholds credit. The same bound for "
-        "unfinished messages; beyond it the user that holds most loses the link with its oldest one.",
+        description=(
+            "Bytes received and not yet durable; beyond it the node withholds credit. The same bound for "
+            "unfinished messages; beyond it the user that holds most loses the link with its oldest one."
+        ),
     )
     connection_pending_bytes: Bytes = Field(
-        default=1 << 20, ge=64 << 10, description="Bytes written for one peer that reads slowly; beyond it the peer waits."
+        default=1 << 20,
+        ge=64 << 10,
+        description="Bytes written for one peer that reads slowly; beyond it the peer waits.",
     )
     unauthenticated_ms: Milliseconds = Field(
         default=10_000,
@@ -153,11 +191,15 @@ class Limits(Settings):
         description="Time that a peer has from its connect to its open.",
         validation_alias=AliasChoices("unauthenticated", "unauthenticated_ms"),
     )
-    login_failures: int = Field(default=20, ge=1, description="Failed logins in a row that one address may have.")
+    login_failures: int = Field(
+        default=20, ge=1, description="Failed logins in a row that one address may have."
+    )
     user_login_failures: int = Field(
         default=10,
         ge=1,
-        description="Failed logins in a row for one user; where the user has logged in before, for each address.",
+        description=(
+            "Failed logins in a row for one user; where the user has logged in before, for each address."
+        ),
     )
     login_interval_ms: Milliseconds = Field(
         default=6000,
@@ -165,12 +207,16 @@ class Limits(Settings):
         description="After each interval, one more failed login is allowed.",
         validation_alias=AliasChoices("login_interval", "login_interval_ms"),
     )
-    password_checks: int = Field(default=100, ge=1, description="Passwords waiting for a check, half from one address.")
+    password_checks: int = Field(
+        default=100, ge=1, description="Passwords waiting for a check, half from one address."
+    )
     idle_timeout_ms: Milliseconds = Field(
         default=60_000,
         ge=1000,
-        description="Silence after which the node closes a connection, or a link with an unfinished message. Time in which "
-        "the node itself does not read is not counted.",
+        description=(
+            "Silence after which the node closes a connection, or a link with an unfinished message. Time in"
+            " which the node itself does not read is not counted."
+        ),
         validation_alias=AliasChoices("idle_timeout", "idle_timeout_ms"),
     )
     drain_ms: Milliseconds = Field(
@@ -186,32 +232,44 @@ class GroupSettings(Settings):
 
     only: tuple[str, ...] = Field(
         default=(),
-        description="Names of the groups that may exist; `*` and `?` are allowed. Not set: any. A group is "
-        "created when its first member attaches.",
+        description=(
+            "Names of the groups that may exist; `*` and `?` are allowed. Not set: any. A group is "
+            "created when its first member attaches."
+        ),
     )
     wait_ms: Milliseconds = Field(
         default=30_000,
         ge=0,
-        description="How long an attach is held pending while no partition is free. 0: it is refused at once.",
+        description=(
+            "How long an attach is held pending while no partition is free. 0: it is refused at once."
+        ),
         validation_alias=AliasChoices("wait", "wait_ms"),
     )
     pause_ms: Milliseconds = Field(
         default=3000,
         ge=0,
-        description="How long a member waits before a member with more partitions is asked for one, and the shortest "
-        "time between two such moves.",
+        description=(
+            "How long a member waits before a member with more partitions is asked for one, and the shortest "
+            "time between two such moves."
+        ),
         validation_alias=AliasChoices("pause", "pause_ms"),
     )
     handover_ms: Milliseconds = Field(
         default=10_000,
         ge=0,
-        description="How long a consumer may take to settle its deliveries before its link is closed and the partition moves.",
+        description=(
+            "How long a consumer may take to settle its deliveries before its link is closed and the"
+            " partition moves."
+        ),
         validation_alias=AliasChoices("handover", "handover_ms"),
     )
     cursor_flush_ms: Milliseconds = Field(
         default=200,
         ge=1,
-        description="How often cursors that moved are written. After a kill -9, what was settled since then is delivered again.",
+        description=(
+            "How often cursors that moved are written. After a kill -9, what was settled since then is"
+            " delivered again."
+        ),
         validation_alias=AliasChoices("cursor_flush", "cursor_flush_ms"),
     )
 
@@ -222,7 +280,10 @@ class ProducerSettings(Settings):
     expiry_ms: Milliseconds = Field(
         default=7 * 24 * 3600 * 1000,
         ge=1000,
-        description="A producer without a link that stored nothing for this long may be forgotten when the limit of producers is reached.",
+        description=(
+            "A producer without a link that stored nothing for this long may be forgotten when the limit of"
+            " producers is reached."
+        ),
         validation_alias=AliasChoices("expiry", "expiry_ms"),
     )
 
@@ -232,10 +293,15 @@ class TlsSettings(Settings):
 
     certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
     key: Path = Field(description="Private key of the certificate, PEM, not encrypted.")
-    client_ca: Path | None = Field(default=None, description="Clients must show a certificate signed by one of these, PEM.")
+    client_ca: Path | None = Field(
+        default=None, description="Clients must show a certificate signed by one of these, PEM."
+    )
     client_certificates: ClientCertificates = Field(
         default=ClientCertificates.REQUIRED,
-        description="`optional`: clients may connect without a certificate. A certificate that does not verify is refused in both cases.",
+        description=(
+            "`optional`: clients may connect without a certificate. A certificate that does not verify is"
+            " refused in both cases."
+        ),
     )
 
 
@@ -263,7 +329,10 @@ class Listener(Settings):
         """
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
-            message = f"{text!r} is not a valid address to listen on: use HOST:PORT with a port from 0 to 65535, for example [::1]:5672"
+            message = (
+                f"{text!r} is not a valid address to listen on: use HOST:PORT with a port from 0 to 65535,"
+                " for example [::1]:5672"
+            )
             raise ValueError(message)
         return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
 
@@ -279,14 +348,22 @@ class Listener(Settings):
 class NodeSettings(Settings):
     """Everything `amqp-streams serve` needs to know."""
 
-    data_dir: Path = Field(description="Directory of the events. Created if it does not exist; locked while the node runs.")
+    data_dir: Path = Field(
+        description="Directory of the events. Created if it does not exist; locked while the node runs."
+    )
     listen: tuple[Listener, ...] = Field(
         default=(Listener(host="127.0.0.1", port=5672),),
-        description="Addresses to listen on; port 0: any free port. `[::]:5672` is IPv6 only: add `0.0.0.0:5672` for IPv4.",
+        description=(
+            "Addresses to listen on; port 0: any free port. `[::]:5672` is IPv6 only: add `0.0.0.0:5672` for"
+            " IPv4."
+        ),
     )
     admin_listen: Listener | None = Field(
         default=None,
-        description="Address of the admin listener: `/healthz`, `/readyz`, `/metrics`, and AMQP over WebSocket at `/` and `/amqp`.",
+        description=(
+            "Address of the admin listener: `/healthz`, `/readyz`, `/metrics`, and AMQP over WebSocket at `/`"
+            " and `/amqp`."
+        ),
     )
     tls: TlsSettings | None = None
     users_file: Path | None = Field(
@@ -294,27 +371,35 @@ class NodeSettings(Settings):
         description="Who may connect with a password: a file that `amqp-streams user add` writes, mode 0600.",
         validation_alias=AliasChoices("users", "users_file"),
     )
-    anonymous: AnonymousAccess = Field(default=AnonymousAccess.LOOPBACK, description="From where connections without a user are accepted.")
+    anonymous: AnonymousAccess = Field(
+        default=AnonymousAccess.LOOPBACK, description="From where connections without a user are accepted."
+    )
     plain_without_tls: bool = Field(
         default=False,
         description="Accept passwords and tokens on unencrypted connections from other machines.",
     )
     external: tuple[ExternalRule, ...] = Field(default=(), max_length=EXTERNAL_RULES_MAX)
     oauth: OAuthSettings | None = None
-    container_id: str = Field(default="amqp-streams", min_length=1, max_length=255, description="The AMQP container-id of the node.")
+    container_id: str = Field(
+        default="amqp-streams", min_length=1, max_length=255, description="The AMQP container-id of the node."
+    )
     logs: dict[LogName, LogSettings] = Field(default_factory=dict)
     auto_create_partitions: int = Field(
         default=0,
         ge=0,
         le=PARTITIONS_MAX,
-        description="Create unknown logs on first use, with this number of partitions. 0: refuse unknown addresses.",
+        description=(
+            "Create unknown logs on first use, with this number of partitions. 0: refuse unknown addresses."
+        ),
         validation_alias=AliasChoices("auto_create", "auto_create_partitions"),
     )
     sync: Sync = Field(
         default=Sync(),
-        description="When an event is on the disk: `always` (before it is accepted), `interval:MS` (a power "
-        "loss takes at most the last "
-        "MS milliseconds, 1 to 60,000), or `never` (when the operating system writes it).",
+        description=(
+            "When an event is on the disk: `always` (before it is accepted), `interval:MS` (a power "
+            "loss takes at most the last "
+            "MS milliseconds, 1 to 60,000), or `never` (when the operating system writes it)."
+        ),
     )
     limits: Limits = Limits()
     groups: GroupSettings = GroupSettings()
@@ -324,20 +409,31 @@ class NodeSettings(Settings):
     )
     access: tuple[AccessRule, ...] = Field(default=(), max_length=ACCESS_RULES_MAX)
     quotas: dict[UserName, Quota] = Field(default_factory=dict)
-    redirects: tuple[Redirect, ...] = Field(default=(), validation_alias=AliasChoices("redirect", "redirects"))
+    redirects: tuple[Redirect, ...] = Field(
+        default=(), validation_alias=AliasChoices("redirect", "redirects")
+    )
     trusted_proxies: tuple[TrustedProxy, ...] = Field(
         default=(),
-        description="Addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` the admin listener trusts.",
+        description=(
+            "Addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` the admin"
+            " listener trusts."
+        ),
     )
     shutdown_delay_ms: Milliseconds = Field(
         default=0,
         ge=0,
-        description="How long a stopping node still accepts connections while `/readyz` answers 503: as "
-        "long as a load balancer needs to notice.",
+        description=(
+            "How long a stopping node still accepts connections while `/readyz` answers 503: as "
+            "long as a load balancer needs to notice."
+        ),
         validation_alias=AliasChoices("shutdown_delay", "shutdown_delay_ms"),
     )
-    log_format: LogFormat = Field(default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`).")
-    log_level: LogLevel = Field(default=LogLevel.INFO, description="The least severe log line that is written.")
+    log_format: LogFormat = Field(
+        default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`)."
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO, description="The least severe log line that is written."
+    )
 
     @model_validator(mode="after")
     def _external_rules_need_certificates(self) -> Self:
@@ -348,7 +444,9 @@ class NodeSettings(Settings):
 
     @model_validator(mode="after")
     def _tls_listeners_need_a_certificate(self) -> Self:
-        if self.tls is None and any(listener.tls for listener in (*self.listen, *filter(None, [self.admin_listen]))):
+        if self.tls is None and any(
+            listener.tls for listener in (*self.listen, *filter(None, [self.admin_listen]))
+        ):
             message = "a listener uses TLS but no certificate is set: set --tls-certificate and --tls-key"
             raise ValueError(message)
         return self

@@ -13,7 +13,8 @@ class AmqpStreamsError(Exception):
 class PeerError(AmqpStreamsError):
     """The peer asked for something it may not have; answered with `condition` and `description`.
 
-    `info` goes into the error's info map (AMQP 2.8.14), its keys as symbols: short strings and numbers, of AMQP's types where it matters.
+    `info` goes into the error's info map (AMQP 2.8.14), its keys as symbols: short strings and numbers, of
+    AMQP's types where it matters.
     """
 
     def __init__(self, condition: str, description: str, info: Mapping[str, str | int] | None = None) -> None:
@@ -42,7 +43,8 @@ class DiskFullError(StorageError):
 class CorruptionError(StorageError):
     """Stored bytes are not what was written; names the file and the position.
 
-    `first` and `after` are the offsets fenced off: `first` inclusive, `after` exclusive (the next readable one, or None).
+    `first` and `after` are the offsets fenced off: `first` inclusive, `after` exclusive (the next readable
+    one, or None).
     """
 
     def __init__(self, message: str, *, first: int, after: int | None) -> None:

@@ -1,9 +1,9 @@
 """The name of a log, and its settings in one table. Pure.
 
-`$management`, the client, the command line, the configuration and the stored `log.json` take names, bounds, defaults and texts
-from here. A new setting is one name in `names.py`, one row and one key here, and one field in `config.LogSettings`; then the
-module that acts on it. docs/management.md shows the table (tests/amqp_streams/test_log_settings.py compares
-them).
+`$management`, the client, the command line, the configuration and the stored `log.json` take names, bounds,
+defaults and texts from here. A new setting is one name in `names.py`, one row and one key here, and one field
+in `config.LogSettings`; then the module that acts on it. docs/management.md shows the table
+(tests/amqp_streams/test_log_settings.py compares them).
 """
 
 import re
@@ -24,11 +24,13 @@ def log_name(name: str) -> str:
     """Check the name of an event log: it is an AMQP address and a folder's name.
 
     Raises:
-        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen, underscore.
+        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen,
+        underscore.
     """
     if not LOG_NAME.fullmatch(name):
         message = (
-            f"{name!r} is not a valid log name: use 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
+            f"{name!r} is not a valid log name: use 1 to 255 letters, digits, '.', '-' and '_', starting and"
+            " ending with a letter or digit"
         )
         raise ValueError(message)
     return name
@@ -46,9 +48,9 @@ class Kind(StrEnum):
 class LogSetting:
     """One setting: a whole number in its unit (partitions, milliseconds, bytes) from `least` to `most`.
 
-    `default` None: without the setting there is no bound, and None takes the bound away. `fixed`: set when the log is created
-    and never changed. `short`: the name without its unit, for the command line and the configuration file. `in_info`: `$info`
-    shows it as well as `$management`.
+    `default` None: without the setting there is no bound, and None takes the bound away. `fixed`: set when
+    the log is created and never changed. `short`: the name without its unit, for the command line and the
+    configuration file. `in_info`: `$info` shows it as well as `$management`.
     """
 
     name: str
@@ -90,7 +92,9 @@ LOG_SETTINGS: Final = (
         most=MILLISECONDS_MAX,
         short="retention",
         in_info=True,
-        meaning="Events older than this may be deleted. Not set: events are never deleted because of their age.",
+        meaning=(
+            "Events older than this may be deleted. Not set: events are never deleted because of their age."
+        ),
     ),
     LogSetting(
         names.INFO_RETENTION_BYTES,
@@ -123,7 +127,10 @@ BY_FIELD: Final = {setting.field: setting for setting in LOG_SETTINGS}
 
 
 class LogSettingValues(TypedDict, total=False):
-    """Settings as a caller gives them, in the units of the table. What is missing or None takes the node's default."""
+    """Settings as a caller gives them, in the units of the table.
+
+    What is missing or None takes the node's default.
+    """
 
     partitions: int | None
     retention_ms: int | None

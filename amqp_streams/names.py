@@ -75,7 +75,8 @@ EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 # Property of this node's open: how many deliveries a link may leave unsettled before it gets no more.
 UNSETTLED_MAX: Final = "amqp-streams:unsettled-max"
 
-# -- Batched deliveries, an extension of this engine (docs/batched-deliveries.md): capability of a source, link properties, annotations
+# -- Batched deliveries, an extension of this engine (docs/batched-deliveries.md): capability of a source,
+# link properties, annotations
 CAPABILITY_BATCHED_DELIVERIES: Final = "amqp-streams:batched-deliveries"
 BATCH_EVENTS: Final = "amqp-streams:batch-events"
 BATCH_BYTES: Final = "amqp-streams:batch-bytes"
@@ -87,7 +88,8 @@ BATCH_SIZES: Final = "amqp-streams:sizes"
 BATCH_MESSAGE_FORMATS: Final = "amqp-streams:message-formats"
 BATCH_NEXT_OFFSET: Final = "amqp-streams:next-offset"
 
-# -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target, link properties, annotation
+# -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target,
+# link properties, annotation
 CAPABILITY_IDEMPOTENT_PRODUCER: Final = "amqp-streams:idempotent-producer"
 PRODUCER_ID: Final = "amqp-streams:producer-id"
 PRODUCER_SEQUENCE: Final = "amqp-streams:producer-sequence"
@@ -117,8 +119,10 @@ CURSOR_MEMBER: Final = "member"
 # Where they are reset to: `offset` above, or one of these.
 RESET_TIMESTAMP: Final = "timestamp"
 RESET_POSITION: Final = "position"
-# Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each partition.
-# Of a QUERY: which items of the list are wanted (AMQP Management 1.0), and in the answer where the next page begins.
+# Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each
+# partition.
+# Of a QUERY: which items of the list are wanted (AMQP Management 1.0), and in the answer where the next page
+# begins.
 QUERY_OFFSET: Final = "offset"
 QUERY_COUNT: Final = "count"
 QUERY_NEXT: Final = "next"

@@ -1,4 +1,5 @@
-"""Who may do what, how much of it, and what is served elsewhere: the sections `access`, `user_groups`, `quotas`, `redirect`.
+"""Who may do what, how much of it, and what is served elsewhere: the sections `access`, `user_groups`,
+`quotas`, `redirect`.
 
 All of them are read again on SIGHUP. What they mean is decided in
 `streams/access.py`, `server/limits/quotas.py` and `streams/redirects.py`.
@@ -35,17 +36,24 @@ class Right(StrEnum):
 
 def _name(text: str) -> str:
     if not 1 <= len(text) <= _NAME_CHARACTERS_MAX or not text.isprintable():
-        message = f"{text[:40]!r} is not a valid name: use 1 to {_NAME_CHARACTERS_MAX} characters and no control characters"
+        message = (
+            f"{text[:40]!r} is not a valid name: use 1 to {_NAME_CHARACTERS_MAX} characters and no control"
+            " characters"
+        )
         raise ValueError(message)
     return text
 
 
 def _who(text: str) -> str:
-    """A user, `group:NAME`, `anonymous`, `*`. Users have no patterns: one that looks like a pattern would silently match nobody."""
+    """A user, `group:NAME`, `anonymous`, `*`.
+
+    Users have no patterns: one that looks like a pattern would silently match nobody.
+    """
     name = text.removeprefix(GROUP_PREFIX)
     if text != ANYONE and any(character in name for character in "*?"):
         message = (
-            f"{text[:40]!r} is not a user, 'group:NAME', '{ANONYMOUS}' or '{ANYONE}': patterns of users are not supported, use a group"
+            f"{text[:40]!r} is not a user, 'group:NAME', '{ANONYMOUS}' or '{ANYONE}': patterns of users are"
+            " not supported, use a group"
         )
         raise ValueError(message)
     _name(name)
@@ -55,7 +63,8 @@ def _who(text: str) -> str:
 def _log_pattern(text: str) -> str:
     if not _LOG_PATTERN.fullmatch(text):
         message = (
-            f"{text[:40]!r} is not a valid pattern of log names: use letters, digits, '.', '-', '_', and '*', '?', '[...]' as in file names"
+            f"{text[:40]!r} is not a valid pattern of log names: use letters, digits, '.', '-', '_', and '*',"
+            " '?', '[...]' as in file names"
         )
         raise ValueError(message)
     return text
@@ -85,19 +94,31 @@ class AccessRule(Settings):
     """
 
     users: Annotated[tuple[Who, ...], _Some] = Field(
-        description="Users, `group:NAME`, `anonymous` (connections without a user), or `*` (every user that logged in).",
+        description=(
+            "Users, `group:NAME`, `anonymous` (connections without a user), or `*` (every user that logged"
+            " in)."
+        ),
     )
-    logs: Annotated[tuple[LogPattern, ...], _Some] = Field(description="Names of logs, or patterns with `*`, `?` and `[...]`.")
+    logs: Annotated[tuple[LogPattern, ...], _Some] = Field(
+        description="Names of logs, or patterns with `*`, `?` and `[...]`."
+    )
     allow: Annotated[tuple[Right, ...], _Some] = Field(description="The rights that the rule gives.")
     consumer_groups: Annotated[tuple[UserName, ...], _Some] | None = Field(
         default=None,
-        description="Narrows `receive` to these consumer groups: names or patterns. Not set: any group, and no group.",
+        description=(
+            "Narrows `receive` to these consumer groups: names or patterns. Not set: any group, and no group."
+        ),
     )
 
     @model_validator(mode="after")
     def _groups_narrow_reading_only(self) -> Self:
-        if self.consumer_groups is not None and (Right.MANAGE in self.allow or Right.RECEIVE not in self.allow):
-            message = "consumer_groups restricts 'receive': allow 'receive' in this rule, and 'manage' in another rule"
+        if self.consumer_groups is not None and (
+            Right.MANAGE in self.allow or Right.RECEIVE not in self.allow
+        ):
+            message = (
+                "consumer_groups restricts 'receive': allow 'receive' in this rule, and 'manage' in another"
+                " rule"
+            )
             raise ValueError(message)
         return self
 
@@ -107,8 +128,12 @@ class Quota(Settings):
 
     connections: int | None = Field(default=None, ge=0, description="Connections at once.")
     links: int | None = Field(default=None, ge=0, description="Links at once, on all connections together.")
-    bytes_in: Bytes | None = Field(default=None, ge=1000, description="Bytes of events that the user may send in a second.")
-    bytes_out: Bytes | None = Field(default=None, ge=1000, description="Bytes of events that the user may receive in a second.")
+    bytes_in: Bytes | None = Field(
+        default=None, ge=1000, description="Bytes of events that the user may send in a second."
+    )
+    bytes_out: Bytes | None = Field(
+        default=None, ge=1000, description="Bytes of events that the user may receive in a second."
+    )
 
 
 class Redirect(Settings):

@@ -1,4 +1,6 @@
-"""Delivery of a backlog that is nowhere but on the disk: the node restarted, the files' pages dropped from the cache."""
+"""Delivery of a backlog that is nowhere but on the disk: the node restarted, the files' pages dropped from
+the cache.
+"""
 
 import os
 import shutil
@@ -23,7 +25,9 @@ def measure(work: Path, *, count: int, size: int) -> dict[str, Any]:
     stored = drop_pages(folder)
     with running(folder) as server:
         before = server.usage()
-        got = load.run("recv", server.url, "events", count=count, run_id=run_id, options=[*options, *load.FROM_EARLIEST])
+        got = load.run(
+            "recv", server.url, "events", count=count, run_id=run_id, options=[*options, *load.FROM_EARLIEST]
+        )
         after = server.usage()
     shutil.rmtree(folder, ignore_errors=True)
     for side in (sent, got):

@@ -1,4 +1,5 @@
-"""`make connections`: many connections with two links each open at once, what an idle one costs, and that each still answers.
+"""`make connections`: many connections with two links each open at once, what an idle one costs, and that
+each still answers.
 
 Exit status 0 when every connection opened, sent an event that was accepted, and received one; 1 otherwise.
 """
@@ -55,7 +56,9 @@ async def measure(server: Server, count: int, idle_seconds: float, patience: flo
     return _figures(count, opened_in, idle_for, (before, opened, idle, answered, server.usage()))
 
 
-def _figures(count: int, opened_in: float, idle_for: float, moments: tuple[Usage, Usage, Usage, Usage, Usage]) -> dict[str, float]:
+def _figures(
+    count: int, opened_in: float, idle_for: float, moments: tuple[Usage, Usage, Usage, Usage, Usage]
+) -> dict[str, float]:
     before, opened, idle, answered, closed = moments
     return {
         "connections": count,
@@ -81,7 +84,9 @@ async def _open(server: Server, name: str, patience: float) -> IdlePeer:
     return peer
 
 
-async def _all(make: Callable[[Server, str, float], Awaitable[IdlePeer]], arguments: Iterable[tuple[Server, str, float]]) -> list[IdlePeer]:
+async def _all(
+    make: Callable[[Server, str, float], Awaitable[IdlePeer]], arguments: Iterable[tuple[Server, str, float]]
+) -> list[IdlePeer]:
     gate = asyncio.Semaphore(OPENING_AT_ONCE)
 
     async def one(argument: tuple[Server, str, float]) -> IdlePeer:
@@ -104,7 +109,9 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with running(folder) as server:
-            figures = asyncio.run(measure(server, options.connections, options.idle_seconds, options.patience))
+            figures = asyncio.run(
+                measure(server, options.connections, options.idle_seconds, options.patience)
+            )
     except (ConnectionError, TimeoutError, RuntimeError) as error:
         print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -1,10 +1,12 @@
-"""From a POST to the subscriber's POST: how many events a second, what many Triggers cost, how long an event takes, what a dead one does.
+"""From a POST to the subscriber's POST: how many events a second, what many Triggers cost, how long an event
+takes, what a dead one does.
 
     python -m bench.deliveries [--quick]
 
-The gateway and its node are processes of their own; sender and subscriber are one more, and cheap (http_load.py). Everything runs on this
-machine, so "on 2 cores" includes them. Runs that are compared alternate on the same gateway: of the floods the best count, of the paced
-runs all latencies together. A run begins when the gateway has done what follows from its resources, and from those before them that were
+The gateway and its node are processes of their own; sender and subscriber are one more, and cheap
+(http_load.py). Everything runs on this machine, so "on 2 cores" includes them. Runs that are compared
+alternate on the same gateway: of the floods the best count, of the paced runs all latencies together. A run
+begins when the gateway has done what follows from its resources, and from those before them that were
 deleted: a hundred Triggers have a hundred statuses and Events. What a durable 202 costs is in gateway.py.
 """
 
@@ -45,7 +47,10 @@ WANTED_NEIGHBOURS: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `cpu_us`: of the gateway for an event; `latencies_ms`: from when each was to be sent to when it arrived, sorted."""
+    """One run. `cpu_us`: of the gateway for an event;
+
+    `latencies_ms`: from when each was to be sent to when it arrived, sorted.
+    """
 
     per_second: float
     cpu_us: float
@@ -95,8 +100,19 @@ class Bench:
         self._gateway: Final = gateway
         self._brokers = 0
 
-    async def run(self, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False, skip: int = 0) -> Run:
-        """Events of as many types as there are Triggers, each for one of them; `dead`: one more that wants all and never answers."""
+    async def run(
+        self,
+        count: int,
+        *,
+        triggers: int = 1,
+        per_second: float | None = None,
+        dead: bool = False,
+        skip: int = 0,
+    ) -> Run:
+        """Events of as many types as there are Triggers, each for one of them;
+
+        `dead`: one more that wants all and never answers.
+        """
         loop = asyncio.get_running_loop()
         record = Record(count)
         server = await loop.create_server(lambda: Subscriber(record), "127.0.0.1", 0, backlog=1024)
@@ -122,7 +138,9 @@ class Bench:
         server.close()
         silent.close()
         gateway_us, node_us = ((then - now) * 1e6 / count for now, then in zip(before, after, strict=True))
-        return Run(count / record.seconds, gateway_us, node_us, load_us, record.again, record.latencies_ms(skip))
+        return Run(
+            count / record.seconds, gateway_us, node_us, load_us, record.again, record.latencies_ms(skip)
+        )
 
     async def _rest(self) -> None:
         """Wait until it does nothing for anybody, or for so long that it seems to have other work for good."""
@@ -141,13 +159,19 @@ class Bench:
 def resources(broker: str, types: Sequence[str], url: str, dead: str | None) -> list[dict[str, object]]:
     """A Broker, a Trigger for each type, and perhaps one whose subscriber never answers."""
     made: list[dict[str, object]] = [
-        {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": broker, "namespace": "default"}}
+        {
+            "apiVersion": "eventing.knative.dev/v1",
+            "kind": "Broker",
+            "metadata": {"name": broker, "namespace": "default"},
+        }
     ]
 
     def trigger(name: str, to: str, filter_: dict[str, object], delivery: dict[str, object]) -> None:
         spec = {"broker": broker, "subscriber": {"uri": to}, "delivery": delivery, **filter_}
         metadata = {"name": f"{broker}-{name}", "namespace": "default"}
-        made.append({"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": metadata, "spec": spec})
+        made.append(
+            {"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": metadata, "spec": spec}
+        )
 
     for type_ in types:
         trigger(type_, url, {"filters": [{"exact": {"type": type_}}]}, {"retry": 3, "backoffDelay": "PT0.1S"})
@@ -161,11 +185,18 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-async def measure(gateway: GatewayProcess, *, events: int, paced_s: float, rounds: int) -> tuple[list[Figure], dict[str, Run]]:
-    """All figures; each run is printed as it is known. What is compared is run in turn, so that a bad moment of the machine meets both."""
+async def measure(
+    gateway: GatewayProcess, *, events: int, paced_s: float, rounds: int
+) -> tuple[list[Figure], dict[str, Run]]:
+    """All figures; each run is printed as it is known.
+
+    What is compared is run in turn, so that a bad moment of the machine meets both.
+    """
     bench = Bench(gateway)
 
-    async def run(name: str, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False) -> Run:
+    async def run(
+        name: str, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False
+    ) -> Run:
         skip = int(per_second) if per_second else 0  # the first second warms up
         made = await bench.run(count, triggers=triggers, per_second=per_second, dead=dead, skip=skip)
         tell(name, made)
@@ -173,23 +204,58 @@ async def measure(gateway: GatewayProcess, *, events: int, paced_s: float, round
 
     paced = int(RATE * paced_s)
     await bench.run(min(events, 2000))
-    floods = [(await run("one Trigger", events), await run(f"{MANY} Triggers", events, triggers=MANY)) for _ in range(rounds)]
+    floods = [
+        (await run("one Trigger", events), await run(f"{MANY} Triggers", events, triggers=MANY))
+        for _ in range(rounds)
+    ]
     paces = [
-        (await run("paced", paced, per_second=RATE), await run("paced, a dead neighbour", paced, per_second=RATE, dead=True))
+        (
+            await run("paced", paced, per_second=RATE),
+            await run("paced, a dead neighbour", paced, per_second=RATE, dead=True),
+        )
         for _ in range(2 * rounds)
     ]
     one, many = (max(runs, key=lambda each: each.per_second) for runs in zip(*floods, strict=True))
     calm, disturbed = (Run.together(runs) for runs in zip(*paces, strict=True))
-    runs = {"one Trigger": one, f"{MANY} Triggers": many, "all paced": calm, "all paced, a dead neighbour": disturbed}
+    runs = {
+        "one Trigger": one,
+        f"{MANY} Triggers": many,
+        "all paced": calm,
+        "all paced, a dead neighbour": disturbed,
+    }
     for name, made in runs.items():
         tell(name, made)
-    cost, elapsed, neighbours = many.cpu_us / one.cpu_us, one.per_second / many.per_second, disturbed.p99_ms / calm.p99_ms
+    cost, elapsed, neighbours = (
+        many.cpu_us / one.cpu_us,
+        one.per_second / many.per_second,
+        disturbed.p99_ms / calm.p99_ms,
+    )
     return [
-        Figure("end to end, one Trigger, events/s", f"{one.per_second:,.0f}", f">= {WANTED_RATE:,.0f}", one.per_second >= WANTED_RATE),
-        Figure(f"{MANY} Triggers / one: CPU of the gateway", f"{cost:.2f}", f"< {WANTED_COST:g}", cost < WANTED_COST),
+        Figure(
+            "end to end, one Trigger, events/s",
+            f"{one.per_second:,.0f}",
+            f">= {WANTED_RATE:,.0f}",
+            one.per_second >= WANTED_RATE,
+        ),
+        Figure(
+            f"{MANY} Triggers / one: CPU of the gateway",
+            f"{cost:.2f}",
+            f"< {WANTED_COST:g}",
+            cost < WANTED_COST,
+        ),
         Figure(f"{MANY} Triggers / one: time", f"{elapsed:.2f}", f"< {WANTED_COST:g}", elapsed < WANTED_COST),
-        Figure(f"p99 at {RATE:.0f} events/s, ms", f"{calm.p99_ms:.1f}", f"< {WANTED_P99_MS:g}", calm.p99_ms < WANTED_P99_MS),
-        Figure("p99 beside a dead one / without", f"{neighbours:.2f}", f"<= {WANTED_NEIGHBOURS:g}", neighbours <= WANTED_NEIGHBOURS),
+        Figure(
+            f"p99 at {RATE:.0f} events/s, ms",
+            f"{calm.p99_ms:.1f}",
+            f"< {WANTED_P99_MS:g}",
+            calm.p99_ms < WANTED_P99_MS,
+        ),
+        Figure(
+            "p99 beside a dead one / without",
+            f"{neighbours:.2f}",
+            f"<= {WANTED_NEIGHBOURS:g}",
+            neighbours <= WANTED_NEIGHBOURS,
+        ),
     ], runs
 
 
@@ -202,13 +268,18 @@ def tell(name: str, run: Run) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table; 1 if a wanted figure is missed."""
-    parser = argparse.ArgumentParser(prog="bench.deliveries", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench.deliveries", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of it, once")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured here, too")
     chosen = parser.parse_args(arguments)
     events, paced_s, rounds = (4000, 3.0, 1) if chosen.quick else (40_000, 15.0, 2)
     print(f"{os.cpu_count()} cores, events of {len(BODY):,} bytes, load {os.getloadavg()[0]:.1f}", flush=True)
-    with tempfile.TemporaryDirectory() as folder, GatewayProcess(Path(folder), "--log-level", "warning") as gateway:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        GatewayProcess(Path(folder), "--log-level", "warning") as gateway,
+    ):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             figures, runs = runner.run(measure(gateway, events=events, paced_s=paced_s, rounds=rounds))
         gateway.stop()

@@ -1,8 +1,8 @@
 """What each kind of filter costs for a record: `python -m bench.filters [--records N]`.
 
-One core, messages of 235 bytes with five application properties, of which one in a hundred passes. What passes is made ready for
-delivery (annotations written, bytes joined); `no filter` is that for every record, and the ratio is to it: below 1, a filter saves more
-than it costs. Sockets and disks are not in it.
+One core, messages of 235 bytes with five application properties, of which one in a hundred passes. What
+passes is made ready for delivery (annotations written, bytes joined); `no filter` is that for every record,
+and the ratio is to it: below 1, a filter saves more than it costs. Sockets and disks are not in it.
 """
 
 import argparse
@@ -22,10 +22,14 @@ _PASSING: Final = 100
 
 
 def message(index: int) -> bytes:
-    """A message like many: a header, three properties, five application properties, a body of a hundred bytes."""
+    """A message like many: a header, three properties, five application properties, a body of a hundred
+    bytes.
+    """
     kind = "alarm" if index % _PASSING == 0 else f"kind-{index % _PASSING}"
     header = b"\x00\x53\x70\x45"
-    properties = b"\x00\x53\x73" + encode([f"id-{index:012d}", None, "events", "reading", None, None, Symbol("application/json")])
+    properties = b"\x00\x53\x73" + encode(
+        [f"id-{index:012d}", None, "events", "reading", None, None, Symbol("application/json")]
+    )
     application = b"\x00\x53\x74" + encode(
         {"device": f"d-{index % 997}", "kind": kind, "level": index % 100, "value": index / 7, "ok": True}
     )
@@ -40,8 +44,12 @@ def sql(text: str) -> dict[str, Value]:
 FILTERS: Final[dict[str, Mapping[str, Value]]] = {
     "SQL a.kind = 'alarm'": sql("a.kind = 'alarm'"),
     "SQL kind = 'alarm' AND level < 50": sql("kind = 'alarm' AND level < 50"),
-    "application-properties {kind: alarm}": {"f": Described(Symbol("amqp:application-properties-filter"), {"kind": "alarm"})},
-    "selector kind = 'alarm'": {"f": Described(Symbol("apache.org:selector-filter:string"), "kind = 'alarm'")},
+    "application-properties {kind: alarm}": {
+        "f": Described(Symbol("amqp:application-properties-filter"), {"kind": "alarm"})
+    },
+    "selector kind = 'alarm'": {
+        "f": Described(Symbol("apache.org:selector-filter:string"), "kind = 'alarm'")
+    },
     "SQL kind LIKE 'ala%'": sql("kind LIKE 'ala%'"),
     "SQL kind IN ('alarm', 'none')": sql("kind IN ('alarm', 'none')"),
     "SQL level = 0": sql("level = 0"),
@@ -66,15 +74,22 @@ FILTERS: Final[dict[str, Mapping[str, Value]]] = {
     "event-streams offset and timestamp": {
         "f": Described(
             Symbol("amqp:event-streams-delivery-annotations-filter"),
-            {Symbol("event-streams-offset"): Symbol("0" * 16), Symbol("event-streams-timestamp"): Timestamp(1)},
+            {
+                Symbol("event-streams-offset"): Symbol("0" * 16),
+                Symbol("event-streams-timestamp"): Timestamp(1),
+            },
         )
     },
     "false": {"f": Described(Symbol("amqp:false-filter"), True)},
 }
 
 
-def seconds(filters: Mapping[str, Value], messages: list[bytes], timestamps: "array[int]") -> tuple[float, int]:
-    """The best of three passes over the messages, what passes made ready for delivery, and how many that were."""
+def seconds(
+    filters: Mapping[str, Value], messages: list[bytes], timestamps: "array[int]"
+) -> tuple[float, int]:
+    """The best of three passes over the messages, what passes made ready for delivery, and how many that
+    were.
+    """
     compiled = compile_filters(filters)
     writer = AnnotationWriter("0")
     best, passed = float("inf"), 0
@@ -84,11 +99,15 @@ def seconds(filters: Mapping[str, Value], messages: list[bytes], timestamps: "ar
         for start in range(0, len(messages), _BATCH):
             end = min(start + _BATCH, len(messages))
             if compiled.content or filters:
-                chosen = compiled.select(messages, 0, timestamps, partition="0", latest=len(messages), start=start, end=end)
+                chosen = compiled.select(
+                    messages, 0, timestamps, partition="0", latest=len(messages), start=start, end=end
+                )
             else:
                 chosen = list(range(start, end))
             written = writer.runs(start, [timestamps[index] for index in chosen])
-            passed += len(assemble(written, [messages[index] for index in chosen], _NO_HEADERS[: len(chosen)]))
+            passed += len(
+                assemble(written, [messages[index] for index in chosen], _NO_HEADERS[: len(chosen)])
+            )
         best = min(best, time.perf_counter() - began)
     return best, passed
 

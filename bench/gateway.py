@@ -1,7 +1,9 @@
-"""Durable ingest of the gateway beside the same server answering 202 and doing nothing: rates by core, and their ratio.
+"""Durable ingest of the gateway beside the same server answering 202 and doing nothing: rates by core, and
+their ratio.
 
-Both run in processes of their own under one load generator: CONNECTIONS keep-alive connections that each wait for their answer. What counts
-is events for each second of CPU time of the server's process, which other load on the machine does not change.
+Both run in processes of their own under one load generator: CONNECTIONS keep-alive connections that each wait
+for their answer. What counts is events for each second of CPU time of the server's process, which other load
+on the machine does not change.
 """
 
 import argparse
@@ -34,7 +36,9 @@ _ANSWER: Final = b"HTTP/1.1 202"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side. `rate` is events a second, `by_core` for each second of CPU of the gateway, `with_node` of gateway and node."""
+    """One side. `rate` is events a second, `by_core` for each second of CPU of the gateway, `with_node` of
+    gateway and node.
+    """
 
     rate: float
     by_core: float
@@ -45,9 +49,10 @@ def request(size: int) -> bytes:
     """One event in binary mode with a body of `size` bytes."""
     body = b'{"v":"' + b"x" * (size - 8) + b'"}'
     head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\nce-specversion: 1.0\r\n"
-        "ce-id: 8f14e45f-ceea-467f-a0e6-1c1d1e2a4b6c\r\nce-source: /sensors/kitchen\r\nce-type: com.example.temperature\r\n"
-        f"ce-time: 2026-01-02T03:04:05.678Z\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\nce-specversion:"
+        " 1.0\r\nce-id: 8f14e45f-ceea-467f-a0e6-1c1d1e2a4b6c\r\nce-source: /sensors/kitchen\r\nce-type:"
+        " com.example.temperature\r\nce-time: 2026-01-02T03:04:05.678Z\r\ncontent-type:"
+        f" application/json\r\ncontent-length: {size}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -94,7 +99,10 @@ async def loaded(address: str, request_: bytes, events: int, connections: int) -
     host, _, port = address.rpartition(":")
     load = Load(request_, events)
     began = time.monotonic()
-    made = [await asyncio.get_running_loop().create_connection(lambda: Sender(load), host, int(port)) for _ in range(connections)]
+    made = [
+        await asyncio.get_running_loop().create_connection(lambda: Sender(load), host, int(port))
+        for _ in range(connections)
+    ]
     await load.done
     seconds = time.monotonic() - began
     for transport, _ in made:
@@ -105,7 +113,9 @@ async def loaded(address: str, request_: bytes, events: int, connections: int) -
 @contextlib.contextmanager
 def running(kind: str, folder: Path) -> Iterator[tuple[int, Addresses]]:
     """A server of this kind in a process of its own: its pid, and where it listens."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.gateway", "--serve", kind, "--dir", str(folder)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.gateway", "--serve", kind, "--dir", str(folder)], stdout=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         yield process.pid, json.loads(process.stdout.readline())
@@ -116,7 +126,10 @@ def running(kind: str, folder: Path) -> Iterator[tuple[int, Addresses]]:
 
 def measure(kind: str, folder: Path, events: int, connections: int, size: int) -> Measured:
     """Warm up, then load."""
-    with running(kind, folder) as (pid, addresses), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        running(kind, folder) as (pid, addresses),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         [address] = addresses["http"]
         runner.run(loaded(address, request(size), max(1000, events // 10), connections))
         pids = [pid, *map(int, addresses.get("node", []))]
@@ -137,7 +150,10 @@ async def serve(kind: str, folder: Path) -> None:
         (folder / "resources" / "broker.yaml").write_text(BROKER)
         gateway = Gateway(
             GatewaySettings(
-                listen=(Listener(host="127.0.0.1", port=0),), state_dir=folder, resources=folder / "resources", log_level=LogLevel.WARNING
+                listen=(Listener(host="127.0.0.1", port=0),),
+                state_dir=folder,
+                resources=folder / "resources",
+                log_level=LogLevel.WARNING,
             )
         )
         await gateway.start()
@@ -166,12 +182,18 @@ def main() -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(options.serve, options.dir))
     shutil.rmtree(options.dir, ignore_errors=True)
-    sides = {kind: measure(kind, options.dir, options.events, options.connections, options.size) for kind in ("nothing", "gateway")}
+    sides = {
+        kind: measure(kind, options.dir, options.events, options.connections, options.size)
+        for kind in ("nothing", "gateway")
+    }
     print(f"{'':10}{'events/s':>12}{'a core':>12}{'with node':>12}")
     for kind, side in sides.items():
         print(f"{kind:10}{side.rate:12,.0f}{side.by_core:12,.0f}{side.with_node:12,.0f}")
     ratio = sides["gateway"].by_core / sides["nothing"].by_core
-    print(f"ratio by core {ratio:.2f} (wanted {WANTED}), with the node's {sides['gateway'].with_node / sides['nothing'].by_core:.2f}")
+    print(
+        f"ratio by core {ratio:.2f} (wanted {WANTED}), with the node's"
+        f" {sides['gateway'].with_node / sides['nothing'].by_core:.2f}"
+    )
     return 0 if ratio >= WANTED else 1
 
 

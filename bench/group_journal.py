@@ -1,9 +1,10 @@
 """What the members of a consumer group wrote down, and whether it is what a group promises. Pure.
 
-A member writes a line the moment something happens, with the machine's monotonic clock (nanoseconds, the same for all processes):
-`a PARTITION NS` assigned, `r PARTITION NS` revoked, `e PARTITION NS NUMBER` an event is started with. Laws that `judge` holds them to:
-every accepted event is done; each tenure goes up by one from event to event, and the next goes on where the last stopped; only a killed
-member's unsettled events are done again; no two tenures of a partition overlap.
+A member writes a line the moment something happens, with the machine's monotonic clock (nanoseconds, the same
+for all processes): `a PARTITION NS` assigned, `r PARTITION NS` revoked, `e PARTITION NS NUMBER` an event is
+started with. Laws that `judge` holds them to: every accepted event is done; each tenure goes up by one from
+event to event, and the next goes on where the last stopped; only a killed member's unsettled events are done
+again; no two tenures of a partition overlap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +13,18 @@ from itertools import pairwise
 from typing import Final
 
 UNSETTLED_NS_MAX: Final = 2_000_000_000
-"""What is done again was begun at most so long before the kill: settlements need some time to the node, and turns of busy processors."""
+"""What is done again was begun at most so long before the kill: settlements need some time to the node, and
+turns of busy processors.
+"""
 _COMPLAINTS_MAX: Final = 20
 
 
 @dataclass(slots=True)
 class Tenure:
-    """A partition in the hands of one member, from assigned to revoked or killed. `events`: when, and which number."""
+    """A partition in the hands of one member, from assigned to revoked or killed.
+
+    `events`: when, and which number.
+    """
 
     member: str
     partition: str
@@ -40,7 +46,9 @@ class Tenure:
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found. Times are in milliseconds: from a kill, or the last event before a move, to the next owner's first event."""
+    """What was found. Times are in milliseconds: from a kill, or the last event before a move, to the next
+    owner's first event.
+    """
 
     complaints: list[str] = field(default_factory=list)
     after_kill_ms: list[float] = field(default_factory=list)
@@ -75,10 +83,16 @@ def tenures(member: str, lines: Iterable[str], killed_ns: int | None) -> list[Te
 
 
 def judge(found: Sequence[Tenure], accepted: Mapping[str, int]) -> Verdict:
-    """Hold what all members did against the promises. `accepted`: how many events each partition has, numbered from 0."""
+    """Hold what all members did against the promises.
+
+    `accepted`: how many events each partition has, numbered from 0.
+    """
     verdict = Verdict()
     for partition, count in sorted(accepted.items()):
-        held = sorted((tenure for tenure in found if tenure.partition == partition and tenure.events), key=lambda each: each.first_ns)
+        held = sorted(
+            (tenure for tenure in found if tenure.partition == partition and tenure.events),
+            key=lambda each: each.first_ns,
+        )
         _judge_events(held, partition, count, verdict)
         _judge_owners(held, verdict)
         _measure(held, [tenure for tenure in found if tenure.partition == partition], verdict)
@@ -93,7 +107,8 @@ def _judge_events(held: Sequence[Tenure], partition: str, count: int, verdict: V
         first = tenure.events[0][1]
         if first > next_number:
             verdict.complain(
-                f"partition {partition}: {first - next_number} events from {next_number} on were left out before {tenure.member}"
+                f"partition {partition}: {first - next_number} events from {next_number} on were left out"
+                f" before {tenure.member}"
             )
         for (_, number), (_, following) in pairwise(tenure.events):
             if following != number + 1:
@@ -107,18 +122,26 @@ def _judge_events(held: Sequence[Tenure], partition: str, count: int, verdict: V
     verdict.done += len(begun_ns)
     missing = [number for number in range(count) if number not in begun_ns]
     if missing:
-        verdict.complain(f"partition {partition}: {len(missing)} accepted events were not done, the first is {missing[0]}")
+        verdict.complain(
+            f"partition {partition}: {len(missing)} accepted events were not done, the first is {missing[0]}"
+        )
 
 
-def _judge_repeats(before: Tenure | None, tenure: Tenure, begun_ns: int, count: int, verdict: Verdict) -> None:
+def _judge_repeats(
+    before: Tenure | None, tenure: Tenure, begun_ns: int, count: int, verdict: Verdict
+) -> None:
     verdict.repeated += count
     assert before is not None
     if before.killed_ns is None:
-        verdict.complain(f"partition {tenure.partition}: {tenure.member} repeats {count} events of {before.member}, which was not killed")
+        verdict.complain(
+            f"partition {tenure.partition}: {tenure.member} repeats {count} events of {before.member}, which"
+            " was not killed"
+        )
     elif before.killed_ns - begun_ns > UNSETTLED_NS_MAX:
         age_ms = (before.killed_ns - begun_ns) / 1e6
         verdict.complain(
-            f"partition {tenure.partition}: an event is repeated that was begun {age_ms:.0f} ms before {before.member} was killed"
+            f"partition {tenure.partition}: an event is repeated that was begun {age_ms:.0f} ms before"
+            f" {before.member} was killed"
         )
 
 
@@ -126,13 +149,20 @@ def _judge_owners(held: Sequence[Tenure], verdict: Verdict) -> None:
     for earlier, later in pairwise(held):
         if later.first_ns <= earlier.last_ns:
             overlap_ms = (earlier.last_ns - later.first_ns) / 1e6
-            verdict.complain(f"partition {earlier.partition}: {earlier.member} and {later.member} had it together for {overlap_ms:.1f} ms")
+            verdict.complain(
+                f"partition {earlier.partition}: {earlier.member} and {later.member} had it together for"
+                f" {overlap_ms:.1f} ms"
+            )
 
 
 def _measure(held: Sequence[Tenure], every: Sequence[Tenure], verdict: Verdict) -> None:
     for ended in every:
         if ended.killed_ns is not None:
-            following = [tenure.first_ns for tenure in held if tenure is not ended and tenure.first_ns > ended.killed_ns]
+            following = [
+                tenure.first_ns
+                for tenure in held
+                if tenure is not ended and tenure.first_ns > ended.killed_ns
+            ]
             verdict.after_kill_ms += [(min(following) - ended.killed_ns) / 1e6] if following else []
     for earlier, later in pairwise(held):
         if earlier.killed_ns is None and earlier.member != later.member:

@@ -1,8 +1,10 @@
-"""`make groups`: consumers in processes of their own share a log, one after the other is killed, and nothing is lost, doubled or mixed up.
+"""`make groups`: consumers in processes of their own share a log, one after the other is killed, and nothing
+is lost, doubled or mixed up.
 
-A node, a producer for every partition, and members of one consumer group. Every few seconds a random member gets SIGKILL and is started
-again. In the end every accepted event was done, each partition's in order, never by two members at a time; only what a killed member had
-not settled was done again (`group_journal.py`). Printed: how long a partition was without an owner. Exit status 0 when all that is so.
+A node, a producer for every partition, and members of one consumer group. Every few seconds a random member
+gets SIGKILL and is started again. In the end every accepted event was done, each partition's in order, never
+by two members at a time; only what a killed member had not settled was done again (`group_journal.py`).
+Printed: how long a partition was without an owner. Exit status 0 when all that is so.
 """
 
 import argparse
@@ -36,7 +38,10 @@ pause = "{pause_ms}ms"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `rate`: events a second, all partitions together; `kill_s`: the least and the greatest time between two kills."""
+    """What to run. `rate`: events a second, all partitions together;
+
+    `kill_s`: the least and the greatest time between two kills.
+    """
 
     seconds: float = 120.0
     members: int = 10
@@ -96,10 +101,21 @@ class Members:
         """Start the member of a slot."""
         name = f"member-{slot}.{self.started}"
         self.started += 1
-        command = [sys.executable, "-m", "bench.groups", "--member", self.url, str(self.journal(name)), str(self.work_s)]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.groups",
+            "--member",
+            self.url,
+            str(self.journal(name)),
+            str(self.work_s),
+        ]
         words = (self.folder / f"{name}.words").open("wb")
         with words:
-            self.running[slot] = name, subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
+            self.running[slot] = (
+                name,
+                subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words),
+            )
 
     def journal(self, name: str) -> Path:
         """Where a member writes."""
@@ -107,7 +123,11 @@ class Members:
 
     def owning(self) -> list[int]:
         """The slots whose members have done something."""
-        return [slot for slot, (name, _) in self.running.items() if self.journal(name).exists() and self.journal(name).stat().st_size]
+        return [
+            slot
+            for slot, (name, _) in self.running.items()
+            if self.journal(name).exists() and self.journal(name).stat().st_size
+        ]
 
     def kill(self, slot: int) -> None:
         """SIGKILL, now."""
@@ -128,7 +148,10 @@ class Members:
             if process.poll() != 0 and not too_early:
                 process.kill()
                 process.wait()
-                complaints.append(f"{name} ended with {process.returncode}: {(self.folder / f'{name}.words').read_text()[-500:]}")
+                complaints.append(
+                    f"{name} ended with {process.returncode}:"
+                    f" {(self.folder / f'{name}.words').read_text()[-500:]}"
+                )
         self.running.clear()
         return complaints
 
@@ -224,9 +247,14 @@ def report(verdict: Verdict, kills: int, plan: Plan) -> str:
     for what, values in (("a kill", verdict.after_kill_ms), ("a move", verdict.after_move_ms)):
         middle, high = quantile(values, 0.5), quantile(values, 0.99)
         most = max(values, default=0.0)
-        lines.append(f"hand-over after {what}: {len(values)} times, ms p50 {middle:.1f}, p99 {high:.1f}, max {most:.1f}")
+        lines.append(
+            f"hand-over after {what}: {len(values)} times, ms p50 {middle:.1f}, p99 {high:.1f}, max"
+            f" {most:.1f}"
+        )
     lines += [f"  {words}" for words in verdict.complaints]
-    lines.append("failed" if verdict.complaints else "all accepted events were done, in order, by one owner at a time")
+    lines.append(
+        "failed" if verdict.complaints else "all accepted events were done, in order, by one owner at a time"
+    )
     return "\n".join(lines)
 
 
@@ -240,7 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=plan.seconds)
     parser.add_argument("--members", type=int, default=plan.members)
     parser.add_argument("--partitions", type=int, default=plan.partitions)
-    parser.add_argument("--rate", type=float, default=plan.rate, help="events a second, all partitions together")
+    parser.add_argument(
+        "--rate", type=float, default=plan.rate, help="events a second, all partitions together"
+    )
     parser.add_argument("--seed", type=int, default=plan.seed, help="of who is killed and when")
     parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench/groups"))
     options = parser.parse_args(given)

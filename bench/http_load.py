@@ -1,6 +1,8 @@
-"""A sender and a subscriber in one process, as cheap as they can be: what is measured is the gateway between them.
+"""A sender and a subscriber in one process, as cheap as they can be: what is measured is the gateway between
+them.
 
-Events carry a number in `ce-id`; when it was sent and when it arrived are on one clock, so every latency is known.
+Events carry a number in `ce-id`; when it was sent and when it arrived are on one clock, so every latency is
+known.
 """
 
 import asyncio
@@ -20,7 +22,10 @@ _ACCEPTED: Final = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 
 @dataclass
 class Record:
-    """What is known of each event, by number. Times: seconds of one clock, 0 where it did not happen. `again`: arrived once more."""
+    """What is known of each event, by number.
+
+    Times: seconds of one clock, 0 where it did not happen. `again`: arrived once more.
+    """
 
     count: int
     sent: "array[float]" = field(init=False)
@@ -136,8 +141,13 @@ class Sender(asyncio.Protocol):
         """Nobody answers any more."""
         self._tell(accepted=False)
 
-    def send(self, number: int, request: bytes, told: Callable[["Sender"], None], *, since: float | None = None) -> None:
-        """One event; `told` is called when it was answered. `since`: when it should have been sent, if that was earlier."""
+    def send(
+        self, number: int, request: bytes, told: Callable[["Sender"], None], *, since: float | None = None
+    ) -> None:
+        """One event; `told` is called when it was answered.
+
+        `since`: when it should have been sent, if that was earlier.
+        """
         self._told = told
         self._record.sent[number] = time.perf_counter() if since is None else since
         self._transport.write(request)
@@ -153,7 +163,8 @@ def requests(path: str, types: Sequence[str], body: bytes) -> Callable[[int], by
     """The events by their numbers, of each type in turn, in binary mode."""
     front = f"POST {path} HTTP/1.1\r\nhost: bench\r\nce-specversion: 1.0\r\nce-source: /bench\r\n".encode()
     ends = [
-        b"\r\nce-type: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (type_.encode(), len(body), body)
+        b"\r\nce-type: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (type_.encode(), len(body), body)
         for type_ in types
     ]
     return lambda number: b"%bce-id: n%d%b" % (front, number, ends[number % len(ends)])
@@ -181,7 +192,9 @@ async def flood(url: str, record: Record, types: Sequence[str], body: bytes, *, 
     await ended
 
 
-async def pace(url: str, record: Record, types: Sequence[str], body: bytes, *, per_second: float, connections: int = 16) -> None:
+async def pace(
+    url: str, record: Record, types: Sequence[str], body: bytes, *, per_second: float, connections: int = 16
+) -> None:
     """Send them at a rate, whatever the answers: a late one counts from when it should have been sent."""
     made, began = requests(urlsplit(url).path, types, body), time.perf_counter()
     free: asyncio.Queue[Sender] = asyncio.Queue()
@@ -200,5 +213,10 @@ async def connected(url: str, record: Record, connections: int) -> list[Sender]:
     """That many connections."""
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
-    made = await asyncio.gather(*(loop.create_connection(lambda: Sender(record), parts.hostname, parts.port) for _ in range(connections)))
+    made = await asyncio.gather(
+        *(
+            loop.create_connection(lambda: Sender(record), parts.hostname, parts.port)
+            for _ in range(connections)
+        )
+    )
     return [sender for _, sender in made]

@@ -1,4 +1,5 @@
-"""A client connection with one producer and one consumer link that does nothing until told to: a thousand fit in one process.
+"""A client connection with one producer and one consumer link that does nothing until told to: a thousand fit
+in one process.
 
 On Proton's engine objects and asyncio, without SASL: the node takes such a connection as anonymous.
 """
@@ -13,7 +14,10 @@ READ_BYTES: Final = 64 * 1024
 
 
 class IdlePeer(asyncio.Protocol):
-    """One connection, two links at one address. The futures end with what the name says, or with a `ConnectionError`."""
+    """One connection, two links at one address.
+
+    The futures end with what the name says, or with a `ConnectionError`.
+    """
 
     def __init__(self, name: str, address: str) -> None:
         """Prepare the opening frames; they go out when the socket is there."""
@@ -107,7 +111,11 @@ class IdlePeer(asyncio.Protocol):
     def _on_delivery(self, event: Any) -> None:
         delivery = event.delivery
         if event.link.is_sender:
-            if delivery.updated and delivery.remote_state == proton.Delivery.ACCEPTED and not self.accepted.done():
+            if (
+                delivery.updated
+                and delivery.remote_state == proton.Delivery.ACCEPTED
+                and not self.accepted.done()
+            ):
                 self.accepted.set_result(None)
             elif delivery.updated:
                 self._fail(f"not accepted: {delivery.remote_state}")

@@ -43,14 +43,32 @@ def build() -> None:
     subprocess.run(["make", "--quiet", "-C", str(FOLDER)], check=True)
 
 
-def command(mode: str, url: str, address: str, *, count: int, run_id: int | None = None, options: Sequence[str] = ()) -> list[str]:
+def command(
+    mode: str, url: str, address: str, *, count: int, run_id: int | None = None, options: Sequence[str] = ()
+) -> list[str]:
     """The command line of one run; `mode` is send, recv or latency."""
     identity = ["--run-id", str(next(_run_ids) if run_id is None else run_id)]
-    return [str(GENERATOR), mode, "--url", url, "--address", address, "--count", str(count), *identity, *options]
+    return [
+        str(GENERATOR),
+        mode,
+        "--url",
+        url,
+        "--address",
+        address,
+        "--count",
+        str(count),
+        *identity,
+        *options,
+    ]
 
 
-def run(mode: str, url: str, address: str, *, count: int, run_id: int | None = None, options: Sequence[str] = ()) -> Load:
-    """Run the generator to its end. Messages of one `run_id` are checked by the receiving side: loss, order, content."""
+def run(
+    mode: str, url: str, address: str, *, count: int, run_id: int | None = None, options: Sequence[str] = ()
+) -> Load:
+    """Run the generator to its end.
+
+    Messages of one `run_id` are checked by the receiving side: loss, order, content.
+    """
     arguments = command(mode, url, address, count=count, run_id=run_id, options=options)
     return read(subprocess.run(arguments, check=False, capture_output=True, text=True).stdout)
 
@@ -60,7 +78,9 @@ def read(text: str) -> Load:
     try:
         figures = json.loads(text)
     except ValueError:
-        return Load(ok=False, error=f"no result from amqp_load: {text[:200]!r}", messages_per_second=0.0, figures={})
+        return Load(
+            ok=False, error=f"no result from amqp_load: {text[:200]!r}", messages_per_second=0.0, figures={}
+        )
     return Load(
         ok=bool(figures["ok"]),
         error=str(figures.get("error") or ""),

@@ -12,7 +12,10 @@ TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One process at one moment. `rss_bytes` counts mapped files too, `anonymous_bytes` only what is the process' own."""
+    """One process at one moment.
+
+    `rss_bytes` counts mapped files too, `anonymous_bytes` only what is the process' own.
+    """
 
     cpu_seconds: float
     rss_bytes: int
@@ -48,12 +51,16 @@ def usage(pid: int) -> Usage:
 def busy_seconds() -> float:
     """CPU seconds that all processes of the machine have used since it started."""
     with Path("/proc/stat").open() as stat:
-        user, nice, system, _idle, _wait, irq, softirq, *_ = (int(field) for field in stat.readline().split()[1:])
+        user, nice, system, _idle, _wait, irq, softirq, *_ = (
+            int(field) for field in stat.readline().split()[1:]
+        )
     return (user + nice + system + irq + softirq) / TICKS_PER_SECOND
 
 
 def foreign_share(own_seconds: float, busy_before: float, began: float) -> float:
-    """Share of all CPUs that others used since `began` (`time.monotonic()`), when we and ours used `own_seconds`."""
+    """Share of all CPUs that others used since `began` (`time.monotonic()`), when we and ours used
+    `own_seconds`.
+    """
     elapsed = time.monotonic() - began
     return max(0.0, busy_seconds() - busy_before - own_seconds) / elapsed / (os.cpu_count() or 1)
 

@@ -1,7 +1,8 @@
 """Where the node's time goes: py-spy on a running node while the generator sends to it or receives from it.
 
-`python -m bench.profile send` (or `recv`). Needs py-spy (`pip install py-spy`) and the right to trace a child of ours: root, or
-`kernel.yama.ptrace_scope` 0. Prints the functions by their own samples and by all samples below them, C functions included.
+`python -m bench.profile send` (or `recv`). Needs py-spy (`pip install py-spy`) and the right to trace a child
+of ours: root, or `kernel.yama.ptrace_scope` 0. Prints the functions by their own samples and by all samples
+below them, C functions included.
 """
 
 import argparse
@@ -23,12 +24,21 @@ LOG: Final = "events"
 SAMPLES_PER_SECOND: Final = 500
 EVERYWHERE: Final = 0.95
 # Where the node's two threads wait for work: py-spy takes that for work when it happens in C.
-WAITING: Final = frozenset({"ThreadExecutor._run (storage/disk/work.py)", "Runner.run (asyncio/runners.py)", "epoll_pwait (libc.so.6)"})
+WAITING: Final = frozenset(
+    {
+        "ThreadExecutor._run (storage/disk/work.py)",
+        "Runner.run (asyncio/runners.py)",
+        "epoll_pwait (libc.so.6)",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Samples by function: `own` at the top of the stack, `below` anywhere in it; `waiting` are in none of the others."""
+    """Samples by function: `own` at the top of the stack, `below` anywhere in it;
+
+    `waiting` are in none of the others.
+    """
 
     total: int
     waiting: int
@@ -54,9 +64,15 @@ def count(stacks: Iterable[str]) -> Costs:
 
 
 def render(costs: Costs, rows: int) -> str:
-    """Two tables, the dearest first; the second names Python functions only, less the loop and the command that are below everything."""
+    """Two tables, the dearest first; the second names Python functions only, less the loop and the command
+    that are below everything.
+    """
     lines = [f"{costs.total} samples at work, {costs.waiting} waiting"]
-    telling = {name: samples for name, samples in costs.below.items() if ".py)" in name and samples < EVERYWHERE * costs.total}
+    telling = {
+        name: samples
+        for name, samples in costs.below.items()
+        if ".py)" in name and samples < EVERYWHERE * costs.total
+    }
     for title, counted in (("own", costs.own), ("with all below", telling)):
         lines.append(f"\n{title:>16}  function")
         dearest = sorted(counted.items(), key=lambda item: -item[1])[:rows]
@@ -64,9 +80,20 @@ def render(costs: Costs, rows: int) -> str:
     return "\n".join(lines)
 
 
-def record(server: Server, generator: Sequence[str], seconds: float, output: Path, *, native: bool) -> load.Load:
+def record(
+    server: Server, generator: Sequence[str], seconds: float, output: Path, *, native: bool
+) -> load.Load:
     """Run the generator against a node and sample the node meanwhile; raw stacks go to `output`."""
-    spy = ["py-spy", "record", "--pid", str(server.process.pid), "--duration", str(int(seconds)), "--rate", str(SAMPLES_PER_SECOND)]
+    spy = [
+        "py-spy",
+        "record",
+        "--pid",
+        str(server.process.pid),
+        "--duration",
+        str(int(seconds)),
+        "--rate",
+        str(SAMPLES_PER_SECOND),
+    ]
     spy += ["--format", "raw", "--output", str(output), "--threads", *(["--native"] if native else [])]
     with subprocess.Popen(generator, stdout=subprocess.PIPE, text=True) as running_load:
         subprocess.run(spy, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -88,7 +115,11 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rows", type=int, default=30)
-    parser.add_argument("--python-only", action="store_true", help="leave out C functions: lighter, and their time counts for the caller")
+    parser.add_argument(
+        "--python-only",
+        action="store_true",
+        help="leave out C functions: lighter, and their time counts for the caller",
+    )
     parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench"))
     options = parser.parse_args()
     if shutil.which("py-spy") is None:
@@ -97,14 +128,25 @@ def main() -> int:
     load.build()
     folder = options.work / "profile"
     shutil.rmtree(folder, ignore_errors=True)
-    run_id, more = os.getpid(), ["--size", str(options.size), "--timeout", "180", *(["--by-partition"] if options.partitions > 1 else [])]
+    run_id, more = (
+        os.getpid(),
+        [
+            "--size",
+            str(options.size),
+            "--timeout",
+            "180",
+            *(["--by-partition"] if options.partitions > 1 else []),
+        ],
+    )
     output = options.work / f"profile-{options.what}.txt"
     with running(folder, logs=[f"{LOG}:{options.partitions}"]) as server:
         writing = [*more, "--connections", str(options.connections)]
         if options.what == "recv":
             load.run("send", server.url, LOG, count=options.count, run_id=run_id, options=writing)
             writing = [*more, *load.FROM_EARLIEST]
-        command = load.command(options.what, server.url, LOG, count=options.count, run_id=run_id, options=writing)
+        command = load.command(
+            options.what, server.url, LOG, count=options.count, run_id=run_id, options=writing
+        )
         done = record(server, command, options.seconds, output, native=not options.python_only)
     print(f"{done.messages_per_second:,.0f} messages/s while sampled; raw stacks for a flame graph: {output}")
     if not done.ok:

@@ -1,7 +1,9 @@
-"""What an event costs node and client when it is read in batches, and one by one: `python -m bench.ranges [--events N] [--size BYTES]`.
+"""What an event costs node and client when it is read in batches, and one by one: `python -m bench.ranges
+[--events N] [--size BYTES]`.
 
-One log of one partition, messages of one size; the node in a process of its own, the client in this one, both read by one link from the
-earliest. CPU seconds of each process are what counts: on a machine with other work they hardly change, rates do. Rounds alternate.
+One log of one partition, messages of one size; the node in a process of its own, the client in this one, both
+read by one link from the earliest. CPU seconds of each process are what counts: on a machine with other work
+they hardly change, rates do. Rounds alternate.
 """
 
 import argparse
@@ -55,7 +57,11 @@ def measured(server: Server, client: Client, read: Callable[[Client, int], int],
     node_before, before, began = server.usage().cpu_seconds, time.process_time(), time.monotonic()
     assert read(client, events) == events, "every event came"
     seconds = time.monotonic() - began
-    return Cost((server.usage().cpu_seconds - node_before) / events * 1e6, (time.process_time() - before) / events * 1e6, events / seconds)
+    return Cost(
+        (server.usage().cpu_seconds - node_before) / events * 1e6,
+        (time.process_time() - before) / events * 1e6,
+        events / seconds,
+    )
 
 
 def main() -> None:
@@ -78,7 +84,10 @@ def main() -> None:
     print(f"{arguments.events:,} events of {arguments.size} B, median of {arguments.rounds}")
     print("| read by | CPU of the node | CPU of the client | events/s |\n|---|---|---|---|")
     for name, all_of in costs.items():
-        node, own, rate = (statistics.median(getattr(cost, field) for cost in all_of) for field in ("node_us", "client_us", "rate"))
+        node, own, rate = (
+            statistics.median(getattr(cost, field) for cost in all_of)
+            for field in ("node_us", "client_us", "rate")
+        )
         print(f"| `{name}` | {node:.2f} us | {own:.2f} us | {rate / 1000:,.0f}k |")
 
 

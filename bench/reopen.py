@@ -1,6 +1,8 @@
-"""`python -m bench.reopen`: how long a data directory of some gigabytes takes to open, closed in order and after a kill.
+"""`python -m bench.reopen`: how long a data directory of some gigabytes takes to open, closed in order and
+after a kill.
 
-The store alone, without a server: what is measured is recovery. Files are dropped from the page cache before each opening.
+The store alone, without a server: what is measured is recovery. Files are dropped from the page cache before
+each opening.
 """
 
 import argparse
@@ -37,7 +39,9 @@ def main() -> int:
         again = [sys.executable, "-m", "bench.reopen", "--then-die", "--folder", str(folder / "data")]
         assert subprocess.run(again, check=False).returncode == KILLED
         rows.append(("killed while writing", asyncio.run(_open(folder / "data"))))
-        print(f"{options.gigabytes} GiB of 1 KiB events in {options.partitions} partitions, page cache dropped")
+        print(
+            f"{options.gigabytes} GiB of 1 KiB events in {options.partitions} partitions, page cache dropped"
+        )
         for what, (seconds, events, findings) in rows:
             print(f"{what:22} opened in {seconds:.2f} s, {events:,} events, {findings} findings")
     finally:
@@ -102,7 +106,9 @@ def _now_ms() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gigabytes", type=int, default=10)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--work", type=Path, default=None, help="folder on the disk to measure")

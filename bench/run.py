@@ -1,4 +1,5 @@
-"""`make bench`: our node beside whatever peers are installed, one table of ratios, which wanted figures are met.
+"""`make bench`: our node beside whatever peers are installed, one table of ratios, which wanted figures are
+met.
 
 Exit status 0 when everything ran, whatever the figures; 1 when something failed to run.
 """
@@ -68,7 +69,9 @@ def main() -> int:
 
 
 def speed_ms(repeats: int = 9) -> float:
-    """How long this machine takes now for a fixed piece of Python: virtual machines change their speed by the hour."""
+    """How long this machine takes now for a fixed piece of Python: virtual machines change their speed by the
+    hour.
+    """
     taken = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -79,7 +82,11 @@ def speed_ms(repeats: int = 9) -> float:
 
 def machine() -> dict[str, Any]:
     """What a reader needs to place the figures."""
-    cpus = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    cpus = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return {
         "cpus": os.cpu_count(),
         "cpu": cpus[0] if cpus else platform.machine(),
@@ -98,16 +105,27 @@ def render(figures: Mapping[str, peers.Figures], judged: Sequence[Verdict], extr
         lines.append(f"| {name} {one.version} | {short(one.count)} | " + " | ".join(cells) + " |")
     lines += ["", "| what | ours | beside | wanted | got | met |", "|---|---|---|---|---|---|"]
     words = {True: "yes", False: "NO", None: "not measured"}
-    lines += [f"| {row.what} | {row.ours} | {row.against} | {row.wanted} | {row.got} | {words[row.met]} |" for row in judged]
+    lines += [
+        f"| {row.what} | {row.ours} | {row.against} | {row.wanted} | {row.got} | {words[row.met]} |"
+        for row in judged
+    ]
     met = sum(row.met is True for row in judged)
-    lines += ["", f"{met} of {len(judged)} wanted figures met, {sum(row.met is None for row in judged)} not measured."]
+    lines += [
+        "",
+        f"{met} of {len(judged)} wanted figures met, {sum(row.met is None for row in judged)} not measured.",
+    ]
     if cold := extra.get("cold_backlog"):
         rate, cost = short(cold["delivered_per_second"]), cold["cpu_us"]
         lines.append(
-            f"Backlog of {cold['count']:,} read after a restart with nothing in the page cache: {rate}/s, {cost:.2f} us of CPU each."
+            f"Backlog of {cold['count']:,} read after a restart with nothing in the page cache: {rate}/s,"
+            f" {cost:.2f} us of CPU each."
         )
     if syncs := extra.get("syncs"):
-        lines.append("Sync calls: " + ", ".join(f"{one['syncs']} for {one['accepted']} sent {how}" for how, one in syncs.items()) + ".")
+        lines.append(
+            "Sync calls: "
+            + ", ".join(f"{one['syncs']} for {one['accepted']} sent {how}" for how, one in syncs.items())
+            + "."
+        )
     return "\n".join([*lines, ""])
 
 
@@ -145,17 +163,53 @@ def _plan(options: argparse.Namespace) -> peers.Plan:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     every = ",".join([*peers.PRODUCTS, peers.REFERENCE])
-    parser.add_argument("--peers", default=every, help="comma-separated, or none; what is not installed is left out (default: all)")
-    parser.add_argument("--rounds", type=int, default=3, help="each round measures every target once (default 3)")
-    parser.add_argument("--count", type=int, default=0, help="messages per measurement of ours (default 1,000,000)")
-    parser.add_argument("--quick", action="store_true", help="one round, 200,000 messages of 100 bytes, no repeats: a look, not a result")
-    parser.add_argument("--only-table", action="store_true", help="leave out the backlog after a restart and the count of syncs")
-    parser.add_argument("--latency-count", type=int, default=10_000, help="messages of the latency measurement, at 1,000/s")
-    parser.add_argument("--quiet", type=float, default=15, help="seconds to wait at most for an idle machine before each step")
-    parser.add_argument("--retries", type=int, default=2, help="how often a step is repeated when others used much of the CPUs")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench"), help="folder for the brokers' data: choose the disk")
-    parser.add_argument("--rabbit4-root", default=os.environ.get("RABBIT4_ROOT", ""), help="root of a file system with RabbitMQ 4")
-    parser.add_argument("--activemq-lib", default=os.environ.get("ACTIVEMQ_LIB", ""), help="folder with ActiveMQ's jars")
+    parser.add_argument(
+        "--peers",
+        default=every,
+        help="comma-separated, or none; what is not installed is left out (default: all)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="each round measures every target once (default 3)"
+    )
+    parser.add_argument(
+        "--count", type=int, default=0, help="messages per measurement of ours (default 1,000,000)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one round, 200,000 messages of 100 bytes, no repeats: a look, not a result",
+    )
+    parser.add_argument(
+        "--only-table",
+        action="store_true",
+        help="leave out the backlog after a restart and the count of syncs",
+    )
+    parser.add_argument(
+        "--latency-count", type=int, default=10_000, help="messages of the latency measurement, at 1,000/s"
+    )
+    parser.add_argument(
+        "--quiet", type=float, default=15, help="seconds to wait at most for an idle machine before each step"
+    )
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=2,
+        help="how often a step is repeated when others used much of the CPUs",
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("/tmp/amqp-bench"),
+        help="folder for the brokers' data: choose the disk",
+    )
+    parser.add_argument(
+        "--rabbit4-root",
+        default=os.environ.get("RABBIT4_ROOT", ""),
+        help="root of a file system with RabbitMQ 4",
+    )
+    parser.add_argument(
+        "--activemq-lib", default=os.environ.get("ACTIVEMQ_LIB", ""), help="folder with ActiveMQ's jars"
+    )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     return options

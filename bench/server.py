@@ -67,7 +67,8 @@ def running(
     wrapper: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Run a node with its data in `folder`/data and its words in `folder`/server.log; `wrapper` goes before the command.
+    """Run a node with its data in `folder`/data and its words in `folder`/server.log; `wrapper` goes before
+    the command.
 
     Raises:
         RuntimeError: it does not listen in time, or ended by itself.

@@ -1,8 +1,9 @@
 """`make soak`: produce and consume for long with bounded retention; memory and open files must stay flat.
 
-The load is `amqp_load latency` at a fixed rate, in slices: each slice is a new pair of connections, one producing and one consuming
-from the latest, every event checked. Between, the node's memory, files and disk use are sampled and printed as a table.
-Exit status 0 when every event arrived and memory, files and disk stayed within their bounds; 1 otherwise.
+The load is `amqp_load latency` at a fixed rate, in slices: each slice is a new pair of connections, one
+producing and one consuming from the latest, every event checked. Between, the node's memory, files and disk
+use are sampled and printed as a table. Exit status 0 when every event arrived and memory, files and disk
+stayed within their bounds; 1 otherwise.
 """
 
 import argparse
@@ -59,11 +60,17 @@ def complaints(samples: Sequence[Sample]) -> list[str]:
     disk = max(sample.disk_bytes for sample in samples)
     found = []
     if anonymous > GROWTH_BYTES_MAX:
-        found.append(f"memory grew by {anonymous / 1e6:.1f} MB after warm-up, allowed are {GROWTH_BYTES_MAX / 1e6:.0f} MB")
+        found.append(
+            f"memory grew by {anonymous / 1e6:.1f} MB after warm-up, allowed are"
+            f" {GROWTH_BYTES_MAX / 1e6:.0f} MB"
+        )
     if files > GROWTH_FILES_MAX:
         found.append(f"open files grew by {files:.0f} after warm-up, allowed are {GROWTH_FILES_MAX}")
     if disk > DISK_BYTES_MAX:
-        found.append(f"the data directory reached {disk / 1e6:.0f} MB with a retention of {RETENTION_BYTES / 1e6:.0f} MB")
+        found.append(
+            f"the data directory reached {disk / 1e6:.0f} MB with a retention of"
+            f" {RETENTION_BYTES / 1e6:.0f} MB"
+        )
     return found
 
 
@@ -77,15 +84,27 @@ def soak(server: Server, events: int, slices: int, rate: int, show: Callable[[Sa
     began, done = time.monotonic(), 0
     for number, count in enumerate(_parts(events, slices)):
         run_id = os.getpid() * 100 + number
-        options = ["--rate", str(rate), "--timeout", str(60 + 4 * count / rate), "--warmup", "0", *load.FROM_LATEST]
+        options = [
+            "--rate",
+            str(rate),
+            "--timeout",
+            str(60 + 4 * count / rate),
+            "--warmup",
+            "0",
+            *load.FROM_LATEST,
+        ]
         generator = subprocess.Popen(
-            load.command("latency", server.url, LOG, count=count, run_id=run_id, options=options), stdout=subprocess.PIPE, text=True
+            load.command("latency", server.url, LOG, count=count, run_id=run_id, options=options),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         slice_began = time.monotonic()
         while generator.poll() is None:
             time.sleep(SAMPLE_SECONDS)
             guessed = min(count, int((time.monotonic() - slice_began) * rate))
-            samples.append(Sample(time.monotonic() - began, done + guessed, server.usage(), _disk_bytes(server.data_dir)))
+            samples.append(
+                Sample(time.monotonic() - began, done + guessed, server.usage(), _disk_bytes(server.data_dir))
+            )
             show(samples[-1])
         result = load.read(generator.communicate()[0])
         if not result.ok:
@@ -119,8 +138,9 @@ def _disk_bytes(folder: Path) -> int:
 def _show(sample: Sample) -> None:
     usage = sample.usage
     print(
-        f"{sample.seconds:8.0f} s {sample.events:12,} events   own memory {usage.anonymous_bytes / 1e6:7.1f} MB   "
-        f"resident {usage.rss_bytes / 1e6:7.1f} MB   files {usage.open_files:4}   disk {sample.disk_bytes / 1e6:7.1f} MB",
+        f"{sample.seconds:8.0f} s {sample.events:12,} events   own memory {usage.anonymous_bytes / 1e6:7.1f}"
+        f" MB   resident {usage.rss_bytes / 1e6:7.1f} MB   files {usage.open_files:4}   disk"
+        f" {sample.disk_bytes / 1e6:7.1f} MB",
         flush=True,
     )
 
@@ -129,7 +149,12 @@ def main() -> int:
     """Start a node with bounded retention, run the load, judge."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--messages", type=int, default=5_000_000)
-    parser.add_argument("--rate", type=int, default=25_000, help="events per second asked for; more than the node takes just queues")
+    parser.add_argument(
+        "--rate",
+        type=int,
+        default=25_000,
+        help="events per second asked for; more than the node takes just queues",
+    )
     parser.add_argument("--slices", type=int, default=20, help="how often producer and consumer connect anew")
     parser.add_argument("--every", type=int, default=10, help="print one of so many samples")
     parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench"))
@@ -139,7 +164,10 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config = folder / "node.toml"
-    config.write_text(f"[logs.{LOG}]\npartitions = 1\nretention_bytes = {RETENTION_BYTES}\nsegment_bytes = {SEGMENT_BYTES}\n")
+    config.write_text(
+        f"[logs.{LOG}]\npartitions = 1\nretention_bytes = {RETENTION_BYTES}\nsegment_bytes ="
+        f" {SEGMENT_BYTES}\n"
+    )
     shown = 0
 
     def show(sample: Sample) -> None:

@@ -1,8 +1,10 @@
-"""`python -m bench.spark`: the connector's speed beside files of the same rows and Spark's own rate source, all in one run of local[2].
+"""`python -m bench.spark`: the connector's speed beside files of the same rows and Spark's own rate source,
+all in one run of local[2].
 
-Writes events of 100 bytes to a log with Spark, reads them back into Spark's noop sink, and the same rows from Parquet and JSON files, in
-turns; then micro-batches beside `rate-micro-batch`. `--memory 10000000` also reads one range of so many events with one task, and tells how
-much its Python worker took. Exit status 0 when everything ran, whatever the figures.
+Writes events of 100 bytes to a log with Spark, reads them back into Spark's noop sink, and the same rows from
+Parquet and JSON files, in turns; then micro-batches beside `rate-micro-batch`. `--memory 10000000` also reads
+one range of so many events with one task, and tells how much its Python worker took. Exit status 0 when
+everything ran, whatever the figures.
 """
 
 import argparse
@@ -53,7 +55,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name, session() as spark:
         folder = Path(name)
         busy, began = busy_seconds(), time.monotonic()
-        with NodeProcess(folder / "node", log=[f"events:{PARTITIONS}", f"again:{PARTITIONS}", "large:1"]) as node:
+        with NodeProcess(
+            folder / "node", log=[f"events:{PARTITIONS}", f"again:{PARTITIONS}", "large:1"]
+        ) as node:
             rows = measured(spark, node, folder, options.rows, options.rounds)
             rows += micro_batches(spark, node, folder, options.rows // 10)
             if options.memory:
@@ -98,10 +102,14 @@ def session() -> Iterator[SparkSession]:
 
 def measured(spark: SparkSession, node: NodeProcess, folder: Path, count: int, rounds: int) -> list[Row]:
     """Writing, and reading beside files."""
-    into_log(numbers(spark, count // 20), node, "again")  # what is slow once: workers start, classes are loaded and compiled
+    into_log(
+        numbers(spark, count // 20), node, "again"
+    )  # what is slow once: workers start, classes are loaded and compiled
     cpu = usage(node.pid).cpu_seconds
     logs = ["events", *["again"] * (rounds - 1)]
-    write = statistics.median([timed(lambda name=name: into_log(numbers(spark, count), node, name)) for name in logs])  # type: ignore[misc]
+    write = statistics.median(
+        [timed(lambda name=name: into_log(numbers(spark, count), node, name)) for name in logs]
+    )  # type: ignore[misc]
     write_cpu = (usage(node.pid).cpu_seconds - cpu) / rounds
     log = source(spark, node, "events")
     parquet, as_json = str(folder / "parquet"), str(folder / "json")
@@ -109,7 +117,9 @@ def measured(spark: SparkSession, node: NodeProcess, folder: Path, count: int, r
     log.write.json(as_json)
     ways: dict[str, Callable[[], DataFrame]] = {
         "the log": lambda: source(spark, node, "events"),
-        "the log, body only": lambda: spark.read.schema("body binary").format(FORMAT).options(**at(node, "events")).load(),
+        "the log, body only": lambda: (
+            spark.read.schema("body binary").format(FORMAT).options(**at(node, "events")).load()
+        ),
         "Parquet files": lambda: spark.read.parquet(parquet),
         "JSON files": lambda: spark.read.schema(log.schema).json(as_json),
     }
@@ -122,7 +132,13 @@ def measured(spark: SparkSession, node: NodeProcess, folder: Path, count: int, r
     rates = {name: count / statistics.median(seconds) for name, seconds in took.items()}
     ours = rates["the log"]
     rows = [
-        Row(f"read {name}", rate, "rows/s", "" if name == "the log" else f"log/this {ours / rate:.2f}", *wanted(name, rate))
+        Row(
+            f"read {name}",
+            rate,
+            "rows/s",
+            "" if name == "the log" else f"log/this {ours / rate:.2f}",
+            *wanted(name, rate),
+        )
         for name, rate in rates.items()
     ]
     rate = count / write
@@ -145,10 +161,15 @@ def wanted(name: str, rate: float) -> tuple[str, bool | None]:
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:
-    """Rows to write: bodies of 100 bytes, made of a number as cheaply as Spark can: `lpad` alone is 2 us of CPU a row."""
+    """Rows to write: bodies of 100 bytes, made of a number as cheaply as Spark can:
+
+    `lpad` alone is 2 us of CPU a row.
+    """
     number = (f.col("id") + 10**18).cast("string")
     zeros = f.lit("0" * (BODY_BYTES - 19))
-    return spark.range(count, numPartitions=PARTITIONS).select(f.concat(zeros, number).cast("binary").alias("body"))
+    return spark.range(count, numPartitions=PARTITIONS).select(
+        f.concat(zeros, number).cast("binary").alias("body")
+    )
 
 
 def at(node: NodeProcess, log: str) -> dict[str, str]:
@@ -187,9 +208,18 @@ def micro_batches(spark: SparkSession, node: NodeProcess, folder: Path, size: in
         return spark.readStream.format(FORMAT).options(**at(node, "events"), **places).load()
 
     def rate(rows: int) -> DataFrame:
-        return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", PARTITIONS).load()
+        return (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", rows)
+            .option("numPartitions", PARTITIONS)
+            .load()
+        )
 
-    frames = {(name, rows): way(rows) for rows in (size, 200) for name, way in (("rate-micro-batch", rate), ("the log", log))}
+    frames = {
+        (name, rows): way(rows)
+        for rows in (size, 200)
+        for name, way in (("rate-micro-batch", rate), ("the log", log))
+    }
     took: dict[tuple[str, int], float] = {}
     for turn in range(2):  # the first is for the JVM to compile what they have in common
         took = {key: batch_ms(frame, folder / f"{key[0]}-{key[1]}-{turn}") for key, frame in frames.items()}
@@ -227,7 +257,11 @@ def memory(spark: SparkSession, node: NodeProcess, count: int) -> list[Row]:
     for share in (count // 10, count - count // 10):
         into_log(numbers(spark, share), node, "large")
         with watched() as peak:
-            read(spark.read.format(FORMAT).options(**at(node, "large"), maxOffsetsPerPartition=str(count)).load())
+            read(
+                spark.read.format(FORMAT)
+                .options(**at(node, "large"), maxOffsetsPerPartition=str(count))
+                .load()
+            )
         peaks.append(peak[0])
     ratio = peaks[1] / peaks[0]
     return [
@@ -264,9 +298,16 @@ def watched() -> Iterator[list[float]]:
 def workers(pid: int) -> Iterator[int]:
     """Spark's Python processes below this one."""
     try:
-        children = [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+        children = [
+            int(one)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for one in (task / "children").read_text().split()
+        ]
         for child in children:
-            if b"pyspark" in Path(f"/proc/{child}/cmdline").read_bytes() and b"java" not in Path(f"/proc/{child}/cmdline").read_bytes():
+            if (
+                b"pyspark" in Path(f"/proc/{child}/cmdline").read_bytes()
+                and b"java" not in Path(f"/proc/{child}/cmdline").read_bytes()
+            ):
                 yield child
             yield from workers(child)
     except OSError:
@@ -289,15 +330,29 @@ def table(rows: list[Row]) -> str:
     lines = [f"{'':52}{'':>14} {'':8}{'':24}{'wanted':14}met"]
     for row in rows:
         met = "" if row.met is None else "yes" if row.met else "NO"
-        lines.append(f"{row.what:52}{row.rate:>14,.0f} {row.unit:8}{row.ratio:24}{row.wanted:14}{met}".rstrip())
+        lines.append(
+            f"{row.what:52}{row.rate:>14,.0f} {row.unit:8}{row.ratio:24}{row.wanted:14}{met}".rstrip()
+        )
     return "\n".join(lines)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.spark", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="events to write and read (default 1,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="reads of each kind, of which the median counts (default 3)")
-    parser.add_argument("--memory", type=int, default=0, metavar="EVENTS", help="also the memory of a worker for a range of so many")
+    parser = argparse.ArgumentParser(
+        prog="bench.spark", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="events to write and read (default 1,000,000)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="reads of each kind, of which the median counts (default 3)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=int,
+        default=0,
+        metavar="EVENTS",
+        help="also the memory of a worker for a range of so many",
+    )
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     return parser.parse_args()
 

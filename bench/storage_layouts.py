@@ -1,9 +1,11 @@
-"""What an arrangement on disk costs: one sync per segment, everything through the journal, or the hybrid that the store uses.
+"""What an arrangement on disk costs: one sync per segment, everything through the journal, or the hybrid that
+the store uses.
 
     python bench/storage_layouts.py [--dir DIR] [--seconds S]
 
-The same code does all three; only the thresholds differ. Commits of a given size follow each other, spread evenly over the partitions,
-100-byte messages, `sync = always`. Printed: events/s, the median and 99th percentile of a commit, and the loop thread's CPU per event.
+The same code does all three; only the thresholds differ. Commits of a given size follow each other, spread
+evenly over the partitions, 100-byte messages, `sync = always`. Printed: events/s, the median and 99th
+percentile of a commit, and the loop thread's CPU per event.
 """
 
 import argparse
@@ -40,7 +42,9 @@ class Result:
     loop_us: float
 
 
-async def measure(folder: Path, tuning: Tuning, *, partitions: int, commit_bytes: int, seconds: float) -> Result:
+async def measure(
+    folder: Path, tuning: Tuning, *, partitions: int, commit_bytes: int, seconds: float
+) -> Result:
     """Commit after commit for some seconds."""
     loop = asyncio.get_running_loop()
     store = DirectoryStore.open(folder, loop_call=loop.call_soon_threadsafe, tuning=tuning)
@@ -75,12 +79,19 @@ async def measure(folder: Path, tuning: Tuning, *, partitions: int, commit_bytes
     elapsed, cpu = time.perf_counter() - began, time.thread_time() - cpu
     store.close()
     times.sort()
-    return Result(events / elapsed, times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3, cpu / events * 1e6)
+    return Result(
+        events / elapsed,
+        times[len(times) // 2] * 1e3,
+        times[int(len(times) * 0.99)] * 1e3,
+        cpu / events * 1e6,
+    )
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dir", type=Path, help="where to write (default: the system's temporary folder)")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each line (default: 2)")
     arguments = parser.parse_args()
@@ -91,10 +102,21 @@ def main() -> None:
             for name, tuning in LAYOUTS.items():
                 folder = Path(tempfile.mkdtemp(prefix="storage-layouts-", dir=arguments.dir))
                 try:
-                    one = uvloop.run(measure(folder, tuning, partitions=partitions, commit_bytes=kib << 10, seconds=arguments.seconds))
+                    one = uvloop.run(
+                        measure(
+                            folder,
+                            tuning,
+                            partitions=partitions,
+                            commit_bytes=kib << 10,
+                            seconds=arguments.seconds,
+                        )
+                    )
                 finally:
                     shutil.rmtree(folder)
-                figures = f"{one.events_per_s / 1e3:.0f} k | {one.median_ms:.2f} | {one.p99_ms:.2f} | {one.loop_us:.2f}"
+                figures = (
+                    f"{one.events_per_s / 1e3:.0f} k | {one.median_ms:.2f} | {one.p99_ms:.2f} |"
+                    f" {one.loop_us:.2f}"
+                )
                 print(f"| {partitions} | {kib} KiB | {name} | {figures} |", flush=True)
 
 

@@ -58,7 +58,10 @@ def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
     rows.append(_p99(ours, [peer for peer in peers if peer.name in SYNCS_BEFORE_VISIBLE]))
     rows += [_cpu(what, bound, key, ours) for key, (what, bound) in CPU_AT_MOST_US.items()]
     rows.append(_memory(ours))
-    rows += [_share(what, bound, key, (ours, partitioned), least=least) for key, (what, bound, least) in PARTITIONED.items()]
+    rows += [
+        _share(what, bound, key, (ours, partitioned), least=least)
+        for key, (what, bound, least) in PARTITIONED.items()
+    ]
     return rows
 
 
@@ -83,7 +86,9 @@ def _at_least(what: str, factor: float, key: str, ours: Figures | None, peers: S
     if mine is None or peer is None:
         return _unmeasured(what, wanted, mine, peer)
     ratio = mine / peer.values[key]
-    return Verdict(what, short(mine), f"{peer.name} {short(peer.values[key])}", wanted, f"{ratio:.2f}x", ratio >= factor)
+    return Verdict(
+        what, short(mine), f"{peer.name} {short(peer.values[key])}", wanted, f"{ratio:.2f}x", ratio >= factor
+    )
 
 
 def _p99(ours: Figures | None, peers: Sequence[Figures]) -> Verdict:
@@ -92,7 +97,9 @@ def _p99(ours: Figures | None, peers: Sequence[Figures]) -> Verdict:
     if mine is None or peer is None:
         return _unmeasured(what, wanted, mine, peer)
     ratio = mine / peer.values[key]
-    return Verdict(what, short(mine), f"{peer.name} {short(peer.values[key])}", wanted, f"{ratio:.2f}x", ratio <= 1.0)
+    return Verdict(
+        what, short(mine), f"{peer.name} {short(peer.values[key])}", wanted, f"{ratio:.2f}x", ratio <= 1.0
+    )
 
 
 def _cpu(what: str, bound_us: float, key: str, ours: Figures | None) -> Verdict:
@@ -112,13 +119,22 @@ def _memory(ours: Figures | None) -> Verdict:
     return Verdict(what, f"{megabytes:.0f} MB", "", wanted, f"{megabytes:.0f} MB", megabytes < RSS_AT_MOST_MB)
 
 
-def _share(what: str, bound: float, key: str, pair: tuple[Figures | None, Figures | None], *, least: bool) -> Verdict:
+def _share(
+    what: str, bound: float, key: str, pair: tuple[Figures | None, Figures | None], *, least: bool
+) -> Verdict:
     one, many = (_value(figures, key) for figures in pair)
     wanted = f"{'>=' if least else '<='} {bound:g}x"
     if one is None or many is None:
         return _unmeasured(what, wanted, many, None)
     ratio = many / one
-    return Verdict(what, short(many), f"1 partition {short(one)}", wanted, f"{ratio:.2f}x", ratio >= bound if least else ratio <= bound)
+    return Verdict(
+        what,
+        short(many),
+        f"1 partition {short(one)}",
+        wanted,
+        f"{ratio:.2f}x",
+        ratio >= bound if least else ratio <= bound,
+    )
 
 
 def _value(figures: Figures | None, key: str) -> float | None:
@@ -126,4 +142,6 @@ def _value(figures: Figures | None, key: str) -> float | None:
 
 
 def _unmeasured(what: str, wanted: str, mine: float | None, peer: Figures | None) -> Verdict:
-    return Verdict(what, short(mine) if mine is not None else "-", peer.name if peer else "-", wanted, "-", None)
+    return Verdict(
+        what, short(mine) if mine is not None else "-", peer.name if peer else "-", wanted, "-", None
+    )

@@ -102,7 +102,10 @@ class MessageTranscoder:
         if front == APPLICATION_PROPERTIES_MAP8:
             end, count, at = at + 5 + message[at + 4], message[at + 5], at + 6
         elif front == APPLICATION_PROPERTIES_MAP32:
-            end, count = at + 8 + int.from_bytes(message[at + 4 : at + 8]), int.from_bytes(message[at + 8 : at + 12])
+            end, count = (
+                at + 8 + int.from_bytes(message[at + 4 : at + 8]),
+                int.from_bytes(message[at + 8 : at + 12]),
+            )
             at += 12
         else:
             return None
@@ -167,11 +170,17 @@ class MessageTranscoder:
         described, _ = decode_value(section, 0)
         assert isinstance(described, Described)
         fields = described.value
-        text = fields[CONTENT_TYPE_FIELD] if isinstance(fields, list) and len(fields) > CONTENT_TYPE_FIELD else None
+        text = (
+            fields[CONTENT_TYPE_FIELD]
+            if isinstance(fields, list) and len(fields) > CONTENT_TYPE_FIELD
+            else None
+        )
         if not isinstance(text, Symbol) or announces_event(text) or not _PRINTABLE.fullmatch(text.encode()):
             raise KeyError(section)
         check_value(CONTENT_TYPE, str(text))
-        return self._content_types.keep(section, _Known(CONTENT_TYPE, str(text), f"content-type: {text}\r\n".encode()))
+        return self._content_types.keep(
+            section, _Known(CONTENT_TYPE, str(text), f"content-type: {text}\r\n".encode())
+        )
 
 
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:

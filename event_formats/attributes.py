@@ -58,7 +58,9 @@ _LEAP_DAY: Final = "-02-29"
 _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
 # Possessive: a text with many spaces costs time in proportion to its length, not to its square.
-_MEDIA_TYPE: Final = re.compile(rf"{_WORD}/{_WORD}(?:[ \t]*+;(?:[ \t]*+{_WORD}=(?:{_WORD}|{_QUOTED}))?+)*+[ \t]*+")
+_MEDIA_TYPE: Final = re.compile(
+    rf"{_WORD}/{_WORD}(?:[ \t]*+;(?:[ \t]*+{_WORD}=(?:{_WORD}|{_QUOTED}))?+)*+[ \t]*+"
+)
 _media_types: Final[Memory[str, bool]] = Memory(1024, 256)
 _SHOWN_MAX: Final = 80
 
@@ -81,7 +83,10 @@ def check(attributes: Mapping[str, Value]) -> None:
     for name, value in attributes.items():
         if type(value) is str:
             if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
-                text = f"{name} has U+{ord(found[0]):04X} at {found.start()}, which is not allowed in an attribute"
+                text = (
+                    f"{name} has U+{ord(found[0]):04X} at {found.start()}, which is not allowed in an"
+                    " attribute"
+                )
                 raise InvalidEventError(text)
         elif type(value) is int and not INTEGER_MIN <= value <= INTEGER_MAX:
             text = f"{name} is {value}: an integer has at most 32 bits"
@@ -168,7 +173,9 @@ def _check_nonempty(name: str, value: str) -> None:
 def _check_uri_reference(name: str, value: str) -> None:
     _check_nonempty(name, value)
     if ":" in value and not _URI_REFERENCE.match(value):
-        text = f"{name} {shown(value)} is not a URI-reference: the part before the first colon is not a scheme"
+        text = (
+            f"{name} {shown(value)} is not a URI-reference: the part before the first colon is not a scheme"
+        )
         raise InvalidEventError(text)
 
 

@@ -65,7 +65,9 @@ def from_http(headers: Headers, body: bytes) -> CloudEvent:
     return _binary(attributes, content_type, body)
 
 
-def events_from_http(headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX) -> Sequence[CloudEvent]:
+def events_from_http(
+    headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX
+) -> Sequence[CloudEvent]:
     """The events of a message in any mode.
 
     Raises: as `from_http`, and TooManyEventsError for more than `count_max` events.
@@ -102,7 +104,9 @@ def to_binary(event: CloudEvent) -> HttpMessage:
         if name == CONTENT_TYPE:
             headers.append((_TYPE_FIELD, text_of(value)))
         else:
-            headers.append((HTTP_PREFIX + name, percent.encoded(value if type(value) is str else text_of(value))))
+            headers.append(
+                (HTTP_PREFIX + name, percent.encoded(value if type(value) is str else text_of(value)))
+            )
     return HttpMessage(headers, b"" if event.data is None else event.data)
 
 
@@ -162,7 +166,8 @@ def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
 def _binary(attributes: dict[str, Value], content_type: str | None, body: bytes) -> CloudEvent:
     if "specversion" not in attributes:
         raise InvalidEventError(
-            "there is neither a ce-specversion header (binary mode) nor a Content-Type of application/cloudevents+json (structured mode)"
+            "there is neither a ce-specversion header (binary mode) nor a Content-Type of"
+            " application/cloudevents+json (structured mode)"
         )
     if content_type is not None:
         if attributes.get(CONTENT_TYPE, content_type) != content_type:

@@ -39,7 +39,8 @@ _TYPE: Final = 1 << 2
 _HOST: Final = 1 << 3
 _KEY: Final = 1 << 4
 _ATTRIBUTES: Final[Mapping[str, int]] = {
-    name: 1 << (5 + number) for number, name in enumerate(("specversion", "id", "source", "type", "time", "subject", "dataschema"))
+    name: 1 << (5 + number)
+    for number, name in enumerate(("specversion", "id", "source", "type", "time", "subject", "dataschema"))
 } | {KEY: _KEY}
 _OTHER: Final = 1 << 20
 _REQUIRED: Final = _HOST | sum(_ATTRIBUTES[name] for name in ("specversion", "id", "source", "type"))
@@ -96,7 +97,9 @@ class RequestTranscoder:
     def __init__(self, *, left_alone: Iterable[str] = (), passed_over: Callable[[bytes], bool]) -> None:
         self._left_alone: Final = _LEFT_ALONE | frozenset(left_alone)
         self._passed_over: Final = passed_over
-        self._headers: Final[Memory[tuple[bytes, bytes], _Known]] = Memory(4096, 128, lambda header: len(header[1]))
+        self._headers: Final[Memory[tuple[bytes, bytes], _Known]] = Memory(
+            4096, 128, lambda header: len(header[1])
+        )
         self._remembered: Final = self._headers.get
         self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
 

@@ -73,7 +73,8 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
         _check_end(text, end)
         raw = text[slices[DATA]] if DATA in members else None
         attributes = {
-            name: value if type(value) in _PLAIN or name in {DATA, DATA_BASE64} else text[slices[name]] for name, value in members.items()
+            name: value if type(value) in _PLAIN or name in {DATA, DATA_BASE64} else text[slices[name]]
+            for name, value in members.items()
         }
     value, binary = attributes.pop(DATA, None), attributes.pop(DATA_BASE64, None)
     attributes = {name: one for name, one in attributes.items() if one is not None}
@@ -157,10 +158,17 @@ def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
     `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for that: reading it would give
     another encoding.)
     """
-    attributes = {name: b64encode(value).decode() if isinstance(value, bytes) else value for name, value in event.attributes.items()}
+    attributes = {
+        name: b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in event.attributes.items()
+    }
     member = b""
     if event.data is not None:
-        value = None if binary and attributes.get("specversion") == "1.0" else _data_value(event.attributes, event.data)
+        value = (
+            None
+            if binary and attributes.get("specversion") == "1.0"
+            else _data_value(event.attributes, event.data)
+        )
         if value is not None:
             member = b',"data":' + value
         elif attributes.get("specversion") == "0.3":
@@ -201,7 +209,10 @@ def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
 
 def _in_base64(attributes: Mapping[str, object]) -> bool:
     """0.3 only: the data is text that its sender encoded, and stays that text."""
-    return attributes.get("specversion") == "0.3" and str(attributes.get(CONTENT_ENCODING, "")).lower() == "base64"
+    return (
+        attributes.get("specversion") == "0.3"
+        and str(attributes.get(CONTENT_ENCODING, "")).lower() == "base64"
+    )
 
 
 def _decoded(body: bytes) -> str:
@@ -216,7 +227,9 @@ def _event(text: str, at: int) -> tuple[CloudEvent, int]:
     """The event at a place in the text, and the place behind it."""
     members, slices, end = _members(text, at)
     data_at, value, binary = slices.get(DATA), members.pop(DATA, None), members.pop(DATA_BASE64, None)
-    attributes = {check_name(name): _attribute(name, value) for name, value in members.items() if value is not None}
+    attributes = {
+        check_name(name): _attribute(name, value) for name, value in members.items() if value is not None
+    }
     check(attributes)
     # Without a type of its own, data gets the type that JSON implies: the other bindings imply none.
     data = _data(attributes, None if data_at is None else text[data_at], value, binary)
@@ -293,7 +306,9 @@ def _attribute(name: str, value: object) -> Value:
         return value
     if type(value) is _Number and len(value) <= _INTEGER_DIGITS and value.lstrip("-").isdecimal():
         return int(value)
-    message = f"{name} is {shown(value)}: an attribute is a string, a boolean, or an integer of at most 32 bits"
+    message = (
+        f"{name} is {shown(value)}: an attribute is a string, a boolean, or an integer of at most 32 bits"
+    )
     raise InvalidEventError(message)
 
 

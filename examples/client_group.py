@@ -1,4 +1,5 @@
-"""Several consumers share the partitions of a log. Start it as often as you like; kill any: the others go on with its partitions.
+"""Several consumers share the partitions of a log. Start it as often as you like; kill any: the others go on
+with its partitions.
 
 python examples/client_group.py amqp://127.0.0.1:5672 temps
 python examples/client_group.py amqp://127.0.0.1:5672 temps --until-idle 2
@@ -11,7 +12,10 @@ from amqp_streams.client import ReceivedEvent, connect
 
 
 async def work(event: ReceivedEvent) -> object:
-    """What an application does with an event. What one was doing when it was killed is done again by the next: make that harmless."""
+    """What an application does with an event.
+
+    What one was doing when it was killed is done again by the next: make that harmless.
+    """
     await asyncio.sleep(0)
     return event.body
 
@@ -43,6 +47,8 @@ if __name__ == "__main__":
     parser.add_argument("url")
     parser.add_argument("log")
     parser.add_argument("--group", default="example")
-    parser.add_argument("--until-idle", type=float, metavar="SECONDS", help="stop when nothing came for so long")
+    parser.add_argument(
+        "--until-idle", type=float, metavar="SECONDS", help="stop when nothing came for so long"
+    )
     options = parser.parse_args()
     asyncio.run(main(options.url, options.log, options.group, options.until_idle))

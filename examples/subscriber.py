@@ -33,7 +33,10 @@ Decide = Callable[[Mapping[str, str]], int]
 
 @dataclass
 class SubscriberServer:
-    """Listens on 127.0.0.1 while in `with`. `decide` may be set anew at any time; `port` 0: any, kept by later starts."""
+    """Listens on 127.0.0.1 while in `with`.
+
+    `decide` may be set anew at any time; `port` 0: any, kept by later starts.
+    """
 
     decide: Decide = field(default=lambda _: 202)
     port: int = 0
@@ -78,7 +81,9 @@ class SubscriberServer:
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers.get("content-length") or 0))
                 fields = {name.lower(): value for name, value in self.headers.items()}
-                attributes = {name[3:]: unquote(value) for name, value in fields.items() if name.startswith("ce-")}
+                attributes = {
+                    name[3:]: unquote(value) for name, value in fields.items() if name.startswith("ce-")
+                }
                 rest = {name: value for name, value in fields.items() if not name.startswith("ce-")}
                 status = subscriber.decide(attributes)
                 subscriber.note(Delivered(attributes, rest, data, status))
@@ -100,7 +105,9 @@ class SubscriberServer:
 
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:

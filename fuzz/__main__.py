@@ -16,7 +16,9 @@ FOLDER: Final = Path("build/fuzz")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m fuzz", description="Inputs that nobody would send, against all that takes input.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz", description="Inputs that nobody would send, against all that takes input."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="all targets, or those named")
     run.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(NAMES))
@@ -25,7 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--inputs", type=int, default=0, help="stop each target after so many")
     run.add_argument("--jobs", type=int, default=2, help="targets at a time (2)")
     run.add_argument(
-        "--engine", choices=("auto", "mutator", "atheris"), default="auto", help="auto: atheris where it helps and is installed"
+        "--engine",
+        choices=("auto", "mutator", "atheris"),
+        default="auto",
+        help="auto: atheris where it helps and is installed",
     )
     run.add_argument("--folder", type=Path, default=FOLDER)
     replay = commands.add_parser("replay", help="run inputs again and say what they do")
@@ -55,7 +60,8 @@ def _run(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     ended = campaign.run(given.targets or NAMES, given.seconds)
     found = sum(run.findings for run in ended)
     print(
-        f"{sum(run.inputs for run in ended):,} inputs, {found or 'nothing'} found" + (f": see {given.folder / 'findings'}" if found else "")
+        f"{sum(run.inputs for run in ended):,} inputs, {found or 'nothing'} found"
+        + (f": see {given.folder / 'findings'}" if found else "")
     )
     return int(found > 0)
 
@@ -67,7 +73,9 @@ def _replay(given: argparse.Namespace) -> int:
     for path in given.inputs:
         shown, finding = examine(target, path.read_bytes())
         failed |= finding is not None
-        print(f"{path}: {f'{finding.kind}{chr(10)}{finding.words}' if finding else f'nothing wrong ({shown})'}")
+        print(
+            f"{path}: {f'{finding.kind}{chr(10)}{finding.words}' if finding else f'nothing wrong ({shown})'}"
+        )
     if target.close:
         target.close()
     return int(failed)

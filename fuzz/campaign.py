@@ -1,6 +1,7 @@
 """All targets for some time: a process each, watched; what they find, and how far they came.
 
-Law: an input that takes its process down, or never ends, is a finding like any other, and the target goes on behind it.
+Law: an input that takes its process down, or never ends, is a finding like any other, and the target goes on
+behind it.
 """
 
 import json
@@ -44,9 +45,14 @@ class _Run:
 
 
 class Campaign:
-    """`folder`: where findings, corpora and statistics go. `inputs`: at most so many a target, 0: as many as the time allows."""
+    """`folder`: where findings, corpora and statistics go.
 
-    def __init__(self, folder: Path, *, seed: int, jobs: int = 2, inputs: int = 0, engine: str = "auto") -> None:
+    `inputs`: at most so many a target, 0: as many as the time allows.
+    """
+
+    def __init__(
+        self, folder: Path, *, seed: int, jobs: int = 2, inputs: int = 0, engine: str = "auto"
+    ) -> None:
         self.folder: Final = folder
         self.seed: Final = seed
         self._jobs = jobs
@@ -82,8 +88,22 @@ class Campaign:
     def _start(self, run: _Run) -> _Run:
         run.began = run.moved = time.monotonic()
         (self.folder / f"{run.target.name}.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "fuzz.worker", run.target.name, "--seed", str(run.seed + run.crashes)]
-        command += ["--seconds", str(max(1.0, run.seconds - run.spent)), "--inputs", str(self._inputs), "--engine", self._engine_of(run)]
+        command = [
+            sys.executable,
+            "-m",
+            "fuzz.worker",
+            run.target.name,
+            "--seed",
+            str(run.seed + run.crashes),
+        ]
+        command += [
+            "--seconds",
+            str(max(1.0, run.seconds - run.spent)),
+            "--inputs",
+            str(self._inputs),
+            "--engine",
+            self._engine_of(run),
+        ]
         with (self.folder / f"{run.target.name}.words").open("ab" if run.crashes else "wb") as words:
             run.process = subprocess.Popen([*command, "--folder", str(self.folder)], stderr=words)
         return run
@@ -135,5 +155,8 @@ class Campaign:
 
 def _line(run: _Run) -> str:
     rate = run.inputs / run.spent if run.spent else 0
-    words = f"{run.target.name:12} {run.inputs:>10,} inputs in {run.spent:5.0f} s ({rate:,.0f}/s), {run.rss >> 20} MiB"
+    words = (
+        f"{run.target.name:12} {run.inputs:>10,} inputs in {run.spent:5.0f} s ({rate:,.0f}/s),"
+        f" {run.rss >> 20} MiB"
+    )
     return f"{words}, {run.findings or 'no'} finding{'s' if run.findings != 1 else ''}"

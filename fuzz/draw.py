@@ -1,6 +1,7 @@
 """Bytes -> choices: what makes structured inputs of the bytes that a fuzzer mutates.
 
-Law: the same bytes give the same choices, and when they end every further choice is the first one, so an input that is cut stays an input.
+Law: the same bytes give the same choices, and when they end every further choice is the first one, so an
+input that is cut stays an input.
 """
 
 from collections.abc import Sequence

@@ -41,7 +41,9 @@ class Finding:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.target}-{self.kind}-{hashlib.sha256(self.data).hexdigest()[:12]}.input"
         path.write_bytes(self.data)
-        path.with_suffix(".txt").write_text(f"again: {replay_line(self.target, path)}\n\n{self.words}\n\n{self.data[:2000]!r}\n")
+        path.with_suffix(".txt").write_text(
+            f"again: {replay_line(self.target, path)}\n\n{self.words}\n\n{self.data[:2000]!r}\n"
+        )
         return path
 
 
@@ -86,7 +88,9 @@ def _once(target: Target, data: bytes) -> tuple[Hashable, Finding | None, float]
 
 @contextmanager
 def _logged_exceptions() -> Iterator[list[BaseException]]:
-    """Collect the exceptions that the code under test logs instead of raising: its guards keep them from the neighbours, not from us."""
+    """Collect the exceptions that the code under test logs instead of raising: its guards keep them from the
+    neighbours, not from us.
+    """
     logged: list[BaseException] = []
 
     def collect(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -95,7 +99,9 @@ def _logged_exceptions() -> Iterator[list[BaseException]]:
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[collect], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    structlog.configure(
+        processors=[collect], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
     try:
         yield logged
     finally:
@@ -110,5 +116,9 @@ def _finding(target: Target, kind: str, data: bytes, error: BaseException) -> Fi
     words = "".join(traceback.format_exception(error, limit=-25))
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "amqp_streams" in frame.filename] or frames
-    place = f"{kind} {type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}" if ours else f"{kind} {type(error).__name__}"
+    place = (
+        f"{kind} {type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
+        if ours
+        else f"{kind} {type(error).__name__}"
+    )
     return Finding(target.name, kind, data, words, place)

@@ -1,4 +1,7 @@
-"""The fuzzer that is always there: mutates what it has, keeps what shows something new. No coverage, but the same inputs for a seed."""
+"""The fuzzer that is always there: mutates what it has, keeps what shows something new.
+
+No coverage, but the same inputs for a seed.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from random import Random
@@ -59,7 +62,9 @@ class Mutator:
 
     def _set(self, data: bytearray) -> None:
         if data:
-            data[self._random.randrange(len(data))] = self._random.choice((0, 1, 0x40, 0x7F, 0x80, 0xFF, self._random.randrange(256)))
+            data[self._random.randrange(len(data))] = self._random.choice(
+                (0, 1, 0x40, 0x7F, 0x80, 0xFF, self._random.randrange(256))
+            )
 
     def _insert(self, data: bytearray) -> None:
         at = self._place(data)

@@ -16,11 +16,12 @@ class WrongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`run` takes an input and raises if that is a finding; it returns what the input showed, and inputs that show something new are kept.
+    """`run` takes an input and raises if that is a finding; it returns what the input showed, and inputs that
+    show something new are kept.
 
-    `seconds_max`: processor time, or for targets with processes of their own time, that an input may take; one that takes longer is run
-    twice before that counts. `guided`: made of Python, so that coverage says something. `words`: what mutations put in. `share`: of the
-    time that all targets get.
+    `seconds_max`: processor time, or for targets with processes of their own time, that an input may take;
+    one that takes longer is run twice before that counts. `guided`: made of Python, so that coverage says
+    something. `words`: what mutations put in. `share`: of the time that all targets get.
     """
 
     name: str

@@ -39,7 +39,24 @@ TEXTS: Final = (
     "&s:a", "&p:b", "&&", "&", "\x00", "\u00e9\U0001f600", "PT1H", "2026-01-31T12:00:00Z", "group", "a" * 300,
 )  # fmt: skip
 """Texts that mean something somewhere."""
-_EDGES: Final = (0, 1, 2, 7, 127, 128, 255, 256, 32767, 65535, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 1 << 62, (1 << 63) - 1, (1 << 64) - 1)
+_EDGES: Final = (
+    0,
+    1,
+    2,
+    7,
+    127,
+    128,
+    255,
+    256,
+    32767,
+    65535,
+    1 << 31,
+    (1 << 31) - 1,
+    (1 << 32) - 1,
+    1 << 62,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+)
 _INTEGERS: Final[tuple[tuple[type, int, int], ...]] = (
     (UByte, 0, (1 << 8) - 1),
     (UShort, 0, (1 << 16) - 1),
@@ -107,7 +124,16 @@ def _described(draw: Draw, depth: int) -> Value:
     return Described(descriptor, value(draw, depth + 1))
 
 
-_CODES: Final = (*range(0x10, 0x19), *range(0x23, 0x2D), *range(0x70, 0x79), 0x100, 0x120, 0x200, 0x201, 0x468C00000004)
+_CODES: Final = (
+    *range(0x10, 0x19),
+    *range(0x23, 0x2D),
+    *range(0x70, 0x79),
+    0x100,
+    0x120,
+    0x200,
+    0x201,
+    0x468C00000004,
+)
 
 _SIMPLE: Final[tuple[Callable[[Draw, int], Value], ...]] = (
     lambda _draw, _depth: None,
@@ -135,4 +161,13 @@ _ALL: Final = (
 def printed_number(draw: Draw) -> str:
     """A number as texts have it."""
     whole = str(draw.pick(_EDGES))
-    return draw.pick((whole, f"{whole}.5", f"{whole[:3]}.0E{draw.below(400)}", f"-{whole}", "0.1", str(Decimal(draw.number(4)) / 7)))
+    return draw.pick(
+        (
+            whole,
+            f"{whole}.5",
+            f"{whole[:3]}.0E{draw.below(400)}",
+            f"-{whole}",
+            "0.1",
+            str(Decimal(draw.number(4)) / 7),
+        )
+    )

@@ -1,4 +1,7 @@
-"""One target in a process of its own: inputs until the time is over. `fuzz.campaign` starts it, watches it, and outlives its crashes."""
+"""One target in a process of its own: inputs until the time is over.
+
+`fuzz.campaign` starts it, watches it, and outlives its crashes.
+"""
 
 import argparse
 import json
@@ -45,7 +48,9 @@ class Journal:
 class Runner:
     """Runs inputs, counts them, and collects what is wrong with different ones."""
 
-    def __init__(self, target: Target, *, journal: Journal | None = None, told: Callable[[Finding], None] | None = None) -> None:
+    def __init__(
+        self, target: Target, *, journal: Journal | None = None, told: Callable[[Finding], None] | None = None
+    ) -> None:
         self.target = target
         self.inputs = 0
         self.findings: dict[str, Finding] = {}
@@ -59,8 +64,15 @@ class Runner:
         if self._journal:
             self._journal.note(self.inputs, data)
         shown, finding = examine(self.target, data)
-        if finding is None and self.inputs % _LOOK_AT_MEMORY_EVERY == 0 and (used := rss_bytes()) > RSS_BYTES_MAX:
-            words = f"{used >> 20} MiB are in use after {self.inputs} inputs, {RSS_BYTES_MAX >> 20} MiB are allowed"
+        if (
+            finding is None
+            and self.inputs % _LOOK_AT_MEMORY_EVERY == 0
+            and (used := rss_bytes()) > RSS_BYTES_MAX
+        ):
+            words = (
+                f"{used >> 20} MiB are in use after {self.inputs} inputs, {RSS_BYTES_MAX >> 20} MiB are"
+                " allowed"
+            )
             finding = Finding(self.target.name, "memory", data, words, "memory")
         if finding is not None and finding.place not in self.findings:
             self.findings[finding.place] = finding
@@ -110,7 +122,8 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
         target,
         journal=Journal(given.folder / f"{target.name}.current"),
         told=lambda finding: print(
-            f"found  {finding.target}: {finding.place}\n       {finding.keep(given.folder / 'findings')}", flush=True
+            f"found  {finding.target}: {finding.place}\n       {finding.keep(given.folder / 'findings')}",
+            flush=True,
         ),
     )
     began, last = time.monotonic(), 0.0
@@ -119,7 +132,12 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
         nonlocal last
         if final or time.monotonic() - last > _STATISTICS_EVERY_S:
             last = time.monotonic()
-            statistics = {"inputs": runner.inputs, "seconds": last - began, "findings": len(runner.findings), "rss": rss_bytes()}
+            statistics = {
+                "inputs": runner.inputs,
+                "seconds": last - began,
+                "findings": len(runner.findings),
+                "rss": rss_bytes(),
+            }
             path = given.folder / f"{target.name}.json"
             path.with_suffix(".new").write_text(json.dumps(statistics))
             path.with_suffix(".new").replace(path)
@@ -167,16 +185,29 @@ def _atheris(given: argparse.Namespace) -> int:
         (kept / f"seed-{place:03}").write_bytes(seed)
     words = given.folder / f"{target.name}.dict"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
-    arguments: list[Any] = [target.name, f"-seed={given.seed}", f"-max_total_time={int(given.seconds)}", "-max_len=4096", "-rss_limit_mb=0"]
+    arguments: list[Any] = [
+        target.name,
+        f"-seed={given.seed}",
+        f"-max_total_time={int(given.seconds)}",
+        "-max_len=4096",
+        "-rss_limit_mb=0",
+    ]
     arguments += [f"-runs={given.inputs}"] if given.inputs else []
-    arguments += ["-verbosity=0", "-print_final_stats=0", *([f"-dict={words}"] if target.words else []), str(kept)]
+    arguments += [
+        "-verbosity=0",
+        "-print_final_stats=0",
+        *([f"-dict={words}"] if target.words else []),
+        str(kept),
+    ]
     atheris.Setup(arguments, one)
     atheris.Fuzz()
     return 0
 
 
 def _escaped(word: bytes) -> str:
-    return "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02X}" for byte in word)
+    return "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02X}" for byte in word
+    )
 
 
 if __name__ == "__main__":

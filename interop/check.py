@@ -1,4 +1,7 @@
-"""`make interop`: each client sends a year of temperatures and reads it back; every line is checked. Ends with 1 if one of them fails."""
+"""`make interop`: each client sends a year of temperatures and reads it back; every line is checked.
+
+Ends with 1 if one of them fails.
+"""
 
 import sys
 import tempfile
@@ -24,7 +27,10 @@ def main(names: Sequence[str]) -> int:
     """Check the clients named, or all."""
     failed = False
     rows = _CSV.read_text().splitlines()[1:]
-    with tempfile.TemporaryDirectory() as folder, NodeProcess(Path(folder), log=[f"{name}:4" for name in CLIENTS]) as node:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        NodeProcess(Path(folder), log=[f"{name}:4" for name in CLIENTS]) as node,
+    ):
         for name in names or CLIENTS:
             began = time.monotonic()
             try:
@@ -35,7 +41,10 @@ def main(names: Sequence[str]) -> int:
                 failed = True
                 print(f"{name:10} FAILED: {error}")
             else:
-                print(f"{name:10} ok: sent {len(rows):,}, read from earliest, offset and time, $info ({time.monotonic() - began:.1f} s)")
+                print(
+                    f"{name:10} ok: sent {len(rows):,}, read from earliest, offset and time, $info"
+                    f" ({time.monotonic() - began:.1f} s)"
+                )
         if failed:
             print(node.words, file=sys.stderr)
     return int(failed)
@@ -50,9 +59,13 @@ def _check(client: Command, url: str, name: str, rows: Sequence[str]) -> None:
     for partition in {row[0] for row in everything}:
         ours = [row for row in everything if row[0] == partition]
         _same("offsets", [row[1] for row in ours], [f"{offset:016d}" for offset in range(len(ours))])
-        _same("order", [row[3] for row in ours], sorted(row[3] for row in ours))  # the rows are in the order of their dates
+        _same(
+            "order", [row[3] for row in ours], sorted(row[3] for row in ours)
+        )  # the rows are in the order of their dates
     later = [row for row in everything if row[1] > _AFTER]
-    _same("from an offset", _by_place(_read(client, url, log, f"offset:{_AFTER}", len(later))), _by_place(later))
+    _same(
+        "from an offset", _by_place(_read(client, url, log, f"offset:{_AFTER}", len(later))), _by_place(later)
+    )
     moment = sorted(row[2] for row in everything)[len(everything) // 2]
     later = [row for row in everything if row[2] > moment]
     _same("from a time", _by_place(_read(client, url, log, f"time:{moment}", len(later))), _by_place(later))
@@ -61,7 +74,11 @@ def _check(client: Command, url: str, name: str, rows: Sequence[str]) -> None:
     _same("$info", client.run("info", url, log).splitlines(), info)
     if name in BATCHES:
         in_batches = [client.run("batches", url, log, partition).splitlines() for partition in ends]
-        _same("in batches", sorted(line for lines in in_batches for line in lines), sorted("\t".join(map(str, row)) for row in everything))
+        _same(
+            "in batches",
+            sorted(line for lines in in_batches for line in lines),
+            sorted("\t".join(map(str, row)) for row in everything),
+        )
 
 
 def _read(client: Command, url: str, log: str, where: str, count: int) -> list[Row]:

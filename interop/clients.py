@@ -1,6 +1,8 @@
-"""Other people's clients made ready: their libraries in `build/interop`, at fixed versions; what cannot be had is said.
+"""Other people's clients made ready: their libraries in `build/interop`, at fixed versions; what cannot be
+had is said.
 
-`prepare(name)` gives the command to run, to which `send`, `receive` or `info` and their arguments are added (README.md here).
+`prepare(name)` gives the command to run, to which `send`, `receive` or `info` and their arguments are added
+(README.md here).
 """
 
 import os
@@ -29,7 +31,13 @@ class Command:
     arguments: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str, lines: str = "", seconds_max: float = 120, environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        *arguments: str,
+        lines: str = "",
+        seconds_max: float = 120,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
         """What it prints.
 
         Raises:
@@ -38,7 +46,15 @@ class Command:
         command = [*self.arguments, *arguments]
         around = {**os.environ, **self.environment, **(environment or {})}
         try:
-            done = subprocess.run(command, input=lines, capture_output=True, text=True, env=around, timeout=seconds_max, check=False)
+            done = subprocess.run(
+                command,
+                input=lines,
+                capture_output=True,
+                text=True,
+                env=around,
+                timeout=seconds_max,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             message = f"{' '.join(arguments[:1])} did not end within {seconds_max} s: {error.stderr!r}"
             raise RuntimeError(message) from error
@@ -69,7 +85,8 @@ def prepare_login(name: str) -> Command:
 
 
 def prepare_reconnecting(name: str, *, install: bool) -> Command:
-    """The command of the client `name` that reconnects: `reconnect URL LOG`. Without `install`, only if its library is there.
+    """The command of the client `name` that reconnects: `reconnect URL LOG`. Without `install`, only if its
+    library is there.
 
     Raises:
         MissingError: it cannot be had here, and why.
@@ -107,7 +124,11 @@ def _protonj2() -> Command:
     java, maven = _tool("java", "default-jre"), _tool("mvn", "maven")
     folder = BUILD / "protonj2"
     if not (folder / "classes" / "LoginClient.class").exists() or not (folder / "lib").is_dir():
-        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "java", "protonj2 from Maven")
+        _run(
+            [maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"],
+            HERE / "java",
+            "protonj2 from Maven",
+        )
     return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "InteropClient"])
 
 
@@ -124,13 +145,26 @@ def _qpid_jms_reconnecting() -> Command:
     java, folder = _tool("java", "default-jre"), BUILD / "qpid-jms"
     if not (folder / "classes" / "ReconnectClient.class").exists() or not (folder / "lib").is_dir():
         maven = _tool("mvn", "maven")
-        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "jms", "qpid-jms from Maven")
+        _run(
+            [maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"],
+            HERE / "jms",
+            "qpid-jms from Maven",
+        )
     return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "ReconnectClient"])
 
 
 # Programs of their own, where logging in is one.
-_LOGINS: Final = {"rhea": ("client.mjs", "login.mjs"), "proton": ("client.py", "login.py"), "protonj2": ("InteropClient", "LoginClient")}
-CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "protonj2": _protonj2}
+_LOGINS: Final = {
+    "rhea": ("client.mjs", "login.mjs"),
+    "proton": ("client.py", "login.py"),
+    "protonj2": ("InteropClient", "LoginClient"),
+}
+CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {
+    "proton": _proton,
+    "rhea": _rhea,
+    "go-amqp": _go_amqp,
+    "protonj2": _protonj2,
+}
 
 RECONNECTING: Final[Mapping[str, Callable[[], Command]]] = {
     "proton": _proton_reconnecting,
@@ -157,7 +191,9 @@ def _tool(name: str, package: str) -> str:
 
 def _run(command: list[str], folder: Path, what: str) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=False)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=False
+        )
     except subprocess.TimeoutExpired as error:
         message = f"{what}: not there within {INSTALL_SECONDS_MAX} s"
         raise MissingError(message) from error

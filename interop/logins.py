@@ -1,6 +1,8 @@
-"""Other people's clients log in: by every mechanism that a client has, with TLS and without, with good credentials and bad ones.
+"""Other people's clients log in: by every mechanism that a client has, with TLS and without, with good
+credentials and bad ones.
 
-`python -m interop.logins [NAME…]`; part of `make interop`. Ends with 1 if one of them comes in, or is kept out, wrongly.
+`python -m interop.logins [NAME…]`; part of `make interop`. Ends with 1 if one of them comes in, or is kept
+out, wrongly.
 """
 
 import json
@@ -69,8 +71,28 @@ class Credentials:
         self._openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=interop CA")
         for name, subject in (("node", "localhost"), ("good", "device-t7"), ("bad", "printer")):
             (folder / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-            self._openssl("req", "-new", *key[:-2], "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={subject}")
-            signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext")
+            self._openssl(
+                "req",
+                "-new",
+                *key[:-2],
+                "-keyout",
+                f"{name}.key",
+                "-out",
+                f"{name}.csr",
+                "-subj",
+                f"/CN={subject}",
+            )
+            signed_by = (
+                "-CA",
+                "ca.pem",
+                "-CAkey",
+                "ca.key",
+                "-CAcreateserial",
+                "-days",
+                "2",
+                "-extfile",
+                f"{name}.ext",
+            )
             self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed_by)
         public = jwt.get_algorithm_by_name("ES256").to_jwk(self._key.public_key(), as_dict=True)  # type: ignore[attr-defined]  # ES256 has it
         (folder / "keys.json").write_text(json.dumps({"keys": [public]}))
@@ -82,11 +104,19 @@ class Credentials:
         trusting = {"LOGIN_MECHANISM": mechanism, "LOGIN_CA": str(self._folder / "ca.pem")}
         if mechanism == "EXTERNAL":
             shown = [
-                ({"LOGIN_CERT": str(self._folder / f"{name}.pem"), "LOGIN_KEY": str(self._folder / f"{name}.key")}, name == "good")
+                (
+                    {
+                        "LOGIN_CERT": str(self._folder / f"{name}.pem"),
+                        "LOGIN_KEY": str(self._folder / f"{name}.key"),
+                    },
+                    name == "good",
+                )
                 for name in ("good", "bad")
             ]
         elif mechanism == "XOAUTH2":
-            shown = [({"LOGIN_USER": _USER, "LOGIN_TOKEN": self._token(hours)}, hours > 0) for hours in (1, -1)]
+            shown = [
+                ({"LOGIN_USER": _USER, "LOGIN_TOKEN": self._token(hours)}, hours > 0) for hours in (1, -1)
+            ]
         else:
             shown = [
                 ({"LOGIN_USER": _USER, "LOGIN_PASSWORD": _PASSWORD}, True),
@@ -124,16 +154,27 @@ def _wrong(client: str, credentials: Credentials, node: NodeProcess) -> bool:
     except MissingError as error:
         print(f"{client:10} skipped: {error}")
         return False
-    plain, secure = (f"{scheme}://{address}" for scheme, address in zip(("amqp", "amqps"), node.addresses["amqp"], strict=True))
+    plain, secure = (
+        f"{scheme}://{address}"
+        for scheme, address in zip(("amqp", "amqps"), node.addresses["amqp"], strict=True)
+    )
     wrong = []
     for mechanism in MECHANISMS[client]:
         for url in (secure,) if mechanism == "EXTERNAL" else (plain, secure):
             for attempt in credentials.attempts(mechanism):
                 said = command.run("login", url, environment=attempt.environment).strip()
                 if said.startswith("in") is not attempt.good:
-                    wrong.append(f"{mechanism} at {url}: {said!r} where it should {'' if attempt.good else 'not '}be in")
+                    wrong.append(
+                        f"{mechanism} at {url}: {said!r} where it should"
+                        f" {'' if attempt.good else 'not '}be in"
+                    )
     print(
-        f"{client:10} " + ("; ".join(["FAILED", *wrong]) if wrong else f"logs in by {', '.join(MECHANISMS[client])}, and not with bad ones")
+        f"{client:10} "
+        + (
+            "; ".join(["FAILED", *wrong])
+            if wrong
+            else f"logs in by {', '.join(MECHANISMS[client])}, and not with bad ones"
+        )
     )
     return bool(wrong)
 

@@ -27,7 +27,9 @@ from knative_gateway.security.inward import Inward
 
 Lookup = Callable[[Key], Object | None]
 CLUSTER_DOMAIN: Final = "cluster.local"
-_CLUSTER_NAME: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?")
+_CLUSTER_NAME: Final = re.compile(
+    r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?"
+)
 _MAPPED: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
@@ -135,14 +137,24 @@ class Addressing:
         Empty if it is the URL itself, or if a Service of another namespace determines it.
         """
         found, reached = _CLUSTER_NAME.fullmatch(urlsplit(url).hostname or ""), self.reached(url)
-        return "" if found is None or reached == url or found["namespace"] != namespace else without_credentials(reached)
+        return (
+            ""
+            if found is None or reached == url or found["namespace"] != namespace
+            else without_credentials(reached)
+        )
 
     def _address(self, reference: Object, namespace: str) -> str | Unresolved:
-        group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
+        group, kind, name = (
+            group_of(text(reference, "apiVersion")),
+            text(reference, "kind"),
+            text(reference, "name"),
+        )
         found = self.lookup(Key(group, kind, namespace, name))
         is_service = (group, kind) == ("", "Service")
         if found is None and not (is_service and self.services.knows(name, namespace)):
-            return Unresolved("NotFound", f"{kind}{f'.{group}' if group else ''} {namespace}/{name} does not exist")
+            return Unresolved(
+                "NotFound", f"{kind}{f'.{group}' if group else ''} {namespace}/{name} does not exist"
+            )
         if is_service:
             return f"http://{name}.{namespace}.svc/"
         url = text(found, "status", "address", "url")
@@ -151,7 +163,9 @@ class Addressing:
         return (
             url
             if is_absolute(url)
-            else Unresolved("NotAddressable", f"{kind} {namespace}/{name}: {url!r} is not an absolute http or https URL")
+            else Unresolved(
+                "NotAddressable", f"{kind} {namespace}/{name}: {url!r} is not an absolute http or https URL"
+            )
         )
 
     def _judged(self, url: str, namespace: str) -> str | Unresolved:

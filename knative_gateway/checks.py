@@ -41,7 +41,12 @@ async def _check_stored(settings: GatewaySettings, gate: Gate) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="knative-gateway-check-") as folder:
         async with open_store(sqlite_url(Path(folder))) as store:
-            api = Api(store.resources, store.cursors, settings=ApiSettings(namespaces=Namespaces(settings.namespaces)), gate=gate)
+            api = Api(
+                store.resources,
+                store.cursors,
+                settings=ApiSettings(namespaces=Namespaces(settings.namespaces)),
+                gate=gate,
+            )
             await api.start()
             try:
                 await load_directory(api, settings.resources)

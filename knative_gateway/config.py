@@ -23,7 +23,9 @@ _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
 
 RETENTION_MAX_S: Final = 100 * 366 * 86_400
 """A century."""
-Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Texts = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -57,14 +59,25 @@ class JwtSettings(Settings):
 
     issuer: str = Field(min_length=1, max_length=2048, description="The `iss` of the tokens, exactly.")
     audience: Texts = Field(min_length=1, description="The `aud` of a token must contain one of these.")
-    keys: Path = Field(description="File with the public keys of the issuer, JWKS or PEM. Read again on SIGHUP.")
+    keys: Path = Field(
+        description="File with the public keys of the issuer, JWKS or PEM. Read again on SIGHUP."
+    )
     algorithms: Annotated[tuple[PublicKeyAlgorithm, ...], BeforeValidator(_as_list)] = Field(
-        default=(PublicKeyAlgorithm.RS256, PublicKeyAlgorithm.PS256, PublicKeyAlgorithm.ES256, PublicKeyAlgorithm.EDDSA),
+        default=(
+            PublicKeyAlgorithm.RS256,
+            PublicKeyAlgorithm.PS256,
+            PublicKeyAlgorithm.ES256,
+            PublicKeyAlgorithm.EDDSA,
+        ),
         min_length=1,
         description="How tokens may be signed.",
     )
-    user_claim: str = Field(default="sub", min_length=1, max_length=255, description="The claim that names the user.")
-    groups_claim: str = Field(default="groups", min_length=1, max_length=255, description="The claim that lists the user's groups.")
+    user_claim: str = Field(
+        default="sub", min_length=1, max_length=255, description="The claim that names the user."
+    )
+    groups_claim: str = Field(
+        default="groups", min_length=1, max_length=255, description="The claim that lists the user's groups."
+    )
     leeway: float = Field(default=30.0, ge=0, le=600, description="How far clocks may differ.")
 
 
@@ -76,12 +89,16 @@ class RuleSettings(Settings):
     """
 
     users: Texts = Field(default=(), description="Users that the rule is for; `*` stands for any characters.")
-    groups: Texts = Field(default=(), description="Groups that the rule is for; `*` stands for any characters.")
+    groups: Texts = Field(
+        default=(), description="Groups that the rule is for; `*` stands for any characters."
+    )
     allow: Annotated[tuple[Verb, ...], BeforeValidator(_as_list)] = Field(
         min_length=1, description="What the rule allows: `read` and `write` objects, `send` events."
     )
     namespaces: Texts = Field(
-        default=("*",), min_length=1, description="The namespaces in which the rule allows it; `*` stands for any characters."
+        default=("*",),
+        min_length=1,
+        description="The namespaces in which the rule allows it; `*` stands for any characters.",
     )
 
     @model_validator(mode="after")
@@ -123,12 +140,16 @@ class Limits(Settings):
         ge=1 << 20,
         description="Bytes received and not yet durable. Beyond it senders get 503.",
     )
-    append: Seconds = Field(default=5.0, description="How long a sender waits until its event is durable; then it gets 503.")
+    append: Seconds = Field(
+        default=5.0, description="How long a sender waits until its event is durable; then it gets 503."
+    )
     drain: Seconds = Field(
         default=20.0,
-        description="How long deliveries and requests may take to finish at SIGTERM. Five seconds later all "
-        "parts are stopped, "
-        "and after another five the process ends.",
+        description=(
+            "How long deliveries and requests may take to finish at SIGTERM. Five seconds later all "
+            "parts are stopped, "
+            "and after another five the process ends."
+        ),
     )
 
 
@@ -155,7 +176,9 @@ class DestinationRules(Settings):
     allow: Texts = Field(default=(), description="Only these. Not set: everything that is not denied.")
     deny: Texts | None = Field(
         default=None,
-        description="Never these; replaces the default: link-local, metadata, multicast and broadcast addresses.",
+        description=(
+            "Never these; replaces the default: link-local, metadata, multicast and broadcast addresses."
+        ),
     )
 
 
@@ -165,10 +188,16 @@ class SubscriberSettings(Settings):
     When `look_ahead`, `held` or `waiting` is reached, reading for that subscriber pauses.
     """
 
-    timeout: Seconds = Field(default=60.0, description="Time for one request, if `delivery.timeout` of the object does not say it.")
+    timeout: Seconds = Field(
+        default=60.0, description="Time for one request, if `delivery.timeout` of the object does not say it."
+    )
     connect_timeout: Seconds = Field(default=10.0, description="Time to connect.")
-    ca: Path | None = Field(default=None, description="Certificates that are trusted in addition to those of the system, PEM.")
-    certificate: Path | None = Field(default=None, description="Certificate of the gateway for subscribers that ask for one, PEM.")
+    ca: Path | None = Field(
+        default=None, description="Certificates that are trusted in addition to those of the system, PEM."
+    )
+    certificate: Path | None = Field(
+        default=None, description="Certificate of the gateway for subscribers that ask for one, PEM."
+    )
     key: Path | None = Field(default=None, description="Private key of `certificate`, PEM.")
     verify: bool = Field(default=True, description="`false` trusts every certificate: for tests only.")
     look_ahead: int = Field(
@@ -190,13 +219,17 @@ class SubscriberSettings(Settings):
         le=1 << 30,
         description="Bytes of one subscriber's events that are read and not completed, in all partitions.",
     )
-    waiting: int = Field(default=1000, ge=1, le=100_000, description="Events of one subscriber that wait for a retry.")
+    waiting: int = Field(
+        default=1000, ge=1, le=100_000, description="Events of one subscriber that wait for a retry."
+    )
     replies: ByteSize = Field(
         default=ByteSize(64 << 20),
         ge=1 << 20,
-        description="Bytes of all replies that are received at once; beyond it, further replies are not "
-        "read. One subscriber gets at most "
-        "half. One reply may always be received.",
+        description=(
+            "Bytes of all replies that are received at once; beyond it, further replies are not "
+            "read. One subscriber gets at most "
+            "half. One reply may always be received."
+        ),
     )
 
 
@@ -216,53 +249,79 @@ class GatewaySettings(Settings):
         description="Addresses of the API and the ingress; port 0: any free port.",
     )
     state_dir: Path = Field(
-        default=Path("knative-gateway-state"), description="Directory of the resources, the positions, and the events of the started node."
+        default=Path("knative-gateway-state"),
+        description="Directory of the resources, the positions, and the events of the started node.",
     )
     amqp: str | None = Field(
         default=None,
-        description="The event log node to use: `amqp://USER:PASSWORD@HOST:PORT`, `amqps://`, `ws://` or "
-        "`wss://`. Not set: the gateway "
-        "starts a node.",
+        description=(
+            "The event log node to use: `amqp://USER:PASSWORD@HOST:PORT`, `amqps://`, `ws://` or "
+            "`wss://`. Not set: the gateway "
+            "starts a node."
+        ),
     )
     amqp_listen: Listener = Field(
         default=Listener(host="127.0.0.1", port=0),
-        description="Address of the started node for AMQP clients; port 0: any free port. Not together with `amqp`.",
+        description=(
+            "Address of the started node for AMQP clients; port 0: any free port. Not together with `amqp`."
+        ),
     )
     public_url: str | None = Field(
         default=None,
-        description="How senders reach the gateway: the beginning of `status.address.url`, an http or https "
-        "URL. Not set: the address "
-        "that the gateway listens on.",
+        description=(
+            "How senders reach the gateway: the beginning of `status.address.url`, an http or https "
+            "URL. Not set: the address "
+            "that the gateway listens on."
+        ),
     )
     tls: TlsSettings | None = None
-    log_format: LogFormat = Field(default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`).")
-    log_level: LogLevel = Field(default=LogLevel.INFO, description="The least severe log line that is written.")
+    log_format: LogFormat = Field(
+        default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`)."
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO, description="The least severe log line that is written."
+    )
     store: str | None = Field(
         default=None,
         repr=False,
-        description="Where resources and positions are kept for several gateways: `postgresql://…`. Not set: a file in `state_dir`.",
+        description=(
+            "Where resources and positions are kept for several gateways: `postgresql://…`. Not set: a file"
+            " in `state_dir`."
+        ),
     )
-    resources: Path | None = Field(default=None, description="Directory of YAML files that are applied at start.")
+    resources: Path | None = Field(
+        default=None, description="Directory of YAML files that are applied at start."
+    )
     namespaces: NamespaceRule = Field(
         default=NamespaceRule.ON_DEMAND,
-        description="What happens to an object in a namespace that does not exist: the namespace is created, or the object is refused.",
+        description=(
+            "What happens to an object in a namespace that does not exist: the namespace is created, or the"
+            " object is refused."
+        ),
     )
     traces: str | None = Field(
         default=None,
-        description="URL of the OpenTelemetry collector for traces of events, OTLP over HTTP. Not set: as `OTEL_…` variables say.",
+        description=(
+            "URL of the OpenTelemetry collector for traces of events, OTLP over HTTP. Not set: as `OTEL_…`"
+            " variables say."
+        ),
     )
     tokens: Path | None = Field(
         default=None,
-        description='File of bearer tokens, one on each line: `token,user,uid,"group1,group2"`. Read again on SIGHUP.',
+        description=(
+            'File of bearer tokens, one on each line: `token,user,uid,"group1,group2"`. Read again on SIGHUP.'
+        ),
     )
     jwt: JwtSettings | None = None
     rules: tuple[RuleSettings, ...] = Field(default=(), max_length=1000)
     logs: LogDefaults = LogDefaults()
     services: Mapping[str, str] = Field(
         default_factory=dict,
-        description='The URL of each Service of a cluster: `"hello.default" = "http://10.0.0.5:8080"`. A '
-        "`ref` to that Service is "
-        "delivered there.",
+        description=(
+            'The URL of each Service of a cluster: `"hello.default" = "http://10.0.0.5:8080"`. A '
+            "`ref` to that Service is "
+            "delivered there."
+        ),
     )
     destinations: DestinationRules = DestinationRules()
     subscribers: SubscriberSettings = SubscriberSettings()
@@ -271,9 +330,11 @@ class GatewaySettings(Settings):
         default=0.0,
         ge=0,
         le=3600,
-        description="How long a stopping gateway still serves while `/readyz` answers 503 and each response "
-        "closes its connection: as long "
-        "as a load balancer needs to notice.",
+        description=(
+            "How long a stopping gateway still serves while `/readyz` answers 503 and each response "
+            "closes its connection: as long "
+            "as a load balancer needs to notice."
+        ),
     )
 
     @model_validator(mode="after")
@@ -283,7 +344,8 @@ class GatewaySettings(Settings):
             raise ValueError(message)
         if self.amqp is not None and "amqp_listen" in self.model_fields_set:
             message = (
-                "amqp and amqp_listen exclude each other: amqp names a running node, amqp_listen is for a node that the gateway starts"
+                "amqp and amqp_listen exclude each other: amqp names a running node, amqp_listen is for a"
+                " node that the gateway starts"
             )
             raise ValueError(message)
         for name, url in (("public_url", self.public_url), ("traces", self.traces)):

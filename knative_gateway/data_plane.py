@@ -70,7 +70,11 @@ class GatewayDataPlane:
         A new route accepts events when each of its subscribers has its cursor, or has failed to get one.
         """
         before, self._wanted = self._taking, routes
-        self._taking = {path: route for path, route in routes.by_path.items() if path in before and before[path].uid == route.uid}
+        self._taking = {
+            path: route
+            for path, route in routes.by_path.items()
+            if path in before and before[path].uid == route.uid
+        }
         self._ingress.use(Routes(routes.version, self._taking))
         gone = [path for path in self._served if path not in self._taking]
         for path in gone:

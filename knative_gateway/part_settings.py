@@ -50,7 +50,11 @@ def subscribers_tls(settings: GatewaySettings) -> SSLContext:
 def destinations(settings: GatewaySettings) -> Destinations:
     """The allowed destinations. Raises ConfigError."""
     rules = settings.destinations
-    return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
+    return (
+        Destinations.parse(allow=rules.allow)
+        if rules.deny is None
+        else Destinations.parse(allow=rules.allow, deny=rules.deny)
+    )
 
 
 def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -40,7 +41,13 @@ from knative_gateway.http.web import Web
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import Door
 from knative_gateway.ingress.inside import Inside
-from knative_gateway.part_settings import destinations, dispatch_settings, ingress_limits, send_settings, subscribers_tls
+from knative_gateway.part_settings import (
+    destinations,
+    dispatch_settings,
+    ingress_limits,
+    send_settings,
+    subscribers_tls,
+)
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
@@ -62,7 +69,10 @@ OPEN_S_MAX: Final = 60.0
 _LOOK_S: Final = 0.1
 NOT_KEPT_S_MAX: Final = 60.0
 """Positions that are older than this make the gateway not ready."""
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (addresses for messages, not for binding)
+_EVERYWHERE: Final = {
+    "0.0.0.0": "127.0.0.1",  # noqa: S104
+    "[::]": "[::1]",
+}
 
 log = structlog.get_logger("knative_gateway")
 
@@ -101,7 +111,9 @@ async def serve(
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)
-    handlers = {} if stop else {signal.SIGTERM: ended.set, signal.SIGINT: ended.set, signal.SIGHUP: gateway.reload}
+    handlers = (
+        {} if stop else {signal.SIGTERM: ended.set, signal.SIGINT: ended.set, signal.SIGHUP: gateway.reload}
+    )
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     try:
@@ -157,13 +169,11 @@ class Gateway:
         settings, enter = self.settings, self._parts.enter
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
         self.gate.use(*credentials(settings, wall_ms))
-        try:
-            settings.state_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            message = f"state_dir: {settings.state_dir}: {error.strerror}"
-            raise ConfigError(message) from error
+        _create(settings.state_dir)
         self._trace()
-        store = await enter("store", open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks))
+        store = await enter(
+            "store", open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks)
+        )
         event_log = await self._start_log()
         ingress = self._ingress(event_log)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
@@ -173,11 +183,25 @@ class Gateway:
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
         replays = DispatcherReplays(dispatcher)
-        api = self._api = Api(store.resources, store.cursors, settings=api_settings, gate=self.gate, replays=replays, tasks=self.tasks)
+        api = self._api = Api(
+            store.resources,
+            store.cursors,
+            settings=api_settings,
+            gate=self.gate,
+            replays=replays,
+            tasks=self.tasks,
+        )
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
         door = Door(ingress, event_log, asyncio.get_running_loop().time)
-        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, shortcut=door.open, tasks=self.tasks)
+        self._http = await serve_http(
+            web,
+            settings.listen,
+            limits=settings.limits,
+            tls=settings.tls,
+            shortcut=door.open,
+            tasks=self.tasks,
+        )
         self.addresses["http"] = self._http.addresses
         inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
@@ -188,7 +212,15 @@ class Gateway:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         self.controller = await enter(
             "controller",
-            Controller(store.resources, event_log, data_plane, store.cursors, controlling, counters=counters, tasks=self.tasks),
+            Controller(
+                store.resources,
+                event_log,
+                data_plane,
+                store.cursors,
+                controlling,
+                counters=counters,
+                tasks=self.tasks,
+            ),
         )
         await self._open(event_log, ingress, self.controller)
         self._up = True
@@ -298,7 +330,9 @@ class Gateway:
             url = self.node.url
             self.addresses["amqp"] = [self.node.address]
         appends = AppendLimits(events=limits.pending_events, bytes=limits.pending, wait_s=limits.append)
-        self.event_log = await self._parts.enter("event log", AmqpEventLog(url, limits=appends, drain_s=limits.drain, tasks=self.tasks))
+        self.event_log = await self._parts.enter(
+            "event log", AmqpEventLog(url, limits=appends, drain_s=limits.drain, tasks=self.tasks)
+        )
         try:
             await self.event_log.wait_connected(CONNECT_S_MAX)
         except GatewayError as error:
@@ -325,7 +359,9 @@ class Gateway:
             ingress.starting = self._opening = False
 
         if event_log.connected:
-            await controller.settled()  # without a node this would wait until the node is there, while senders wait
+            await (
+                controller.settled()
+            )  # without a node this would wait until the node is there, while senders wait
         if controller.whole:
             opened()
         else:
@@ -342,7 +378,11 @@ class Gateway:
     def _not_kept(self) -> str | None:
         """Why positions are not stored (a full disk, no database). A crash would repeat deliveries."""
         seconds = 0.0 if self._dispatcher is None else self._dispatcher.stored_s_ago
-        return f"positions have not been stored for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
+        return (
+            f"positions have not been stored for {seconds:.0f} s: see the log"
+            if seconds > NOT_KEPT_S_MAX
+            else None
+        )
 
     def _base_url(self, *, shared: bool) -> str:
         """The beginning of the addresses of Brokers and Channels."""
@@ -359,7 +399,9 @@ class Gateway:
             host = _EVERYWHERE[host]
         return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
 
-    def _controlling(self, inward: Inward, services: ServiceMap, allowed: Destinations, *, delete_logs: bool) -> Settings:
+    def _controlling(
+        self, inward: Inward, services: ServiceMap, allowed: Destinations, *, delete_logs: bool
+    ) -> Settings:
         logs = self.settings.logs
         return Settings(
             base_url=inward.base_url,
@@ -382,13 +424,21 @@ class Gateway:
     def collect(self) -> Iterator[Metric]:
         """The metrics of the gateway itself."""
         connected = self.event_log is not None and self.event_log.connected
-        yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is connected.", float(connected))
+        yield GaugeMetricFamily(
+            "knative_gateway_event_log_connected",
+            "Whether the event log node is connected.",
+            float(connected),
+        )
         if self._dispatcher is not None:
             words = "Seconds since the positions of subscribers were last stored in the state database."
-            yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.stored_s_ago)
+            yield GaugeMetricFamily(
+                "knative_gateway_positions_kept_seconds", words, self._dispatcher.stored_s_ago
+            )
         if self.node is not None:
             starts = float(self.node.starts)
-            yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)
+            yield CounterMetricFamily(
+                "knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -397,3 +447,12 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _create(state_dir: Path) -> None:
+    """Create the directory for the gateway's state if it does not exist."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"state_dir: {state_dir}: {error.strerror}"
+        raise ConfigError(message) from error

@@ -57,7 +57,11 @@ class Traces:
         span's context.
         """
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        sent = found if "traceparent" in found else {name: found[f"ce-{name}"] for name in _HEADERS if f"ce-{name}" in found}
+        sent = (
+            found
+            if "traceparent" in found
+            else {name: found[f"ce-{name}"] for name in _HEADERS if f"ce-{name}" in found}
+        )
         attributes = {
             "messaging.system": "knative",
             "messaging.destination.name": route.path,
@@ -81,7 +85,11 @@ class Traces:
         """Open the span of storing an event, with a link to the event's own trace if that is another one."""
         event = decode(message).attributes
         brought = trace.get_current_span(_extracted(event)).get_span_context()
-        links = [Link(brought)] if brought.is_valid and brought != trace.get_current_span().get_span_context() else []
+        links = (
+            [Link(brought)]
+            if brought.is_valid and brought != trace.get_current_span().get_span_context()
+            else []
+        )
         with self._tracer.start_as_current_span(
             f"append {log}",
             kind=SpanKind.PRODUCER,
@@ -173,7 +181,10 @@ def _of_event(attributes: Mapping[str, object]) -> dict[str, str]:
 
 def are_asked_for(collector: str | None, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether traces are on: a collector is set, or OpenTelemetry's variables ask for them."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
+    if (
+        environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+        or environment.get("OTEL_TRACES_EXPORTER") == "none"
+    ):
         return False
     return collector is not None or any(environment.get(name) for name in _SWITCHES)
 
@@ -199,10 +210,18 @@ def exporting(collector: str | None, environment: Mapping[str, str] = os.environ
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(str(MissingExtraError("the setting traces", "tracing"))) from error
-    named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": SERVICE, "service.version": __version__}
+    named = (
+        {}
+        if environment.get("OTEL_SERVICE_NAME")
+        else {"service.name": SERVICE, "service.version": __version__}
+    )
     provider = Provider(resource=Resource.create(named))
     try:
-        sender = OTLPSpanExporter() if collector is None else OTLPSpanExporter(endpoint=collector.removesuffix("/") + _PATH)
+        sender = (
+            OTLPSpanExporter()
+            if collector is None
+            else OTLPSpanExporter(endpoint=collector.removesuffix("/") + _PATH)
+        )
     except (ValueError, GatewayError) as error:
         message = f"traces: {error}"
         raise ConfigError(message) from None

@@ -1,4 +1,5 @@
-"""Makes `format("amqpstreams")` known to Spark, which asks every installed package `pyspark_…` for a `DefaultSource`.
+"""Makes `format("amqpstreams")` known to Spark, which asks every installed package `pyspark_…` for a
+`DefaultSource`.
 
 An error in this module would hide the sources of all such packages. It therefore imports little besides
 modules that Spark has already imported.

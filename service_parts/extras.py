@@ -20,7 +20,8 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
     """While `what` is imported, which needs the libraries of `extra`.
 
     Raises:
-        MissingExtraError: a library is not installed. A module that is missing from a package that is loaded is another fault.
+        MissingExtraError: a library is not installed. A module that is missing from a package that is loaded
+        is another fault.
     """
     try:
         yield

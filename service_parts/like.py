@@ -1,7 +1,8 @@
-"""Patterns of LIKE, as FILTEX 6.4.3.2 and CESQL 3.4.3 both define them: `%` is any characters, `_` is one. Pure.
+"""Patterns of LIKE, as FILTEX 6.4.3.2 and CESQL 3.4.3 both define them: `%` is any characters, `_` is one.
+Pure.
 
-A pattern is its pieces between the `%`. Law: a piece has a fixed length and is taken where it is found first, so nothing is tried
-twice. Callers read their own escapes, and count the steps in their own way.
+A pattern is its pieces between the `%`. Law: a piece has a fixed length and is taken where it is found first,
+so nothing is tried twice. Callers read their own escapes, and count the steps in their own way.
 """
 
 import re
@@ -47,7 +48,9 @@ def _in_order(prefix: str, inner: list[str], suffix: str) -> Matcher:
     return matches
 
 
-def wildcard_matcher(pieces: Sequence[Piece], search: Callable[[Piece], Search], looked: Callable[[str], object] | None = None) -> Matcher:
+def wildcard_matcher(
+    pieces: Sequence[Piece], search: Callable[[Piece], Search], looked: Callable[[str], object] | None = None
+) -> Matcher:
     """The same for pieces with `_`. `search` makes the search of an inner piece.
 
     `looked` gets the text before the inner pieces are searched, and may raise.

@@ -1,6 +1,8 @@
-"""[io] The log of a process: structlog, one event name and key=value a line, on stderr. The standard library's loggers join in.
+"""[io] The log of a process: structlog, one event name and key=value a line, on stderr. The standard
+library's loggers join in.
 
-Laws: a value is never written under a name that calls it a secret, and no text of a peer writes lines or control sequences.
+Laws: a value is never written under a name that calls it a secret, and no text of a peer writes lines or
+control sequences.
 """
 
 import logging
@@ -26,7 +28,9 @@ _CAUSED_BY_PEERS: Final = frozenset({"ASGI callable returned without completing 
 """What the web server calls an error, and any peer causes by asking for a WebSocket that is refused."""
 
 
-def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None) -> None:
+def configure(
+    log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None
+) -> None:
     """Set up logging for the process. `stream` is stderr except in tests. May be called again."""
     target = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -41,7 +45,11 @@ def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel
     if log_format is LogFormat.JSON:
         finish = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     else:
-        finish = [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        finish = [
+            structlog.dev.ConsoleRenderer(
+                colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     structlog.configure(
         processors=[*shared, *finish],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -79,8 +87,12 @@ def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any])
     return event
 
 
-def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The processor that escapes control characters: names of peers cannot move the reader's cursor or write lines of their own."""
+def escape_controls(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """The processor that escapes control characters: names of peers cannot move the reader's cursor or write
+    lines of their own.
+    """
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = value.encode("unicode_escape").decode("ascii")
@@ -94,7 +106,10 @@ def _is_secret(key: object) -> bool:
 
 def _masked(value: object) -> object:
     if isinstance(value, Mapping):
-        return {key: MASKED if _is_secret(key) and inner is not None else _masked(inner) for key, inner in value.items()}
+        return {
+            key: MASKED if _is_secret(key) and inner is not None else _masked(inner)
+            for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_masked(inner) for inner in value]
     return value

@@ -8,7 +8,10 @@ _NO_LIMIT: Final = 1 << 30
 
 
 def raise_open_files(wanted: int = OPEN_FILES_WANTED) -> int:
-    """Raise the limit of the process as far as the hard limit allows. Returns the limit that holds then. It is never lowered."""
+    """Raise the limit of the process as far as the hard limit allows.
+
+    Returns the limit that holds then. It is never lowered.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _NO_LIMIT

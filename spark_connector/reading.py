@@ -14,7 +14,16 @@ from spark_connector.node import requests
 from spark_connector.options.settings import ReadOptions, Where
 from spark_connector.planning.holdings import Available, Held
 from spark_connector.planning.offsets import Edge, Numbers, Positions, Times
-from spark_connector.planning.ranges import Loss, OffsetRange, Task, located, loss_error, renewed, replaced, tasks
+from spark_connector.planning.ranges import (
+    Loss,
+    OffsetRange,
+    Task,
+    located,
+    loss_error,
+    renewed,
+    replaced,
+    tasks,
+)
 from spark_connector.rows.record_batches import RowMaker
 from spark_connector.rows.runs import Run
 from spark_connector.rows.schema import arrow_schema, fitting
@@ -50,10 +59,15 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
         report_losses(options, replaced(where, available))
         return located(renewed(where, available), available, edge)
     located(Positions(edge, where.named), available, edge)
-    return {stream: _at_times(options, where, stream, state.partitions, edge) for stream, state in available.items()}
+    return {
+        stream: _at_times(options, where, stream, state.partitions, edge)
+        for stream, state in available.items()
+    }
 
 
-def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge) -> dict[int, int]:
+def _at_times(
+    options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge
+) -> dict[int, int]:
     """The offsets of the partitions of one log at their times. Sends one request for each distinct time."""
     found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
     wanted: dict[int, list[int]] = {}
@@ -76,7 +90,12 @@ def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int
 
 def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
     """Tasks that together read `ranges`."""
-    cut = tasks(ranges, at_least=options.min_partitions, at_most=options.max_partitions, offsets_max=options.max_partition_offsets)
+    cut = tasks(
+        ranges,
+        at_least=options.min_partitions,
+        at_most=options.max_partitions,
+        offsets_max=options.max_partition_offsets,
+    )
     return [RangesPartition(task) for task in cut]
 
 
@@ -157,14 +176,22 @@ def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
     """The loss of a range whose events ended before its end."""
     held = _held(options, wanted)
     overtaken = held is not None and held.earliest >= wanted.end
-    reason = "retention has removed them since this was planned" if overtaken else "the log has no more events in this range"
+    reason = (
+        "retention has removed them since this was planned"
+        if overtaken
+        else "the log has no more events in this range"
+    )
     return _lost(wanted, expected, wanted.end, reason, held)
 
 
 def _held(options: ReadOptions, wanted: OffsetRange) -> Held | None:
     """What the partition has now; None if the log or the partition no longer exists."""
     state = requests.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
-    return None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
+    return (
+        None
+        if state is None or state.incarnation != wanted.incarnation
+        else state.partitions.get(wanted.partition)
+    )
 
 
 def _report_at_reading(options: ReadOptions, loss: Loss) -> None:
@@ -185,4 +212,11 @@ def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
 
 
 def _lost(wanted: OffsetRange, low: int, high: int, reason: str, held: Held | None = None) -> Loss:
-    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), held, high - low, f"offsets {low} to {high}: {reason}")
+    return Loss(
+        wanted.stream,
+        wanted.partition,
+        (wanted.start, wanted.end),
+        held,
+        high - low,
+        f"offsets {low} to {high}: {reason}",
+    )

@@ -12,7 +12,12 @@ from pyspark.sql.datasource import DataSource
 from service_parts.extras import needs_extra
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
     from pyspark.sql.types import StructType
 
 NAME = "amqpstreams"
@@ -33,8 +38,8 @@ class AmqpStreamsDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """The columns that the options choose, for a query without `.schema(…)`."""
+        from spark_connector.options.given import without_catalogue  # noqa: PLC0415
         from spark_connector.options.settings import first_look  # noqa: PLC0415
-        from spark_connector.options.table import without_catalogue  # noqa: PLC0415
         from spark_connector.rows.schema import chosen  # noqa: PLC0415
 
         options = without_catalogue(self.options)

@@ -1,4 +1,5 @@
-"""[io] `spark.readStream`: micro-batches of offset ranges, read exactly once because Spark's checkpoint has their ends.
+"""[io] `spark.readStream`: micro-batches of offset ranges, read exactly once because Spark's checkpoint has
+their ends.
 
 Spark creates one reader for each run of a query, in a separate process, and pickles another one for the
 tasks. A reader therefore opens nothing before Spark calls it. These calls were measured with PySpark 4.3:
@@ -18,7 +19,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from spark_connector.errors import StreamNotFoundError
@@ -88,9 +94,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch. If nothing is new within `pollInterval`, `start` itself."""
         offsets = Offsets.of(start)
         if self._frozen is not None:
-            end: Offsets | None = advance(offsets, self._frozen, Limits() if isinstance(limit, ReadAllAvailable) else self._limits)
+            end: Offsets | None = advance(
+                offsets, self._frozen, Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+            )
         else:
-            end = self._watch.until(lambda available: self._end(offsets, available, unlimited=isinstance(limit, ReadAllAvailable)))
+            end = self._watch.until(
+                lambda available: self._end(offsets, available, unlimited=isinstance(limit, ReadAllAvailable))
+            )
         if end is None or end is offsets:
             return start
         self._waiting_since = time.monotonic()
@@ -102,7 +112,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if seen is None:
             return None
         streams = {
-            name: StreamOffsets(state.incarnation, {index: held.next for index, held in state.partitions.items()})
+            name: StreamOffsets(
+                state.incarnation, {index: held.next for index, held in state.partitions.items()}
+            )
             for name, state in seen.items()
         }
         return Offsets(streams).json()
@@ -136,12 +148,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise StreamNotFoundError(
                     "the log does not exist",
                     f"log {stream!r}, node {self._options.connection}",
-                    "If it was deleted and the query shall read the next log with this name, set failOnDataLoss to false",
+                    "If it was deleted and the query shall read the next log with this name, set"
+                    " failOnDataLoss to false",
                 )
             elif stream not in self._missed:
                 self._missed.add(stream)
                 node = self._options.connection
-                _logger.warning("stream_missing log=%r node=%s: reading continues when the log exists", stream, node)
+                _logger.warning(
+                    "stream_missing log=%r node=%s: reading continues when the log exists", stream, node
+                )
         return found
 
     def _end(self, start: Offsets, available: Available, *, unlimited: bool) -> Offsets | None:
@@ -154,7 +169,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now = time.monotonic()
             if self._waiting_since is None:
                 self._waiting_since = now
-            if held_back(total, options.min_offsets, int((now - self._waiting_since) * 1000), options.max_delay_ms):
+            if held_back(
+                total, options.min_offsets, int((now - self._waiting_since) * 1000), options.max_delay_ms
+            ):
                 end = advance(start, available, self._limits, hold=True)
             else:
                 end = advance(start, available, self._limits)

@@ -1,4 +1,5 @@
-"""How tests are shared among workers: a file stays in one piece, and all files that use Spark go to one worker, before anything else.
+"""How tests are shared among workers: a file stays in one piece, and all files that use Spark go to one
+worker, before anything else.
 
 A JVM costs as much as two thousand tests: one is enough.
 """
@@ -13,13 +14,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A property holds or does not: how long an example takes, to make or to run, depends on what else the machine does.
+# A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
+# does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 SPARK = "spark"
 
-# A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start and interrupt.
+# A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
+# and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

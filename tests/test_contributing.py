@@ -18,10 +18,18 @@ def test_every_path_that_is_named_exists() -> None:
 
 def test_every_command_that_is_named_is_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {word for words in re.findall(r"(?:`|^\$ )make ([a-z ]+)", TEXT, re.MULTILINE) for word in words.split()}
+    named = {
+        word
+        for words in re.findall(r"(?:`|^\$ )make ([a-z ]+)", TEXT, re.MULTILINE)
+        for word in words.split()
+    }
     assert {"setup", "check", "test", "docs", "reference"} <= named <= targets
 
 
 def test_the_sizes_are_those_that_are_checked() -> None:
-    module, test, function = test_tidy.MODULE_LINES_MAX, test_tidy.TEST_LINES_MAX, test_tidy.FUNCTION_LINES_MAX
+    module, test, function = (
+        test_tidy.MODULE_LINES_MAX,
+        test_tidy.TEST_LINES_MAX,
+        test_tidy.FUNCTION_LINES_MAX,
+    )
     assert f"A module has at most {module} lines, a test file {test}, a function {function}." in TEXT

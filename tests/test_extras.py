@@ -1,4 +1,6 @@
-"""Each extra has the libraries that its part needs: every other library is kept from being imported, in a process of its own."""
+"""Each extra has the libraries that its part needs: every other library is kept from being imported, in a
+process of its own.
+"""
 
 import os
 import re
@@ -35,13 +37,20 @@ sys.meta_path.insert(0, Absent())
 
 
 def wanted(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
-    """What a distribution requires with some of its extras: ours as pyproject.toml says now, others' as they were installed."""
+    """What a distribution requires with some of its extras: ours as pyproject.toml says now, others' as they
+    were installed.
+    """
     if canonicalize_name(name) == DISTRIBUTION:
-        texts = [*PROJECT["dependencies"], *(text for extra in extras for text in PROJECT["optional-dependencies"][extra])]
+        texts = [
+            *PROJECT["dependencies"],
+            *(text for extra in extras for text in PROJECT["optional-dependencies"][extra]),
+        ]
     else:
         texts = requires(name) or []
     for requirement in map(Requirement, texts):
-        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+        if requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in extras or {""}
+        ):
             yield requirement
 
 
@@ -56,7 +65,11 @@ def libraries(extra: str | None) -> frozenset[str]:
             found.add((name, extras))
             left += [(canonicalize_name(one.name), frozenset(one.extras)) for one in wanted(name, extras)]
     names = {name for name, _ in found}
-    modules = {module for module, homes in packages_distributions().items() if names & {canonicalize_name(home) for home in homes}}
+    modules = {
+        module
+        for module, homes in packages_distributions().items()
+        if names & {canonicalize_name(home) for home in homes}
+    }
     return frozenset(modules | PACKAGES)
 
 
@@ -68,7 +81,15 @@ def process(extra: str | None, code: str, *arguments: str, also: frozenset[str] 
 def done(command: list[str], **variables: str) -> tuple[int, str, str]:
     """How it ended, and what it wrote."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    answer = subprocess.run(command, env=environment, input="21\n", capture_output=True, text=True, timeout=PROCESS_S_MAX, check=False)
+    answer = subprocess.run(
+        command,
+        env=environment,
+        input="21\n",
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_S_MAX,
+        check=False,
+    )
     return answer.returncode, answer.stdout, answer.stderr
 
 
@@ -78,7 +99,18 @@ GATEWAY = "from knative_gateway.cli import main; main(prog_name='knative-gateway
 
 def test_the_base_has_no_library_of_an_extra() -> None:
     assert {"amqp_streams", "proton", "click", "rich", "uvloop", "websockets"} <= libraries(None)
-    for library in ("pydantic", "sqlalchemy", "uvicorn", "starlette", "structlog", "argon2", "cryptography", "jwt", "pyspark", "yaml"):
+    for library in (
+        "pydantic",
+        "sqlalchemy",
+        "uvicorn",
+        "starlette",
+        "structlog",
+        "argon2",
+        "cryptography",
+        "jwt",
+        "pyspark",
+        "yaml",
+    ):
         assert library not in libraries(None)
         assert library not in libraries("spark") or library == "pyspark"
         assert library in libraries("all")
@@ -114,7 +146,10 @@ with connect(sys.argv[1]) as client, client.consumer("temps", start=EARLIEST) as
     assert done(process(None, code, node.url)) == (0, "b'21'\n", "")
 
 
-@pytest.mark.parametrize("words", [["serve", "--data-dir", "d"], ["user", "list", "--users", "u"], ["verify", "."], ["dump", ".", "temps"]])
+@pytest.mark.parametrize(
+    "words",
+    [["serve", "--data-dir", "d"], ["user", "list", "--users", "u"], ["verify", "."], ["dump", ".", "temps"]],
+)
 def test_a_command_of_the_node_names_the_extra_that_it_needs(words: list[str]) -> None:
     told = f"amqp-streams: {words[0]} needs the node extra: pip install 'amqp-event-streams[node]'\n"
     assert done(process(None, NODE, *words)) == (2, "", told)
@@ -124,7 +159,11 @@ def test_a_command_of_the_node_names_the_extra_that_it_needs(words: list[str]) -
 @pytest.mark.parametrize("extra", [None, "node", "spark"])
 def test_the_gateway_names_the_extra_that_it_needs(extra: str | None) -> None:
     told = "knative-gateway: serve needs the gateway extra: pip install 'amqp-event-streams[gateway]'\n"
-    assert done(process(extra, GATEWAY, "serve", "--listen", "127.0.0.1:0", "--state-dir", "/proc/none")) == (2, "", told)
+    assert done(process(extra, GATEWAY, "serve", "--listen", "127.0.0.1:0", "--state-dir", "/proc/none")) == (
+        2,
+        "",
+        told,
+    )
 
 
 def test_the_node_extra_runs_a_node(tmp_path: Path) -> None:
@@ -158,13 +197,19 @@ def test_conversions_of_cloudevents_name_the_extra_that_they_need() -> None:
     code = "import amqp_streams.client.cloudevents"
     status, _, complaint = done(process(None, code))
     assert status == 1
-    words = "amqp_streams.client.cloudevents needs the cloudevents extra: pip install 'amqp-event-streams[cloudevents]'"
+    words = (
+        "amqp_streams.client.cloudevents needs the cloudevents extra: pip install"
+        " 'amqp-event-streams[cloudevents]'"
+    )
     assert complaint.endswith(f"MissingExtraError: {words}\n")
     assert done(process("cloudevents", code)) == (0, "", "")
 
 
 def test_the_example_of_cloudevents_runs_with_its_extra(node: NodeProcess) -> None:
-    code = "import runpy; sys.argv = ['example', sys.argv[1]]; runpy.run_path('examples/client_cloudevents.py', run_name='__main__')"
+    code = (
+        "import runpy; sys.argv = ['example', sys.argv[1]]; runpy.run_path('examples/client_cloudevents.py',"
+        " run_name='__main__')"
+    )
     status, words, complaint = done(process("cloudevents", code, node.url))
     assert status == 0, complaint
     assert sorted(words.splitlines()) == [
@@ -178,7 +223,9 @@ def test_traces_name_the_extra_that_they_need() -> None:
     code = "from knative_gateway import tracing; tracing.exporting('http://127.0.0.1:1')"
     status, _, complaint = done(process("gateway", code))
     assert status == 1
-    assert complaint.endswith("ConfigError: the setting traces needs the tracing extra: pip install 'amqp-event-streams[tracing]'\n")
+    assert complaint.endswith(
+        "ConfigError: the setting traces needs the tracing extra: pip install 'amqp-event-streams[tracing]'\n"
+    )
 
 
 def test_spark_tables_name_the_extra_that_they_need() -> None:

@@ -57,7 +57,9 @@ def test_every_example_has_the_result_that_the_page_says(text: str, expected: st
 
 
 def test_every_row_with_a_condition_is_an_example() -> None:
-    tables = re.findall(r"^\| condition \| result \| \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    tables = re.findall(
+        r"^\| condition \| result \| \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE
+    )
     assert sum(table.count("\n") for table in tables) == len(EXAMPLES)
 
 
@@ -81,12 +83,21 @@ def test_every_field_that_has_a_name_of_its_own_is_listed() -> None:
         for letter, text in re.findall(r"^Fields of `([hp])`: (.*?)\.\n\n", PAGE, re.MULTILINE | re.DOTALL)
     }
     assert listed == {"h": list(HEADER_FIELDS), "p": list(PROPERTIES_FIELDS)}
-    for name in (names.OFFSET, names.TIMESTAMP, names.SOURCE_PARTITION, names.FILTEX_SQL, names.FILTER_SQL, names.SELECTOR):
+    for name in (
+        names.OFFSET,
+        names.TIMESTAMP,
+        names.SOURCE_PARTITION,
+        names.FILTEX_SQL,
+        names.FILTER_SQL,
+        names.SELECTOR,
+    ):
         assert f"`{name}`" in PAGE
     assert DEFAULTS["priority"] == 4, "an example shows it"
 
 
 def test_the_limits_are_those_of_the_code() -> None:
     limits = Limits()
-    words = f"{limits.characters:,} characters, {limits.tokens} words, constants and marks, {limits.depth} levels"
+    words = (
+        f"{limits.characters:,} characters, {limits.tokens} words, constants and marks, {limits.depth} levels"
+    )
     assert f"Limits of a text: {words}." in PAGE

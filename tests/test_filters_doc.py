@@ -30,7 +30,10 @@ def test_the_examples_of_conditions_hold(text: str, answer: str) -> None:
 def test_there_are_examples_of_every_function_and_the_limits_are_those_of_the_code() -> None:
     assert len(EXAMPLES) > 15
     limits = Limits()
-    assert f"At most {limits.filters} filters of a consumer, {limits.characters:,} characters and {limits.tokens} tokens" in FILTERS
+    assert (
+        f"At most {limits.filters} filters of a consumer, {limits.characters:,} characters and"
+        f" {limits.tokens} tokens" in FILTERS
+    )
     assert all(name in FILTERS for name in ARGUMENT_COUNTS if name != "DATE")
 
 

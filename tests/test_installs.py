@@ -6,7 +6,10 @@ import pytest
 
 from tools.installs import build, install
 
-WANTED = "amqp-event-streams cffi click markdown-it-py mdurl pycparser pygments python-qpid-proton rich uvloop websockets"
+WANTED = (
+    "amqp-event-streams cffi click markdown-it-py mdurl pycparser pygments python-qpid-proton rich uvloop"
+    " websockets"
+)
 
 
 @pytest.mark.slow

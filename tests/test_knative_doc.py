@@ -46,7 +46,11 @@ def first_cells(title: str) -> list[str]:
 
 
 def test_every_annotation_is_told_and_none_is_made_up() -> None:
-    known = {value for name, value in vars(extensions).items() if name.isupper() and isinstance(value, str) and "/" in value}
+    known = {
+        value
+        for name, value in vars(extensions).items()
+        if name.isupper() and isinstance(value, str) and "/" in value
+    }
     assert set(first_cells("Annotations")) == known - {extensions.PREFIX}
 
 
@@ -64,11 +68,16 @@ def test_every_filter_is_told() -> None:
 
 
 def test_the_attributes_of_dead_letters_are_told() -> None:
-    assert {ERROR_DESTINATION, ERROR_CODE, ERROR_DATA, SUBSCRIBER_URI, REASON, RETRY} <= set(first_cells("Delivery"))
+    assert {ERROR_DESTINATION, ERROR_CODE, ERROR_DATA, SUBSCRIBER_URI, REASON, RETRY} <= set(
+        first_cells("Delivery")
+    )
 
 
 def test_the_answers_that_are_tried_again_are_told() -> None:
-    assert f"| none (refused, reset, timeout), {', '.join(map(str, sorted(RETRIED)))}, 5xx | retried |" in section("Delivery")
+    assert (
+        f"| none (refused, reset, timeout), {', '.join(map(str, sorted(RETRIED)))}, 5xx | retried |"
+        in section("Delivery")
+    )
 
 
 def test_the_settings_of_a_log_are_told() -> None:
@@ -83,10 +92,16 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| a request's body, a reply | {limits.body_bytes >> 20} MiB (" in table
     assert f"| events of a batch | {limits.batch_events:,} |" in table
     assert f"| seconds until a body has arrived | {limits.body_s:.0f} |" in table
-    in_flight = f"adaptive, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to {LIMIT_MAX:,})"
+    in_flight = (
+        f"adaptive, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to"
+        f" {LIMIT_MAX:,})"
+    )
     assert f"| deliveries in flight to one subscriber | {in_flight} |" in table
     assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
-    expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} tokens, {FILTER_LIMITS.depth} levels"
+    expression = (
+        f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} tokens, {FILTER_LIMITS.depth}"
+        " levels"
+    )
     assert f"| a CloudEvents SQL expression | {expression};" in table
     assert f"| name of a Broker, Trigger, Channel, Subscription | {NAME_CHARACTERS_MAX} characters |" in table
     assert f"| one wait between attempts | {WAIT_MAX_MS // 3_600_000} hours |" in table

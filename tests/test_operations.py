@@ -1,4 +1,6 @@
-"""What docs/operations.md shows works: its configurations are read as it says, and its rules and quotas mean what is written about them."""
+"""What docs/operations.md shows works: its configurations are read as it says, and its rules and quotas mean
+what is written about them.
+"""
 
 import re
 from pathlib import Path
@@ -50,7 +52,9 @@ def test_the_rules_that_are_shown_mean_what_is_said_of_them(
 ) -> None:
     settings = showing("[[access]]", tmp_path)
     access = Access(settings.access, settings.user_groups)
-    assert [right.value for right in Right if access.allows(Identity(user), right, log, group)] == rights.split()
+    assert [
+        right.value for right in Right if access.allows(Identity(user), right, log, group)
+    ] == rights.split()
 
 
 def test_the_quotas_and_redirects_that_are_shown_are_those(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Files that pyproject.toml names are where builds look for them: in the repository and in the container's build context."""
+"""Files that pyproject.toml names are where builds look for them: in the repository and in the container's
+build context.
+"""
 
 import tomllib
 from pathlib import Path
@@ -16,9 +18,20 @@ def test_the_license_is_the_one_that_the_metadata_name() -> None:
 
 
 def test_a_container_build_gets_every_file_that_the_metadata_name() -> None:
-    """The build context excludes everything that .dockerignore does not list, and a missing file fails the build."""
-    copied = {word for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("COPY ") for word in line.split()}
-    allowed = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    """The build context excludes everything that .dockerignore does not list, and a missing file fails the
+    build.
+    """
+    copied = {
+        word
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY ")
+        for word in line.split()
+    }
+    allowed = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     for name in (PROJECT["readme"], *PROJECT["license-files"]):
         assert (ROOT / name).is_file()
         assert name in copied

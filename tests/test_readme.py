@@ -1,4 +1,6 @@
-"""What the README says is so: its commands run, its map is the tree, its limits are the code's, the tests it names exist."""
+"""What the README says is so: its commands run, its map is the tree, its limits are the code's, the tests it
+names exist.
+"""
 
 import os
 import re
@@ -18,7 +20,9 @@ README = (ROOT / "README.md").read_text()
 DOCS = {path: path.read_text() for path in (ROOT / "README.md", ROOT / "docs" / "architecture.md")}
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 COMMAND_S_MAX = 100.0
-"""That a command ends is shown here, not how fast: a dozen processes start in one test, perhaps beside much else."""
+"""That a command ends is shown here, not how fast: a dozen processes start in one test, perhaps beside much
+else.
+"""
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1000}
 
 
@@ -32,7 +36,9 @@ def tracked_files() -> list[str]:
     """The repository's files; other people's and half-made ones do not count."""
     if not (ROOT / ".git").exists():
         pytest.skip("this is not a git checkout")
-    return subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,14 @@ def test_every_command_of_the_five_minutes_works(node: NodeProcess) -> None:
         if command.startswith("source "):
             continue
         done = subprocess.run(
-            command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False
+            command,
+            shell=True,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
         )
         assert done.returncode == 0, (command, done.stderr)
         assert done.stdout or " send " in command or " create " in command, command
@@ -104,13 +117,21 @@ def test_the_files_that_are_named_exist(document: Path) -> None:
 
 
 def test_the_map_is_the_tree() -> None:
-    """Every module of the engine's root, every package in it, and every folder of the repository has its line."""
+    """Every module of the engine's root, every package in it, and every folder of the repository has its
+    line.
+    """
     lines = README.split("## The map")[1].split("```")[1].strip("\n").splitlines()
     told = {(line.startswith("  "), line.split()[0].rstrip("/")) for line in lines}
     tracked = [path.split("/") for path in tracked_files()]
-    inside = {path[1] for path in tracked if path[0] == "amqp_streams" and (len(path) > 2 or path[1].endswith(".py"))} - {"__init__.py"}
+    inside = {
+        path[1]
+        for path in tracked
+        if path[0] == "amqp_streams" and (len(path) > 2 or path[1].endswith(".py"))
+    } - {"__init__.py"}
     assert {name for nested, name in told if nested} == inside
-    assert {name for nested, name in told if not nested} == {path[0] for path in tracked if len(path) > 1 and not path[0].startswith(".")}
+    assert {name for nested, name in told if not nested} == {
+        path[0] for path in tracked if len(path) > 1 and not path[0].startswith(".")
+    }
 
 
 def test_every_command_of_the_makefile_is_told() -> None:

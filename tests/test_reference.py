@@ -1,4 +1,6 @@
-"""docs/reference/ is what the code says now, and the schemas of configuration files describe the files that are documented."""
+"""docs/reference/ is what the code says now, and the schemas of configuration files describe the files that
+are documented.
+"""
 
 import json
 import re
@@ -26,21 +28,29 @@ EVERY = [(program, *found) for program in PROGRAMS for found in (
     *((None, setting) for setting in program.contents.settings),
     *((section, setting) for section in program.contents.sections for setting in section.settings),
 )]  # fmt: skip
-NAMES = [f"{program.page}-{section.name if section else ''}.{setting.name}" for program, section, setting in EVERY]
+NAMES = [
+    f"{program.page}-{section.name if section else ''}.{setting.name}" for program, section, setting in EVERY
+]
 
 
 def examples() -> list[tuple[str, str]]:
     """Every TOML block of the documentation."""
     pages = sorted(DOCS.glob("*.md"))
     return [
-        (path.name, block) for path in pages for block in re.findall(r"^```toml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        (path.name, block)
+        for path in pages
+        for block in re.findall(r"^```toml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     ]
 
 
 def help_example(command: str) -> str:
     """The file that the help of `serve` shows."""
     told = CliRunner().invoke(MAINS[command], ["serve", "--help"]).stdout
-    lines = told.split("The file has the flags' names:")[1].split("\n\n")[1].splitlines()
+    lines = (
+        re.split(r"The file has the (?:flags' names|names\s+of the flags):", told)[1]
+        .split("\n\n")[1]
+        .splitlines()
+    )
     return "\n".join(line.strip() for line in lines)
 
 
@@ -68,7 +78,9 @@ def test_the_page_is_what_the_code_says_now(program: Program) -> None:
 def test_the_command_writes_these_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
     reference.main()
-    assert {path.name for path in (tmp_path / "reference").iterdir()} == {program.page for program in PROGRAMS}
+    assert {path.name for path in (tmp_path / "reference").iterdir()} == {
+        program.page for program in PROGRAMS
+    }
     assert COMMAND in (Path(__file__).parent.parent / "README.md").read_text()
 
 
@@ -93,7 +105,9 @@ def test_the_configuration_in_the_help_fits_the_schema(program: Program) -> None
     file = tomllib.loads(help_example(program.command))
     assert len(file) >= 4
     assert complaints(program.command, file) == []
-    assert complaints(program.command, {**file, "nonsense": 1}) == ["$: Additional properties are not allowed ('nonsense' was unexpected)"]
+    assert complaints(program.command, {**file, "nonsense": 1}) == [
+        "$: Additional properties are not allowed ('nonsense' was unexpected)"
+    ]
 
 
 def beyond(setting: Setting) -> list[object]:
@@ -115,7 +129,10 @@ OUTSIDE = [
 @pytest.mark.parametrize(
     ("program", "section", "setting", "value"),
     OUTSIDE,
-    ids=[f"{program.page}-{section.name if section else ''}.{setting.name}={value}" for program, section, setting, value in OUTSIDE],
+    ids=[
+        f"{program.page}-{section.name if section else ''}.{setting.name}={value}"
+        for program, section, setting, value in OUTSIDE
+    ],
 )
 def test_bounds_of_the_schema_are_those_of_the_program(
     program: Program, section: Section | None, setting: Setting, value: object, tmp_path: Path

@@ -48,7 +48,9 @@ def test_a_broken_link_between_pages_fails_the_build(text: str, tmp_path: Path) 
 
 
 def test_a_link_to_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("[a](here.py) [b](gone.py#x) `[c](code.py)` [d](https://example.com/x.py)\n")
+    (tmp_path / "page.md").write_text(
+        "[a](here.py) [b](gone.py#x) `[c](code.py)` [d](https://example.com/x.py)\n"
+    )
     (tmp_path / "here.py").write_text("")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
@@ -60,7 +62,11 @@ def test_a_link_to_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_the_index_has_every_page_once() -> None:
-    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md") if path.name != "index.md"]
+    pages = [
+        path.relative_to(ROOT / "docs").as_posix()
+        for path in (ROOT / "docs").rglob("*.md")
+        if path.name != "index.md"
+    ]
     entries = re.findall(r"^ *- \[[^]]*\]\(([^)#]+)\)", INDEX, re.MULTILINE)
     assert sorted(entries) == sorted(pages)
     assert links(INDEX) == ["tutorial.md", *entries]
@@ -78,5 +84,8 @@ def test_the_navigation_has_the_pages_of_the_index_in_its_order() -> None:
 
     listed = list(files(tomllib.loads(CONFIG.read_text())["project"]["nav"]))
     entries = re.findall(r"^- \[[^]]*\]\(([^)#]+)\)", INDEX, re.MULTILINE)
-    assert [name.removeprefix("docs/") for name in listed if name.startswith("docs/")] == ["index.md", *entries]
+    assert [name.removeprefix("docs/") for name in listed if name.startswith("docs/")] == [
+        "index.md",
+        *entries,
+    ]
     assert all((ROOT / name).is_file() for name in listed)

@@ -1,4 +1,6 @@
-"""docs/tutorial.md from its first to its last command: each is run as it stands, and prints what the page shows."""
+"""docs/tutorial.md from its first to its last command: each is run as it stands, and prints what the page
+shows.
+"""
 
 import os
 import re
@@ -21,7 +23,9 @@ WAIT_S_MAX: Final = 100.0
 """Shows that a command ends, not how fast: much else may run beside it."""
 DONE_BEFORE: Final = {"make setup", "source .venv/bin/activate"}
 """What whoever runs the tests has done."""
-_BLOCK: Final = re.compile(r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
+)
 _FILE: Final = re.compile(r"Save this as `([\w.]+)`")
 _PORT: Final = re.compile(r"(?<=127\.0\.0\.1)(:|\", )(\d{4})\b")
 
@@ -62,7 +66,9 @@ def stays(command: str) -> bool:
 
 def pattern(shown: str) -> re.Pattern[str]:
     """What the page shows; `…` is any text, and blanks at the ends of lines do not count."""
-    lines = (".*".join(re.escape(part) for part in line.rstrip().split("…")) for line in shown.strip().splitlines())
+    lines = (
+        ".*".join(re.escape(part) for part in line.rstrip().split("…")) for line in shown.strip().splitlines()
+    )
     more = ".*" if not shown.strip() or "…" in shown else ""
     return re.compile(r"\s*".join(f"{line}[ \t]*" for line in lines) + more, re.DOTALL)
 
@@ -82,7 +88,11 @@ class Reader:
         (folder / "examples").symlink_to(ROOT / "examples")
         page_ports = sorted({number for _, number in _PORT.findall(PAGE)})
         self.ports = {number: str(free_port()) for number in page_ports}
-        settings = {name: value for name, value in os.environ.items() if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))}
+        settings = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))
+        }
         self.environment = settings | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
@@ -102,7 +112,9 @@ class Reader:
         environment = {name: value for name, value in self.environment.items() if not name.endswith("_URL")}
         with (self.folder / f"{name}.output").open("wb") as output:
             words = shlex.split(self.here(command))
-            self.servers[name] = subprocess.Popen(words, cwd=self.folder, env=environment, stdout=output, stderr=output)
+            self.servers[name] = subprocess.Popen(
+                words, cwd=self.folder, env=environment, stdout=output, stderr=output
+            )
         port = {"amqp-streams": "5672", "knative-gateway": "8080", "subscriber": "8081"}[name]
         until = time.monotonic() + WAIT_S_MAX
         while True:
@@ -116,11 +128,23 @@ class Reader:
     def run(self, command: Command) -> None:
         text = self.here(command.text)
         done = subprocess.run(
-            text, shell=True, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False
+            text,
+            shell=True,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S_MAX,
+            check=False,
         )
         assert done.returncode == 0, (text, done.stderr)
         shown = self.here(command.shown)
-        assert pattern(shown).fullmatch(done.stdout.strip() or done.stderr.strip()), (text, shown, done.stdout, done.stderr)
+        assert pattern(shown).fullmatch(done.stdout.strip() or done.stderr.strip()), (
+            text,
+            shown,
+            done.stdout,
+            done.stderr,
+        )
 
     def see(self, text: str) -> None:
         """Wait until the subscriber has printed exactly this."""
@@ -169,5 +193,7 @@ def test_every_command_of_the_tutorial_works_and_prints_what_is_shown(tmp_path: 
     finally:
         reader.leave()
     assert statuses[:2] == [0, 0], "the node and the gateway end well"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".output") == ["examples"], "it is cleaned up"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".output") == ["examples"], (
+        "it is cleaned up"
+    )
     assert ran == len(re.findall(r"^ *\$ ", PAGE, re.MULTILINE)) >= 15

@@ -16,7 +16,8 @@ from service_parts.extras import DISTRIBUTION
 ROOT: Final = Path(__file__).parent.parent
 _TOOLS: Final = frozenset({"pip", "setuptools", "pkg_resources", "_distutils_hack"})
 _LISTED: Final = (
-    "import json; from importlib.metadata import distributions; print(json.dumps([one.metadata['Name'] for one in distributions()]))"
+    "import json; from importlib.metadata import distributions; print(json.dumps([one.metadata['Name'] for"
+    " one in distributions()]))"
 )
 
 
@@ -31,18 +32,31 @@ class Trial:
 
 _NODE_MISSING: Final = f"serve needs the node extra: pip install '{DISTRIBUTION}[node]'"
 _GATEWAY_MISSING: Final = f"serve needs the gateway extra: pip install '{DISTRIBUTION}[gateway]'"
-_CLIENT: Final = Trial(["python", "-c", "from amqp_streams.client.blocking import connect; import amqp_streams.cli.commands.send"])
+_CLIENT: Final = Trial(
+    [
+        "python",
+        "-c",
+        "from amqp_streams.client.blocking import connect; import amqp_streams.cli.commands.send",
+    ]
+)
 _NO_NODE: Final = Trial(["amqp-streams", "serve", "--data-dir", "data"], 2, _NODE_MISSING)
 _NO_GATEWAY: Final = Trial(["knative-gateway", "serve"], 2, _GATEWAY_MISSING)
 _NODE: Final = Trial(["amqp-streams", "serve", "--data-dir", "data", "--check"], 0, "the settings are valid")
-_GATEWAY: Final = Trial(["knative-gateway", "serve", "--state-dir", "state", "--check"], 0, "the settings are valid")
-_SPARK: Final = Trial(["python", "-c", "import pyspark_amqpstreams, spark_connector.batch, spark_connector.writing.sink"])
+_GATEWAY: Final = Trial(
+    ["knative-gateway", "serve", "--state-dir", "state", "--check"], 0, "the settings are valid"
+)
+_SPARK: Final = Trial(
+    ["python", "-c", "import pyspark_amqpstreams, spark_connector.batch, spark_connector.writing.sink"]
+)
 
 TRIALS: Final[Mapping[str, Sequence[Trial]]] = {
     "": (_CLIENT, _NO_NODE, _NO_GATEWAY),
     "node": (_CLIENT, _NODE, _NO_GATEWAY),
     "gateway": (_CLIENT, _NODE, _GATEWAY),
-    "gateway,tracing": (_GATEWAY, Trial(["python", "-c", "import opentelemetry.sdk.trace, knative_gateway.tracing"])),
+    "gateway,tracing": (
+        _GATEWAY,
+        Trial(["python", "-c", "import opentelemetry.sdk.trace, knative_gateway.tracing"]),
+    ),
     "spark": (_CLIENT, _SPARK, _NO_NODE),
 }
 
@@ -63,11 +77,25 @@ class Installation:
 def build(folder: Path) -> Path:
     """The wheel, built from the files that git tracks."""
     source = folder / "source"
-    for name in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
+    for name in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines():
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, source / name)
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)])
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            str(folder),
+            str(source),
+        ]
+    )
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -81,10 +109,25 @@ def install(wheel: Path, extra: str, folder: Path) -> Installation:
     _run([sys.executable, "-m", "venv", str(folder)])
     wanted = f"{wheel}[{extra}]" if extra else str(wheel)
     python = folder / "bin" / "python"
-    _run([str(python), "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), wanted])
+    _run(
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            str(ROOT / "constraints.txt"),
+            wanted,
+        ]
+    )
     names = json.loads(_run([str(python), "-c", _LISTED]))
     [packages] = folder.glob("lib/python*/site-packages")
-    size = sum(file.stat().st_size for file in packages.rglob("*") if file.is_file() and _counts(file.relative_to(packages)))
+    size = sum(
+        file.stat().st_size
+        for file in packages.rglob("*")
+        if file.is_file() and _counts(file.relative_to(packages))
+    )
     for trial in TRIALS[extra]:
         _try(trial, folder)
     return Installation(frozenset(names) - _TOOLS, size)
@@ -97,9 +140,19 @@ def _counts(file: Path) -> bool:
 def _try(trial: Trial, folder: Path) -> None:
     program = str(folder / "bin" / trial.command[0])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([program, *trial.command[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, *trial.command[1:]],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != trial.status or trial.words not in done.stdout + done.stderr:
-        message = f"{' '.join(trial.command)} ended with {done.returncode} (expected {trial.status} and {trial.words!r}): {done.stderr}"
+        message = (
+            f"{' '.join(trial.command)} ended with {done.returncode} (expected {trial.status} and"
+            f" {trial.words!r}): {done.stderr}"
+        )
         raise FailedError(message)
 
 

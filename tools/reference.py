@@ -56,8 +56,10 @@ PROGRAMS: Final = (
     Program(
         "node-configuration.md",
         "amqp-streams serve",
-        "[Operations](../operations.md) explains the settings in use: start and stop, access, quotas, certificates.",
-        "A duration is written `500ms`, `30s`, `30m`, `12h`, `7d` or `1h30m`; a size `1000000`, `64KiB`, `512MiB` or `10GB`.",
+        "[Operations](../operations.md) explains the settings in use: start and stop, access, quotas,"
+        " certificates.",
+        "A duration is written `500ms`, `30s`, `30m`, `12h`, `7d` or `1h30m`; a size `1000000`, `64KiB`,"
+        " `512MiB` or `10GB`.",
         node.file_contents(),
         node_serve,
         frozenset(node.settable()),
@@ -66,7 +68,8 @@ PROGRAMS: Final = (
     Program(
         "gateway-configuration.md",
         "knative-gateway serve",
-        "[Settings of the gateway](../gateway.md) shows an example, and [Knative](../knative.md) explains what the gateway does.",
+        "[Settings of the gateway](../gateway.md) shows an example, and [Knative](../knative.md) explains"
+        " what the gateway does.",
         "Durations are numbers of seconds. A size is written `1000000`, `64KiB`, `512MiB` or `10GB`.",
         gateway.file_contents(),
         gateway_serve,
@@ -92,11 +95,23 @@ def page(program: Program) -> str:
         "",
         f"Every setting, in the order of its section. {program.guide}",
         "",
-        "- A setting comes from its flag, else from its environment variable, else from the file of `--config`, else it has its default.",
-        "- Lists in variables are separated by commas or spaces. Relative paths in the file start at the folder of the file.",
+        (
+            "- A setting comes from its flag, else from its environment variable, else from the file of"
+            " `--config`, else it has its default."
+        ),
+        (
+            "- Lists in variables are separated by commas or spaces. Relative paths in the file start at the"
+            " folder of the file."
+        ),
         f"- {program.units}",
-        f"- `{program.command} --check` checks all settings and the files that they name, and starts nothing.",
-        f"- `{program.command} --schema` prints the JSON schema of the file: editors check and complete the file with it.",
+        (
+            f"- `{program.command} --check` checks all settings and the files that they name, and starts"
+            " nothing."
+        ),
+        (
+            f"- `{program.command} --schema` prints the JSON schema of the file: editors check and complete"
+            " the file with it."
+        ),
         "",
         "## Sections",
         "",
@@ -150,7 +165,11 @@ def row(program: Program, above: Name, setting: Setting) -> list[str]:
 
 def value(setting: Setting) -> str:
     """What one writes, in words."""
-    one = ", ".join(f"`{choice}`" for choice in setting.choices) if setting.kind is Kind.CHOICE else _VALUES[setting.kind]
+    one = (
+        ", ".join(f"`{choice}`" for choice in setting.choices)
+        if setting.kind is Kind.CHOICE
+        else _VALUES[setting.kind]
+    )
     return _SHAPES[setting.shape].format(one)
 
 

@@ -1,4 +1,7 @@
-"""`make docs`: the documentation as a site with search, in build/site. A broken link, also to an anchor, is an error."""
+"""`make docs`: the documentation as a site with search, in build/site.
+
+A broken link, also to an anchor, is an error.
+"""
 
 import os
 import re
@@ -31,7 +34,8 @@ def main() -> int:
 
 
 def copy(root: Path, pages: Path) -> None:
-    """Copy every Markdown file of the repository, and the source files that they link to, into an empty folder.
+    """Copy every Markdown file of the repository, and the source files that they link to, into an empty
+    folder.
 
     The site generator checks links between pages. Links to other files are checked here.
 
@@ -39,10 +43,18 @@ def copy(root: Path, pages: Path) -> None:
         BrokenLinkError: one line for each file that does not exist.
     """
     shutil.rmtree(pages, ignore_errors=True)
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     wanted = {Path(name) for name in listed if (root / name).is_file()}
-    linked = {(page, Path(os.path.normpath(page.parent / link))) for page in wanted for link in links((root / page).read_text())}
-    broken = sorted(f"{page}: {target} does not exist" for page, target in linked if not (root / target).exists())
+    linked = {
+        (page, Path(os.path.normpath(page.parent / link)))
+        for page in wanted
+        for link in links((root / page).read_text())
+    }
+    broken = sorted(
+        f"{page}: {target} does not exist" for page, target in linked if not (root / target).exists()
+    )
     if broken:
         raise BrokenLinkError("\n".join(broken))
     for file in wanted | {target for _, target in linked if (root / target).is_file()}:

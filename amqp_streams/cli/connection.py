@@ -58,9 +58,18 @@ class Endpoint:
             ConfigError: the URL is not valid.
         """
         try:
-            return connect(self.url, user=self.user, password=self.password, tls=self.tls, sasl=self.sasl, container_id=container_id)
+            return connect(
+                self.url,
+                user=self.user,
+                password=self.password,
+                tls=self.tls,
+                sasl=self.sasl,
+                container_id=container_id,
+            )
         except ValueError as error:
-            message = f"--url (AMQP_STREAMS_URL): {error}; a valid URL is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
+            message = (
+                f"--url (AMQP_STREAMS_URL): {error}; a valid URL is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
+            )
             raise ConfigError(message) from error
 
     def at(self, address: str) -> "tuple[Endpoint, str]":
@@ -74,7 +83,10 @@ class Endpoint:
         node, _, log = address.rpartition("/")
         scheme, _, authority = node.partition("://")
         if scheme not in _SCHEMES or not authority or not log:
-            message = f"{address!r} is not a valid address: give the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
+            message = (
+                f"{address!r} is not a valid address: give the name of a log, or"
+                f" {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
+            )
             raise ConfigError(message)
         return Endpoint(node, self.user, self.password, self.tls, self.sasl), log
 
@@ -103,7 +115,9 @@ async def opened(
             raise await _explained(client.management, log, group, error) from error
 
 
-async def _explained(management: Management, log: str, group: str | None, error: AmqpStreamsError) -> AmqpStreamsError:
+async def _explained(
+    management: Management, log: str, group: str | None, error: AmqpStreamsError
+) -> AmqpStreamsError:
     """The error with the nearest name; the original error if the node does not list its names."""
     try:
         logs = [one.name for one in await management.list_logs()]
@@ -125,7 +139,9 @@ class NodeCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click."""
         for title, of_connection in (("Options", False), ("Connection options", True)):
-            listed = [one for one in self.get_params(ctx) if isinstance(one, ConnectionOption) is of_connection]
+            listed = [
+                one for one in self.get_params(ctx) if isinstance(one, ConnectionOption) is of_connection
+            ]
             records = [record for one in listed if (record := one.get_help_record(ctx)) is not None]
             if records:
                 with formatter.section(title):
@@ -148,8 +164,10 @@ _OPTIONS: Final = (
         default=URL_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
-        "Other users can see arguments: put a URL with a password into the variable.",
+        help=(
+            "The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
+            "Other users can see arguments: put a URL with a password into the variable."
+        ),
     ),
     _option(
         "--user",
@@ -165,7 +183,10 @@ _OPTIONS: Final = (
         metavar="FILE",
         envvar="AMQP_STREAMS_TOKEN_FILE",
         show_envvar=True,
-        help="Log in with the OAuth token in this file, which is read for each connection; or AMQP_STREAMS_TOKEN.",
+        help=(
+            "Log in with the OAuth token in this file, which is read for each connection; or"
+            " AMQP_STREAMS_TOKEN."
+        ),
     ),
     _option(
         "--sasl-mechanism",
@@ -175,9 +196,30 @@ _OPTIONS: Final = (
         help="Log in with this mechanism only, for example PLAIN or SCRAM-SHA-256.",
     ),
     _option("--plain-without-tls", is_flag=True, help="Allow sending the password or token without TLS."),
-    _option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM."),
-    _option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM."),
-    _option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM."),
+    _option(
+        "--ca",
+        type=_FILE,
+        metavar="FILE",
+        envvar="AMQP_STREAMS_CA",
+        show_envvar=True,
+        help="Trust these authorities, PEM.",
+    ),
+    _option(
+        "--cert",
+        type=_FILE,
+        metavar="FILE",
+        envvar="AMQP_STREAMS_CERT",
+        show_envvar=True,
+        help="Our certificate, PEM.",
+    ),
+    _option(
+        "--key-file",
+        type=_FILE,
+        metavar="FILE",
+        envvar="AMQP_STREAMS_KEY_FILE",
+        show_envvar=True,
+        help="Its private key, PEM.",
+    ),
     _option("--insecure", is_flag=True, help="Do not check the node's certificate. Only for tests."),
 )
 
@@ -196,7 +238,11 @@ def client_options(command: Command) -> Command:
             url = context.find_root().params.get("url") or url
         # Without a user, the password is for the user in the URL, unless the URL has a password.
         sasl = SaslOptions(
-            token=os.environ.get("AMQP_STREAMS_TOKEN") or None if token_file is None else partial(_token_in, token_file),
+            token=(
+                os.environ.get("AMQP_STREAMS_TOKEN") or None
+                if token_file is None
+                else partial(_token_in, token_file)
+            ),
             mechanisms=None if sasl_mechanism is None else (sasl_mechanism.upper(),),
             plain_without_tls=plain_without_tls,
         )
@@ -210,7 +256,13 @@ def client_options(command: Command) -> Command:
     return options  # type: ignore[return-value]  # click's decorators keep the callable but change its parameters
 
 
-def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]], *, log: str | None = None, group: str | None = None) -> T:
+def managed(
+    endpoint: Endpoint,
+    ask: Callable[[Management], Awaitable[T]],
+    *,
+    log: str | None = None,
+    group: str | None = None,
+) -> T:
     """Call the node's `$management`, about a log or a group of it if they are named."""
 
     async def asked() -> T:

@@ -25,7 +25,11 @@ class Source(Protocol):
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
         """The next events; none after `timeout` seconds."""
 
-    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
+    async def receive_retained(
+        self,
+        max_events: int = 500,
+        timeout: float | None = None,  # noqa: ASYNC109 noqa: ASYNC109  # the client's
+    ) -> list[ReceivedEvent]:
         """The next of the present events; none at their end.
 
         Raises TimedOutError if neither is known in time.
@@ -107,9 +111,19 @@ def line_of(event: ReceivedEvent, form: Format) -> bytes:
     try:
         return render(shown(event, form), form)
     except WireError as error:
-        say(f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is stored")
+        say(
+            f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is"
+            " stored"
+        )
         return render(
-            Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode(), message_format=event.message_format), form
+            Shown(
+                event.partition,
+                event.offset,
+                event.timestamp_ms,
+                body=event.encode(),
+                message_format=event.message_format,
+            ),
+            form,
         )
 
 

@@ -91,16 +91,27 @@ async def measure_producing(node: Endpoint, load: Load, advance: Advance) -> Res
     """Send events over several connections; latency from due to accepted, of one event in each batch."""
     course, latencies = Course(load, advance), Latencies()
     total = load.events + load.warmup
-    shares = [total // load.connections + (index < total % load.connections) for index in range(load.connections)]
+    shares = [
+        total // load.connections + (index < total % load.connections) for index in range(load.connections)
+    ]
     partitions = await _partitions(node, load) if load.bound else [None]
     async with contextlib.AsyncExitStack() as stack:
         producers = []
         for index in range(load.connections):
             client = await stack.enter_async_context(node.client())
             partition = partitions[index % len(partitions)]
-            producers.append(await stack.enter_async_context(client.producer(load.log, partition=partition, window=load.window)))
+            producers.append(
+                await stack.enter_async_context(
+                    client.producer(load.log, partition=partition, window=load.window)
+                )
+            )
         course.begin()
-        await _all(*(_produce(producer, share, course, latencies) for producer, share in zip(producers, shares, strict=True)))
+        await _all(
+            *(
+                _produce(producer, share, course, latencies)
+                for producer, share in zip(producers, shares, strict=True)
+            )
+        )
     return course.result("produce", latencies)
 
 
@@ -122,7 +133,9 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
             was_due = time.perf_counter() if load.rate is None else started + pace.due_at(sent + size - 1)
             if size > 1:
                 await producer.post_batch([message] * (size - 1))
-            outcome = asyncio.create_task(_timed(await producer.post(message), was_due, course, size, latencies))
+            outcome = asyncio.create_task(
+                _timed(await producer.post(message), was_due, course, size, latencies)
+            )
             pending.add(outcome)
             outcome.add_done_callback(pending.discard)
             sent += size
@@ -136,7 +149,9 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
             one.cancel()
 
 
-async def _timed(outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies) -> None:
+async def _timed(
+    outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies
+) -> None:
     """The last event's outcome counts for the batch: outcomes of one producer arrive in order."""
     try:
         await outcome
@@ -176,7 +191,10 @@ async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Resul
     """Send at a rate and receive the same events: latency from due to received, with one clock."""
     assert load.rate is not None, "latency is measured at a rate"
     course, latencies = Course(load, advance), Latencies()
-    async with node.client() as receiving, receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer:
+    async with (
+        node.client() as receiving,
+        receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer,
+    ):
         reader = asyncio.ensure_future(_receive_stamped(consumer, course, latencies))
         try:
             async with node.client() as sending, sending.producer(load.log, window=load.window) as producer:

@@ -29,7 +29,11 @@ class Member:
         assert self.consumer is not None, "the member has joined"
         return await self.consumer.receive(max_events, timeout)
 
-    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
+    async def receive_retained(
+        self,
+        max_events: int = 500,
+        timeout: float | None = None,  # noqa: ASYNC109 noqa: ASYNC109  # the client's
+    ) -> list[ReceivedEvent]:
         """The next events; none when all members together have settled every event that existed at the start.
 
         Raises:
@@ -60,5 +64,9 @@ class Member:
 
 def through(places: Iterable[Place], ends: Mapping[str, int]) -> bool:
     """Whether every partition was read up to its end at the start."""
-    reached = {place.partition for place in places if place.lag == 0 or (place.next_number or 0) >= ends.get(place.partition, 0)}
+    reached = {
+        place.partition
+        for place in places
+        if place.lag == 0 or (place.next_number or 0) >= ends.get(place.partition, 0)
+    }
     return all(end == 0 or partition in reached for partition, end in ends.items())

@@ -16,14 +16,27 @@ _NODE: Final = "node"
 
 _COMMANDS: Final = {
     "serve": Entry("amqp_streams.cli.commands.serve:serve", "Run an event log node.", _NODE),
-    "log": Entry("amqp_streams.cli.commands.logs:log", "Create, list, describe, update and delete event logs."),
+    "log": Entry(
+        "amqp_streams.cli.commands.logs:log", "Create, list, describe, update and delete event logs."
+    ),
     "send": Entry("amqp_streams.cli.commands.send:send", "Send events from stdin or files."),
     "receive": Entry("amqp_streams.cli.commands.receive:receive", "Read events from an offset or a time on."),
-    "info": Entry("amqp_streams.cli.commands.info:info", "Show the partitions of a log: offsets, events, bytes, times."),
-    "cursor": Entry("amqp_streams.cli.commands.cursors:cursor", "List, move and remove cursors of subscriptions and groups."),
-    "group": Entry("amqp_streams.cli.commands.groups:group", "List, describe, move and remove consumer groups."),
-    "verify": Entry("amqp_streams.cli.commands.offline:verify", "Check a data directory without a node.", _NODE),
-    "dump": Entry("amqp_streams.cli.commands.offline:dump", "Show the stored records of a log without a node.", _NODE),
+    "info": Entry(
+        "amqp_streams.cli.commands.info:info", "Show the partitions of a log: offsets, events, bytes, times."
+    ),
+    "cursor": Entry(
+        "amqp_streams.cli.commands.cursors:cursor",
+        "List, move and remove cursors of subscriptions and groups.",
+    ),
+    "group": Entry(
+        "amqp_streams.cli.commands.groups:group", "List, describe, move and remove consumer groups."
+    ),
+    "verify": Entry(
+        "amqp_streams.cli.commands.offline:verify", "Check a data directory without a node.", _NODE
+    ),
+    "dump": Entry(
+        "amqp_streams.cli.commands.offline:dump", "Show the stored records of a log without a node.", _NODE
+    ),
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),
     "version": Entry("amqp_streams.cli.program:version", "Show the version."),
@@ -34,7 +47,10 @@ def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
     from amqp_streams.cli.terminal.wording import condition, sentence  # noqa: PLC0415  # loads the client
 
     words = sentence(error)
-    click.echo(json.dumps({"error": words, "condition": condition(error)}) if as_json else f"amqp-streams: {words}", err=True)
+    click.echo(
+        json.dumps({"error": words, "condition": condition(error)}) if as_json else f"amqp-streams: {words}",
+        err=True,
+    )
 
 
 @click.command(

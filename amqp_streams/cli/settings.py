@@ -1,7 +1,8 @@
 """The settings of `serve`, from flags, environment, file and defaults, in that order.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the variable
-`AMQP_STREAMS_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at and what is allowed.
+One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the
+variable `AMQP_STREAMS_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at
+and what is allowed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,15 @@ from typing import Final
 from pydantic import AliasChoices, BaseModel, ValidationError
 
 from amqp_streams.authentication import ExternalRule, OAuthSettings
-from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings, TlsSettings
+from amqp_streams.config import (
+    GroupSettings,
+    Limits,
+    Listener,
+    LogSettings,
+    NodeSettings,
+    ProducerSettings,
+    TlsSettings,
+)
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from service_parts.errors import SettingError
@@ -43,7 +52,9 @@ _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 _FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {
     "access": AccessRule, "external": ExternalRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect,
 }  # fmt: skip
-"""Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives them."""
+"""Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives
+them.
+"""
 _LISTS: Final = frozenset(
     {
         ("groups", "only"),
@@ -70,14 +81,20 @@ _PATHS: Final = frozenset(
 
 
 _DIGITS_MAX: Final = 9
-_LISTEN_TLS: Final = "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, there is no plain listener."
+_LISTEN_TLS: Final = (
+    "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, there is no plain listener."
+)
 
 
 def written_names(model: type[BaseModel]) -> dict[str, str]:
-    """The names a model's settings are understood by, each with the one people write (`idle_timeout_ms` -> `idle_timeout`)."""
+    """The names a model's settings are understood by, each with the one people write (`idle_timeout_ms` ->
+    `idle_timeout`).
+    """
     names: dict[str, str] = {}
     for field, info in model.model_fields.items():
-        choices = info.validation_alias.choices if isinstance(info.validation_alias, AliasChoices) else [field]
+        choices = (
+            info.validation_alias.choices if isinstance(info.validation_alias, AliasChoices) else [field]
+        )
         names |= {str(choice): str(choices[0]) for choice in choices}
     return names
 
@@ -95,13 +112,21 @@ def settable() -> list[Name]:
 
 
 def file_contents() -> Contents:
-    """What the file of `--config` may contain. Beside the settings of a node: `listen_tls` becomes `listen`, `log` becomes `logs`."""
+    """What the file of `--config` may contain.
+
+    Beside the settings of a node: `listen_tls` becomes `listen`, `log` becomes `logs`.
+    """
     known = contents(NodeSettings)
     settings = {setting.name: setting for setting in known.settings}
     settings["listen"] = replace(settings["listen"], shape=Shape.ONE_OR_LIST)
     more = (
         replace(settings["listen"], name="listen_tls", default=None, meaning=_LISTEN_TLS),
-        Setting("log", Kind.TEXT, "Logs that are created if they do not exist: `temps:4` has 4 partitions.", shape=Shape.ONE_OR_LIST),
+        Setting(
+            "log",
+            Kind.TEXT,
+            "Logs that are created if they do not exist: `temps:4` has 4 partitions.",
+            shape=Shape.ONE_OR_LIST,
+        ),
     )
     return Contents((*settings.values(), *more), known.sections)
 
@@ -112,12 +137,17 @@ def variable_of(name: Name) -> str:
 
 
 def node_settings(
-    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None, *, file_place: str = "--config"
+    flags: Mapping[Name, object],
+    environment: Mapping[str, str],
+    file: Path | None,
+    *,
+    file_place: str = "--config",
 ) -> NodeSettings:
     """Build and check the settings of a node.
 
     Raises:
-        ConfigError: a line for each setting that cannot be, naming it, where it was read, and what is allowed.
+        ConfigError: a line for each setting that cannot be, naming it, where it was read, and what is
+        allowed.
     """
     known = {variable_of(name): name for name in settable()}
     try:
@@ -132,12 +162,17 @@ def node_settings(
     in_environment = from_environment(environment, known, _LISTS)
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
     if ("data_dir",) not in given:
-        message = f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
+        message = (
+            f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
+        )
         raise ConfigError(message)
     for name, one in given.items():
         clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
         if clash is not None:
-            message = f"{clash[0]} is a value ({given[clash].place}) and a table ({one.place}): only one of them can be"
+            message = (
+                f"{clash[0]} is a value ({given[clash].place}) and a table ({one.place}): only one of them"
+                " can be"
+            )
             raise ConfigError(message)
     values = _listeners(given)
     try:
@@ -149,11 +184,17 @@ def node_settings(
 def _from_file(path: Path) -> dict[Name, Given]:
     """The settings of a TOML file. Relative paths in it start at its folder. Raises SettingError."""
     settings = from_file(path, _leaves)
-    return {name: Given(from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in settings.items()}
+    return {
+        name: Given(from_folder(path.parent, value) if name in _PATHS else value, str(path))
+        for name, value in settings.items()
+    }
 
 
 def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Name, object]]:
-    """Tables flattened to settings, each under the name people write. An empty table of a log is a log with the defaults."""
+    """Tables flattened to settings, each under the name people write.
+
+    An empty table of a log is a log with the defaults.
+    """
     model: type[BaseModel] | None = NodeSettings if not above else _SECTIONS.get(above[0])
     if len(above) == 2 and above[0] == "logs":
         model = LogSettings
@@ -182,7 +223,9 @@ def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
 
 
 def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
-    """`listen` and `listen_tls` together are the node's listeners; the default counts only where neither is given."""
+    """`listen` and `listen_tls` together are the node's listeners; the default counts only where neither is
+    given.
+    """
     values = {name: one.value for name, one in given.items() if name not in {("listen",), ("listen_tls",)}}
     listeners = []
     for name, tls in ((("listen",), False), (("listen_tls",), True)):

@@ -22,7 +22,11 @@ class Latencies:
     def summary(self) -> dict[str, float]:
         """Milliseconds by the name of the percentile (nearest rank); empty if nothing was measured."""
         ordered = sorted(self.seconds)
-        return {name: ordered[max(0, ceil(share * len(ordered)) - 1)] * 1000 for name, share in PERCENTILES} if ordered else {}
+        return (
+            {name: ordered[max(0, ceil(share * len(ordered)) - 1)] * 1000 for name, share in PERCENTILES}
+            if ordered
+            else {}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,18 @@
 
 import logging
 
-from amqp_streams.client.aio import Client, Consumer, GroupConsumer, Management, Pending, Producer, RangeReader, Receipt, Run, connect
+from amqp_streams.client.aio import (
+    Client,
+    Consumer,
+    GroupConsumer,
+    Management,
+    Pending,
+    Producer,
+    RangeReader,
+    Receipt,
+    Run,
+    connect,
+)
 from amqp_streams.client.errors import (
     AuthenticationError,
     ClosedError,

@@ -42,18 +42,24 @@ def to_event(cloud_event: BaseCloudEvent) -> Event:
     Raises:
         InvalidEventError: an attribute is not valid, or the data cannot be JSON.
     """
-    attributes = {check_name(name): _value(name, value) for name, value in cloud_event.get_attributes().items()}
+    attributes = {
+        check_name(name): _value(name, value) for name, value in cloud_event.get_attributes().items()
+    }
     data: Any = cloud_event.get_data()
     if data is not None and not isinstance(data, bytes | bytearray | str):
         data = _json(data, attributes)
-    event = CloudEvent(attributes, data.encode() if isinstance(data, str) else None if data is None else bytes(data))
+    event = CloudEvent(
+        attributes, data.encode() if isinstance(data, str) else None if data is None else bytes(data)
+    )
     check(attributes)
     key = text_of(attributes[KEY]) if KEY in attributes else None
     if not fits_binary(event):
         return Event(write_event(event, binary=True), key, content_type=STRUCTURED_JSON)
     content_type = attributes.pop(CONTENT_TYPE, None)
     properties = {AMQP_PREFIX + name: value for name, value in attributes.items()}
-    return Event(event.data, key, properties, content_type=None if content_type is None else text_of(content_type))
+    return Event(
+        event.data, key, properties, content_type=None if content_type is None else text_of(content_type)
+    )
 
 
 def from_event(event: Event | ReceivedEvent | bytes, *, raw: bool = False) -> BaseCloudEvent:
@@ -91,13 +97,18 @@ def _value(name: str, value: object) -> Value:
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, str | bool | int | bytes):
         return value
-    raise InvalidEventError(f"{name} is {shown(value)}: an attribute is a string, a boolean, an integer, bytes or a datetime")
+    raise InvalidEventError(
+        f"{name} is {shown(value)}: an attribute is a string, a boolean, an integer, bytes or a datetime"
+    )
 
 
 def _json(data: object, attributes: dict[str, Value]) -> bytes:
     content_type = attributes.setdefault(CONTENT_TYPE, JSON)
     if not is_json(text_of(content_type)):
-        raise InvalidEventError(f"data is a {type(data).__name__}, and its type {shown(content_type)} is not JSON: give bytes or a str")
+        raise InvalidEventError(
+            f"data is a {type(data).__name__}, and its type {shown(content_type)} is not JSON: give bytes or"
+            " a str"
+        )
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,6 +1,8 @@
-"""What the client raises: one class per level of the protocol, each with the peer's condition where it gave one.
+"""What the client raises: one class per level of the protocol, each with the peer's condition where it gave
+one.
 
-`AmqpStreamsError` is the root. A `condition` is an AMQP error's symbol (AMQP 1.0 core 2.8.14), e.g. `amqp:not-found`.
+`AmqpStreamsError` is the root. A `condition` is an AMQP error's symbol (AMQP 1.0 core 2.8.14), e.g.
+`amqp:not-found`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +22,19 @@ PASSING: Final = frozenset(
         "ended by the peer",
     }
 )
-"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
+"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short
+of something.
+"""
 
 
 class EndpointError(AmqpStreamsError):
-    """An endpoint failed; `condition`, `description` and `info` are the peer's words, or ours where it said nothing."""
+    """An endpoint failed; `condition`, `description` and `info` are the peer's words, or ours where it said
+    nothing.
+    """
 
-    def __init__(self, condition: str, description: str = "", info: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, condition: str, description: str = "", info: Mapping[str, object] | None = None
+    ) -> None:
         self.condition: Final = condition
         self.description: Final = description
         self.info: Final[Mapping[str, object]] = MappingProxyType(dict(info or {}))
@@ -42,11 +50,16 @@ class AuthenticationError(ConnectError):
 
 
 class ConnectionLostError(EndpointError):
-    """The connection ended and could not be made again within the retry policy, or the peer closed it for good."""
+    """The connection ended and could not be made again within the retry policy, or the peer closed it for
+    good.
+    """
 
 
 class NoRoomError(ConnectionLostError):
-    """This connection takes no more links: another has to be used. For the client itself: it never leaves it."""
+    """This connection takes no more links: another has to be used.
+
+    For the client itself: it never leaves it.
+    """
 
 
 class SessionError(EndpointError):
@@ -58,19 +71,24 @@ class LinkError(EndpointError):
 
 
 class LinkRefusedError(LinkError):
-    """The peer refused an attach: unknown log or partition, a malformed filter, no permission, an older epoch."""
+    """The peer refused an attach: unknown log or partition, a malformed filter, no permission, an older
+    epoch.
+    """
 
 
 class OwnershipLostError(LinkError):
-    """Another consumer has the partition, or the link's name, now: take no more from it, and do not attach again as you were.
+    """Another consumer has the partition, or the link's name, now: take no more from it, and do not attach
+    again as you were.
 
-    `condition` is `amqp:link:stolen` where the link was closed for the other, `amqp:resource-locked` where the other came while the
-    connection was lost; `info` then may have the epoch that is in force.
+    `condition` is `amqp:link:stolen` where the link was closed for the other, `amqp:resource-locked` where
+    the other came while the connection was lost; `info` then may have the epoch that is in force.
     """
 
 
 class RedirectError(LinkError):
-    """The node named another container that has the partition, which could not be reached, or was not to be followed."""
+    """The node named another container that has the partition, which could not be reached, or was not to be
+    followed.
+    """
 
 
 class RejectedError(EndpointError):
@@ -78,13 +96,16 @@ class RejectedError(EndpointError):
 
 
 class ReleasedError(EndpointError):
-    """This one event was not stored, although sent as often as the retry policy allows (disk full, partition stopped)."""
+    """This one event was not stored, although sent as often as the retry policy allows (disk full, partition
+    stopped).
+    """
 
 
 class SendError(AmqpStreamsError):
     """Some events since the last flush were not accepted.
 
-    `failures` names the first of them, each with the event as it was given and what befell it; `count` counts all.
+    `failures` names the first of them, each with the event as it was given and what befell it; `count` counts
+    all.
     """
 
     def __init__(self, failures: Sequence[tuple[object, AmqpStreamsError]], count: int) -> None:
@@ -98,7 +119,10 @@ class SequenceError(AmqpStreamsError, ValueError):
 
 
 class ManagementError(AmqpStreamsError):
-    """A `$management` request was answered with a status other than 2xx; `status` is that of HTTP (404, 409, …)."""
+    """A `$management` request was answered with a status other than 2xx;
+
+    `status` is that of HTTP (404, 409, …).
+    """
 
     def __init__(self, status: int, description: str) -> None:
         self.status: Final = status

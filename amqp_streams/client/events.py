@@ -1,6 +1,7 @@
 """An event as a producer gives it; on its way it is an AMQP message (AMQP 1.0 core 3.2).
 
-message annotations (key, annotations) | properties | application properties | data (bytes) or amqp-value (all else)
+message annotations (key, annotations) | properties | application properties | data (bytes) or amqp-value (all
+else)
 """
 
 from collections.abc import Mapping
@@ -29,11 +30,13 @@ _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event to send. `body`: bytes become a data section, everything else an amqp-value. `key` chooses the partition.
+    """An event to send. `body`: bytes become a data section, everything else an amqp-value. `key` chooses the
+    partition.
 
-    Times are milliseconds since 1970 UTC. `properties` are application properties: str, int, float, bool, bytes, None and the
-    types of `amqp_streams.wire.codec`. `annotations` are message annotations besides the key. `message_format`: a number from 0 to 2^32 - 1
-    (AMQP 2.7.5); a message that was made elsewhere is given one as a `ReceivedEvent`.
+    Times are milliseconds since 1970 UTC. `properties` are application properties: str, int, float, bool,
+    bytes, None and the types of `amqp_streams.wire.codec`. `annotations` are message annotations besides the
+    key. `message_format`: a number from 0 to 2^32 - 1 (AMQP 2.7.5); a message that was made elsewhere is
+    given one as a `ReceivedEvent`.
     """
 
     body: object = b""
@@ -55,7 +58,9 @@ class Event:
         Raises:
             WireError: something in it has no AMQP type.
         """
-        front = self._annotations() if self.annotations else b"" if self.key is None else key_section(self.key)
+        front = (
+            self._annotations() if self.annotations else b"" if self.key is None else key_section(self.key)
+        )
         if (
             self.subject is not None
             or self.content_type is not None
@@ -79,7 +84,9 @@ class Event:
         return front + VALUE_HEAD + encode(body)
 
     def _annotations(self) -> bytes:
-        entries: dict[Symbol, object] = {Symbol(key): value for key, value in (self.annotations or {}).items()}
+        entries: dict[Symbol, object] = {
+            Symbol(key): value for key, value in (self.annotations or {}).items()
+        }
         if self.key is not None:
             entries[Symbol(names.GROUP_KEY)] = self.key
         return MESSAGE_ANNOTATIONS_HEAD + encode(entries)

@@ -1,6 +1,8 @@
-"""What the engine adds to a message for its way: the target partition going in, the place in the log coming out.
+"""What the engine adds to a message for its way: the target partition going in, the place in the log coming
+out.
 
-Spec: Event Streams 4.6.2, 4.6.4, 5.1. One law: bytes that are not messages are a WireError, whatever they are.
+Spec: Event Streams 4.6.2, 4.6.4, 5.1. One law: bytes that are not messages are a WireError, whatever they
+are.
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +14,9 @@ from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8, HEADS_END, MESSA
 from amqp_streams.wire.sections import delivery_annotations, strip
 
 _KEY_BYTES: Final = 9
-"""Bytes that tell one layout of annotations from another: an empty header if there is one, the section's code and its size."""
+"""Bytes that tell one layout of annotations from another: an empty header if there is one, the section's code
+and its size.
+"""
 _LAYOUTS_MAX: Final = 64
 
 
@@ -52,7 +56,10 @@ _layouts: dict[bytes, _Layout] = {}
 
 
 def place_of(message: bytes) -> Place:
-    """Read partition, offset and timestamp of a delivery. A peer lays them out alike each time: the layout is learnt once."""
+    """Read partition, offset and timestamp of a delivery.
+
+    A peer lays them out alike each time: the layout is learnt once.
+    """
     layout = _layouts.get(message[:_KEY_BYTES])
     if layout is not None:
         for where, what in layout.fixed:
@@ -69,19 +76,29 @@ def place_of(message: bytes) -> Place:
 
 def _decode(message: bytes) -> Place:
     annotations = delivery_annotations(message)
-    partition, offset, timestamp = (annotations.get(Symbol(name)) for name in (names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP))
+    partition, offset, timestamp = (
+        annotations.get(Symbol(name)) for name in (names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP)
+    )
     place = Place(
         str(partition) if isinstance(partition, str) else None,
         str(offset) if isinstance(offset, str) else None,
         int(timestamp) if isinstance(timestamp, int) else None,
     )
-    if isinstance(partition, Symbol) and isinstance(offset, Symbol) and isinstance(timestamp, Timestamp) and timestamp >= 0:
+    if (
+        isinstance(partition, Symbol)
+        and isinstance(offset, Symbol)
+        and isinstance(timestamp, Timestamp)
+        and timestamp >= 0
+    ):
         _learn(message, partition, offset, timestamp)
     return place
 
 
 def associated_of(message: bytes) -> tuple[str, ...] | None:
-    """The partitions that a delivery says its link is associated with from now on. Spec: Event Streams 4.6.5."""
+    """The partitions that a delivery says its link is associated with from now on.
+
+    Spec: Event Streams 4.6.5.
+    """
     told = delivery_annotations(message).get(Symbol(names.ASSOCIATED_PARTITIONS))
     items = told.items if isinstance(told, Array) else told
     return tuple(str(item) for item in items) if isinstance(items, tuple | list) else None

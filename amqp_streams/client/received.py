@@ -1,4 +1,6 @@
-"""An event as a consumer gets it: the bytes of its message, read where and when somebody looks (AMQP 1.0 core 3.2)."""
+"""An event as a consumer gets it: the bytes of its message, read where and when somebody looks (AMQP 1.0 core
+3.2).
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -24,11 +26,13 @@ from amqp_streams.wire.sections import group_key
 
 
 class ReceivedEvent:
-    """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not raises WireError.
+    """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not
+    raises WireError.
 
-    `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`, `partition`,
-    `timestamp_ms` (when it was stored) and `delivery_annotations`. `message_format` (AMQP 2.7.5) is 0, but
-    for a message of another format than AMQP's own: what its sections mean is for that format to say.
+    `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`,
+    `partition`, `timestamp_ms` (when it was stored) and `delivery_annotations`. `message_format` (AMQP 2.7.5)
+    is 0, but for a message of another format than AMQP's own: what its sections mean is for that format to
+    say.
     """
 
     __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message", "message_format")
@@ -67,7 +71,10 @@ class ReceivedEvent:
 
     @property
     def body(self) -> object:
-        """bytes of the data sections, the value, or a list of sequences' items; None when there is no body."""
+        """bytes of the data sections, the value, or a list of sequences' items;
+
+        None when there is no body.
+        """
         return self._value(DATA)
 
     @property
@@ -92,13 +99,16 @@ class ReceivedEvent:
 
     @property
     def associated_partitions(self) -> tuple[str, ...] | None:
-        """The partitions that its link brings events of from now on; None: as before. Spec: Event Streams 4.6.5."""
+        """The partitions that its link brings events of from now on;
+
+        None: as before. Spec: Event Streams 4.6.5.
+        """
         return associated_of(self.message)
 
     @property
     def revoked(self) -> bool:
-        """Its link ended before it was settled: the event comes again, here or to another consumer. Always False with settle="auto",
-        except in consumer groups."""
+        """Its link ended before it was settled: the event comes again, here or to another consumer. Always
+        False with settle="auto", except in consumer groups."""
         link = self._link
         return link is not None and not link.alive
 
@@ -172,7 +182,10 @@ def _layout(message: bytes) -> dict[int, list[Section]]:
 def _read(message: bytes, found: list[Section]) -> object:
     if found[0].code == APPLICATION_PROPERTIES:
         return _texts(message, found[0])
-    values = [_data(message, section) if section.code == DATA else decoded(message, section.start) for section in found]
+    values = [
+        _data(message, section) if section.code == DATA else decoded(message, section.start)
+        for section in found
+    ]
     if len(values) == 1:
         return values[0]
     if found[0].code == DATA:
@@ -185,11 +198,15 @@ def _data(message: bytes, section: Section) -> object:
     head = message[section.start : section.start + 4]
     if head == DATA_BINARY8:
         return message[section.start + 5 : section.end]
-    return message[section.start + 8 : section.end] if head == DATA_BINARY32 else decoded(message, section.start)
+    return (
+        message[section.start + 8 : section.end] if head == DATA_BINARY32 else decoded(message, section.start)
+    )
 
 
 def _texts(message: bytes, section: Section) -> object:
-    """Application properties: mostly short strings, read where they stand; whatever else is left to the decoder, errors included."""
+    """Application properties: mostly short strings, read where they stand; whatever else is left to the
+    decoder, errors included.
+    """
     at = section.start + 3
     wide = message[at] == 0xD1
     if message[section.start : at] != APPLICATION_PROPERTIES_HEAD or not (wide or message[at] == 0xC1):

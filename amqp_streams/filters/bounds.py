@@ -49,12 +49,16 @@ class Bounds:
 
     def end(self, latest: int) -> int | None:
         """The number from which on no record is within; None without such a bound."""
-        return min((latest if isinstance(position, Latest) else position for position in self.before), default=None)
+        return min(
+            (latest if isinstance(position, Latest) else position for position in self.before), default=None
+        )
 
     def done(self, number: int, timestamp_ms: int, latest: int) -> bool:
         """Whether neither this nor any later record is within: timestamps of a partition never decrease."""
         end = self.end(latest)
-        return (end is not None and number >= end) or (self.before_ms is not None and timestamp_ms >= self.before_ms)
+        return (end is not None and number >= end) or (
+            self.before_ms is not None and timestamp_ms >= self.before_ms
+        )
 
     def within(self, record: Record) -> bool:
         """Whether the record is within."""
@@ -62,7 +66,9 @@ class Bounds:
         later = self.after_ms is None or timestamp_ms > self.after_ms
         return later and number >= self.first(latest) and not self.done(number, timestamp_ms, latest)
 
-    def indices(self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int) -> tuple[int, int]:
+    def indices(
+        self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int
+    ) -> tuple[int, int]:
         """The range of indices in start..end that are within; the first record has number `base`."""
         low, high = max(start, self.first(latest) - base), end
         last = self.end(latest)
@@ -106,8 +112,16 @@ def _of_offset(sign: Comparison, text: str) -> Bounds:
     if text == names.OFFSET_EARLIEST:
         return Bounds(after=(Earliest(),)) if sign in (">", ">=") else NOTHING
     if text == names.OFFSET_LATEST:
-        return NOTHING if sign == "=" else Bounds(after=(Latest(),)) if sign in (">", ">=") else Bounds(before=(Latest(),))
-    first_equal, first_greater = (find(_OFFSETS, text, key=offset_text) for find in (bisect_left, bisect_right))
+        return (
+            NOTHING
+            if sign == "="
+            else Bounds(after=(Latest(),))
+            if sign in (">", ">=")
+            else Bounds(before=(Latest(),))
+        )
+    first_equal, first_greater = (
+        find(_OFFSETS, text, key=offset_text) for find in (bisect_left, bisect_right)
+    )
     after = {">": first_greater, ">=": first_equal, "=": first_equal}.get(sign)
     before = {"<": first_equal, "<=": first_greater, "=": first_greater}.get(sign)
     return Bounds(() if after is None else (_position_before(after),), () if before is None else (before,))

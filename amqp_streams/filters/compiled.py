@@ -63,7 +63,15 @@ class Compiled:
         """
         until = len(messages) if end is None else end
         return self.judge(
-            messages, base, timestamps, partition=partition, latest=latest, now_ms=now_ms, start=start, end=until, work_max=None
+            messages,
+            base,
+            timestamps,
+            partition=partition,
+            latest=latest,
+            now_ms=now_ms,
+            start=start,
+            end=until,
+            work_max=None,
         )[0]
 
     def judge(
@@ -106,12 +114,27 @@ class Compiled:
                 return chosen, index + 1
         return chosen, end
 
-    def matches(self, message: bytes, *, number: int, timestamp_ms: int, partition: str, latest: int, now_ms: int | None = None) -> bool:
+    def matches(
+        self,
+        message: bytes,
+        *,
+        number: int,
+        timestamp_ms: int,
+        partition: str,
+        latest: int,
+        now_ms: int | None = None,
+    ) -> bool:
         """Whether one stored record matches; see `select`."""
-        return bool(self.select((message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms))
+        return bool(
+            self.select(
+                (message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms
+            )
+        )
 
 
-_UNDESCRIBED: Final = "the value is not described (AMQP 3.5.8): give it a descriptor, for example amqp:sql-filter"
+_UNDESCRIBED: Final = (
+    "the value is not described (AMQP 3.5.8): give it a descriptor, for example amqp:sql-filter"
+)
 
 
 def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -> Compiled:
@@ -144,9 +167,15 @@ def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]
     """The candidates that contain a needle, and those that are cheaper to decode than to search."""
     if len(clause) == 1:
         (needle,) = clause
-        return [index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX or needle in messages[index]]
+        return [
+            index
+            for index in candidates
+            if len(messages[index]) > NEEDLE_MESSAGE_MAX or needle in messages[index]
+        ]
     large = (index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX)
-    return sorted({*large, *(index for needle in clause for index in candidates if needle in messages[index])})
+    return sorted(
+        {*large, *(index for needle in clause for index in candidates if needle in messages[index])}
+    )
 
 
 def _refused(name: str, error: FilterError) -> PeerError:
@@ -154,4 +183,6 @@ def _refused(name: str, error: FilterError) -> PeerError:
     if error.position is None:
         return PeerError(names.INVALID_FIELD, f"filter {name[:_NAME_SHOWN]}: {error.reason}", info)
     info["position"] = str(error.position)
-    return PeerError(names.INVALID_FIELD, f"filter {name[:_NAME_SHOWN]}, position {error.position}: {error.reason}", info)
+    return PeerError(
+        names.INVALID_FIELD, f"filter {name[:_NAME_SHOWN]}, position {error.position}: {error.reason}", info
+    )

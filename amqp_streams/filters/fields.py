@@ -1,7 +1,9 @@
-"""Sections and their well-known fields as filters name them. Spec: FILTEX 4, 6.4.4.4; AMQP 3.2.1, 3.2.4; Event Streams 5.1.
+"""Sections and their well-known fields as filters name them. Spec: FILTEX 4, 6.4.4.4; AMQP 3.2.1, 3.2.4;
+Event Streams 5.1.
 
-Law: a name with several words may be written with hyphens (as the standards define it), underscores (as FILTEX's grammar has it) or in
-camelCase (as its examples have it); the answer is always the standard's spelling.
+Law: a name with several words may be written with hyphens (as the standards define it), underscores (as
+FILTEX's grammar has it) or in camelCase (as its examples have it); the answer is always the standard's
+spelling.
 """
 
 from collections.abc import Mapping
@@ -41,7 +43,12 @@ POSITIONS: Final[dict[int, dict[str, int]]] = {
 }
 """Sections that are lists: where each field is."""
 
-DEFAULTS: Final[dict[str, Value]] = {"durable": False, "priority": UByte(4), "first-acquirer": False, "delivery-count": 0}
+DEFAULTS: Final[dict[str, Value]] = {
+    "durable": False,
+    "priority": UByte(4),
+    "first-acquirer": False,
+    "delivery-count": 0,
+}
 """What an absent field of the header counts as; every other absent field is NULL."""
 
 _TEXTS: Final = (str,)
@@ -67,7 +74,9 @@ FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "group-sequence": _NUMBERS,
     "reply-to-group-id": _TEXTS,
 }
-"""What a reference value for a field of header or properties may be; integers of any width match, symbols and strings each other."""
+"""What a reference value for a field of header or properties may be; integers of any width match, symbols and
+strings each other.
+"""
 
 
 def spellings(name: str) -> tuple[str, ...]:
@@ -106,6 +115,9 @@ def known_field(section: int, written: str) -> str | None:
 
 
 def field_name(section: int, written: str) -> str | None:
-    """The name to look up in `section`: the standard's for a known field, else as written; None if the section cannot have it."""
+    """The name to look up in `section`: the standard's for a known field, else as written;
+
+    None if the section cannot have it.
+    """
     known = known_field(section, written)
     return known if known is not None or section in POSITIONS else written

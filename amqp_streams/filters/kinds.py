@@ -49,7 +49,11 @@ CODES: Final[dict[int, str]] = {
 }
 _GROUPS: Final = frozenset((names.FILTEX_ALL, names.FILTEX_ANY, names.FILTEX_NOT))
 _CONSTANTS: Final = {names.FILTEX_TRUE: EVERYTHING, names.FILTEX_FALSE: NOTHING}
-_TEXTS: Final = {names.FILTEX_SQL: Dialect.SQL, names.FILTER_SQL: Dialect.EVENT_STREAMS, names.SELECTOR: Dialect.SELECTOR}
+_TEXTS: Final = {
+    names.FILTEX_SQL: Dialect.SQL,
+    names.FILTER_SQL: Dialect.EVENT_STREAMS,
+    names.SELECTOR: Dialect.SELECTOR,
+}
 _MAPS: Final = {
     names.FILTEX_HEADER: HEADER,
     names.FILTEX_DELIVERY_ANNOTATIONS: DELIVERY_ANNOTATIONS,
@@ -139,12 +143,19 @@ class Compiler:
             return _text(_TEXTS[kind], value, self._limits)
         if kind in _MAPS:
             holds, needles = property_condition(_MAPS[kind], value, self._limits)
-            return Part(conditions=(holds,), needles=needles, weight=_ENTRY_WEIGHT * len(value if isinstance(value, dict) else ()))
+            return Part(
+                conditions=(holds,),
+                needles=needles,
+                weight=_ENTRY_WEIGHT * len(value if isinstance(value, dict) else ()),
+            )
         return _position(value)
 
     def _group(self, kind: str, value: Value, depth: int) -> Part:
         if not isinstance(value, list) or not value:
-            reason = f"the value of {kind} must be a non-empty list of filters (got {'[]' if value == [] else type(value).__name__})"
+            reason = (
+                f"the value of {kind} must be a non-empty list of filters (got"
+                f" {'[]' if value == [] else type(value).__name__})"
+            )
             raise FilterError(reason)
         if depth >= self._limits.depth:
             reason = f"groups are nested more than {self._limits.depth} levels deep"
@@ -153,9 +164,15 @@ class Compiler:
         # All of them as if they were the source's own: what bounds one bounds the link.
         if kind == names.FILTEX_ALL and depth == 0:
             return joined(members)
-        needles = either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
+        needles = (
+            either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
+        )
         weight = sum(1 + member.weight for member in members)
-        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),), needles=needles, weight=weight)
+        return Part(
+            conditions=(_grouped(kind, [member.condition() for member in members]),),
+            needles=needles,
+            weight=weight,
+        )
 
     def _member(self, place: int, member: Value, depth: int) -> Part:
         kind = kind_of(member.descriptor) if isinstance(member, Described) else None
@@ -220,7 +237,9 @@ def _position(value: Value) -> Part:
             reason = f"{key} has the wrong type: an offset must be a symbol, a timestamp must be a timestamp"
             raise FilterError(reason, place)
         else:
-            reason = f"{str(key)[:64]!r} cannot be filtered on: use {names.OFFSET} or {names.TIMESTAMP} (5.2.1)"
+            reason = (
+                f"{str(key)[:64]!r} cannot be filtered on: use {names.OFFSET} or {names.TIMESTAMP} (5.2.1)"
+            )
             raise FilterError(reason, place)
     return Part(Bounds(after=tuple(after), after_ms=after_ms))
 

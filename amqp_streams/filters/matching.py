@@ -64,13 +64,20 @@ def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
         return lambda _value: True
     if isinstance(reference, dict):
         inner = {key: matcher(value) for key, value in reference.items() if value is not None}
-        return lambda value: isinstance(value, dict) and all(key in value and match(_plain(value[key])) for key, match in inner.items())
+        return lambda value: (
+            isinstance(value, dict)
+            and all(key in value and match(_plain(value[key])) for key, match in inner.items())
+        )
     if isinstance(reference, list):
         items = [matcher(item) for item in reference]
         return lambda value: isinstance(value, list) and len(value) >= len(items) and _pairwise(items, value)
     if isinstance(reference, Array):
         elements = [matcher(item) for item in reference.items]
-        return lambda value: isinstance(value, Array) and len(value.items) == len(elements) and _pairwise(elements, value.items)
+        return lambda value: (
+            isinstance(value, Array)
+            and len(value.items) == len(elements)
+            and _pairwise(elements, value.items)
+        )
     if type(reference) is str and reference.startswith("&"):
         return _modified(reference)
     kind = KINDS.get(type(reference))
@@ -102,7 +109,10 @@ def _modified(reference: str) -> Matcher:
     if reference.startswith(_ESCAPE):
         literal = reference[1:]
         return lambda value: value == literal and KINDS.get(type(value)) is Kind.TEXT
-    reason = f"{reference[:16]!r} does not begin with a known modifier: use '&s:' suffix, '&p:' prefix, or '&&' for a text with '&'"
+    reason = (
+        f"{reference[:16]!r} does not begin with a known modifier: use '&s:' suffix, '&p:' prefix, or '&&'"
+        " for a text with '&'"
+    )
     raise FilterError(reason)
 
 
@@ -126,7 +136,11 @@ def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
             found = get(record)
             if found is FAILED:
                 result = FAILED
-            elif found is MISSING or found is None or not match(_plain(found) if found.__class__ is Described else found):
+            elif (
+                found is MISSING
+                or found is None
+                or not match(_plain(found) if found.__class__ is Described else found)
+            ):
                 return False
         return result
 
@@ -162,7 +176,11 @@ def _numbered(section: int, key: int) -> Getter:
 
 def _fits(name: str, wanted: Value) -> bool:
     types = FIELD_TYPES[name]
-    return isinstance(wanted, types) and (isinstance(wanted, bool) is (bool in types)) and KINDS.get(type(wanted)) is not Kind.CHAR
+    return (
+        isinstance(wanted, types)
+        and (isinstance(wanted, bool) is (bool in types))
+        and KINDS.get(type(wanted)) is not Kind.CHAR
+    )
 
 
 def _needle(wanted: Value) -> Required:
@@ -170,7 +188,9 @@ def _needle(wanted: Value) -> Required:
     if not isinstance(plain, str) or KINDS.get(type(plain)) is not Kind.TEXT or not plain:
         return Required()
     if type(plain) is str and plain.startswith("&"):
-        return value_needle(text_needle(plain[1:]) if plain.startswith(_ESCAPE) else plain[len(_SUFFIX) :].encode())
+        return value_needle(
+            text_needle(plain[1:]) if plain.startswith(_ESCAPE) else plain[len(_SUFFIX) :].encode()
+        )
     return value_needle(text_needle(plain))
 
 

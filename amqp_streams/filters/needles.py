@@ -66,7 +66,11 @@ class Required:
     def most_telling(self) -> tuple[Clause, ...]:
         """The best clauses without duplicates, long values first."""
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
-        cut = (tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause)) for clause in ordered if all(clause))
+        cut = (
+            tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause))
+            for clause in ordered
+            if all(clause)
+        )
         return tuple(dict.fromkeys(cut))[:CLAUSES_MAX]
 
 
@@ -89,7 +93,9 @@ def either(branches: Sequence[Required]) -> Required:
     clause = tuple(dict.fromkeys(needle for each in chosen for needle in each))
     if not all(chosen) or not 0 < len(clause) <= ALTERNATIVES_MAX:
         return Required()
-    return Required(values=(clause,)) if all(branch.values for branch in branches) else Required(keys=(clause,))
+    return (
+        Required(values=(clause,)) if all(branch.values for branch in branches) else Required(keys=(clause,))
+    )
 
 
 def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
@@ -104,11 +110,17 @@ def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
             return either([required(operand) for operand in operands])
         case Compare(operator="=", left=left, right=right):
             return _equal(left, right).both(_equal(right, left)).both(_keys(left)).both(_keys(right))
-        case In(operand=Field(section=section) as field, members=members, negated=False) if section in _STORED:
+        case In(operand=Field(section=section) as field, members=members, negated=False) if (
+            section in _STORED
+        ):
             return either([_equal(field, member) for member in members]).both(_keys(field))
-        case Like(operand=Field(section=section) as field, pattern=Constant(value=str(pattern)), negated=False) if section in _STORED:
+        case Like(
+            operand=Field(section=section) as field, pattern=Constant(value=str(pattern)), negated=False
+        ) if section in _STORED:
             escape = node.escape.value if isinstance(node.escape, Constant) else ""
-            return (_literal(pattern, escape or None) if isinstance(escape, str) else Required()).both(_keys(field))
+            return (_literal(pattern, escape or None) if isinstance(escape, str) else Required()).both(
+                _keys(field)
+            )
         case Exists(of=field):
             return key_needle(field.section, field.name)
         case IsNull(operand=operand, negated=True):
@@ -131,9 +143,18 @@ def _definite(node: Compare | In | Like | Holds) -> Required:
 
 
 def _equal(field: Expression, other: Expression) -> Required:
-    if isinstance(field, Field) and field.section in _STORED and isinstance(other, Constant) and isinstance(other.value, str):
+    if (
+        isinstance(field, Field)
+        and field.section in _STORED
+        and isinstance(other, Constant)
+        and isinstance(other.value, str)
+    ):
         # A text that is a date equals a timestamp, too.
-        return value_needle(text_needle(other.value)) if other.value and moment(other.value) is None else Required()
+        return (
+            value_needle(text_needle(other.value))
+            if other.value and moment(other.value) is None
+            else Required()
+        )
     return Required()
 
 

@@ -85,7 +85,9 @@ Getter = Callable[[Record], Found]
 
 
 def getter(section: int, name: str) -> Getter:
-    """What finds a field of a section in a record: its value, MISSING, or FAILED if the message is broken there."""
+    """What finds a field of a section in a record: its value, MISSING, or FAILED if the message is broken
+    there.
+    """
     if section == DELIVERY_ANNOTATIONS:
         return _ANNOTATIONS.get(name, _missing)
     if section in POSITIONS:
@@ -218,7 +220,9 @@ def _decoded(record: Record, at: int) -> Value:
     if code in _LARGE:
         size = skip(message, at) - at
         text = code in _WIDE_TEXTS
-        if size > (VALUE_BYTES_MAX if text else COMPOUND_BYTES_MAX) or not record.spend(size if text else size * COMPOUND_STEPS):
+        if size > (VALUE_BYTES_MAX if text else COMPOUND_BYTES_MAX) or not record.spend(
+            size if text else size * COMPOUND_STEPS
+        ):
             reason = f"the value at byte {at} has {size} bytes"
             raise WireError(reason)
     return decode(message, at)[0]
@@ -256,7 +260,13 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
             found = value_at
         code = message[value_at]
         width = _WIDTHS[code]
-        at = value_at + width if width else value_at + 2 + message[value_at + 1] if code in {0xA1, 0xA3} else skip(message, value_at)
+        at = (
+            value_at + width
+            if width
+            else value_at + 2 + message[value_at + 1]
+            if code in {0xA1, 0xA3}
+            else skip(message, value_at)
+        )
     return found
 
 

@@ -13,9 +13,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NUMBER: Final = r"(\d{1,12}(?:[.,]\d{1,9})?)"
 _DURATION: Final = re.compile(
-    rf"P(?=.)(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?", re.ASCII
+    rf"P(?=.)(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
+    re.ASCII,
 )
-_UNITS_MS: Final = tuple(1000 * seconds for seconds in (365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1))
+_UNITS_MS: Final = tuple(
+    1000 * seconds for seconds in (365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1)
+)
 _TEXT_MIN: Final = 8
 _TEXT_MAX: Final = 64
 

@@ -22,11 +22,26 @@ from amqp_streams.node.places import Places
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
-from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Effect, Granted, Leave, Pending, requested_partition
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Closed,
+    Consuming,
+    Denied,
+    Effect,
+    Granted,
+    Leave,
+    Pending,
+    requested_partition,
+)
 from amqp_streams.streams.batching import Batching, requested_batching
 from amqp_streams.streams.consuming.place import Place
 from amqp_streams.streams.consuming.reader import Reader
-from amqp_streams.streams.consuming.start import resumed_filters, resumed_position, source_filters, start_position
+from amqp_streams.streams.consuming.start import (
+    resumed_filters,
+    resumed_position,
+    source_filters,
+    start_position,
+)
 from amqp_streams.streams.groups.claims import requested_claim
 from amqp_streams.streams.groups.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
 from amqp_streams.streams.redirects import Redirected, require_here
@@ -90,7 +105,9 @@ class Consumers:
         self.writes = Writes(states)
         self._states = states
         self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
-        self.places = Places(states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions)
+        self.places = Places(
+            states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
+        )
         self.reading = Reading()
         self._links = links
         self._elsewhere = elsewhere
@@ -104,7 +121,9 @@ class Consumers:
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
         """Decide on a consumer's attach. Raises PeerError if it is refused."""
         asked = requested_partition(request, log)
-        require_here(log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index)
+        require_here(
+            log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index
+        )
         batching = requested_batching(request.capabilities, request.properties, durable=request.durable)
         attach = _Attach(request, log, asked, source_filters(request.filters), batching)
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
@@ -132,8 +151,9 @@ class Consumers:
     def _require_room(self, reads: int) -> None:
         if self._reads + reads > self._reads_max:
             description = (
-                f"the consumer links of this node read {self._reads} partitions, and one more link with {reads} would exceed "
-                f"the limit 'link_partitions' ({self._reads_max}): bind links to a partition, close some, or raise the limit"
+                f"the consumer links of this node read {self._reads} partitions, and one more link with"
+                f" {reads} would exceed the limit 'link_partitions' ({self._reads_max}): bind links to a"
+                " partition, close some, or raise the limit"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
 
@@ -165,7 +185,11 @@ class Consumers:
             except PeerError as error:
                 self._end(attach, now_ms, error)
                 continue
-            if bound is None and isinstance(attach.link, Consuming) and self._associate(attach, attach.link, elsewhere):
+            if (
+                bound is None
+                and isinstance(attach.link, Consuming)
+                and self._associate(attach, attach.link, elsewhere)
+            ):
                 changed.add(attach.link)
         return changed
 
@@ -206,7 +230,9 @@ class Consumers:
         Its groups and cursors are removed.
         """
         self.groups.leave(log)
-        for attach in [attach for attach in self._attaches.values() if attach.log.incarnation == log.incarnation]:
+        for attach in [
+            attach for attach in self._attaches.values() if attach.log.incarnation == log.incarnation
+        ]:
             self._end(attach, now_ms, error)
         self._forget(log.incarnation)
         self.writes.write({ENDING + log.incarnation: None})
@@ -256,7 +282,12 @@ class Consumers:
 
         try:
             place, wait = self.places.open(
-                attach.request, attach.log, attach.group, self._partitions(attach), partial(start_position, attach.filters), safe
+                attach.request,
+                attach.log,
+                attach.group,
+                self._partitions(attach),
+                partial(start_position, attach.filters),
+                safe,
             )
         except PeerError as error:
             self._end(attach, now_ms, error)
@@ -301,7 +332,11 @@ class Consumers:
     def _partitions(self, attach: _Attach) -> tuple[Partition, ...]:
         """The partitions that a link will read."""
         bound = attach.bound_to
-        return _here(attach.log, self._elsewhere(attach.log)) if bound is None else (attach.log.partitions[bound],)
+        return (
+            _here(attach.log, self._elsewhere(attach.log))
+            if bound is None
+            else (attach.log.partitions[bound],)
+        )
 
     def _name(self, attach: _Attach, link: Pending | Consuming) -> None:
         attach.link = link
@@ -334,10 +369,14 @@ class Consumers:
 
 
 def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
-    return tuple(each for each in log.partitions if each.index not in elsewhere) if elsewhere else log.partitions
+    return (
+        tuple(each for each in log.partitions if each.index not in elsewhere) if elsewhere else log.partitions
+    )
 
 
-def _positions(filters: Compiled, partitions: Iterable[Partition], place: Place | None) -> list[tuple[Partition, int]]:
+def _positions(
+    filters: Compiled, partitions: Iterable[Partition], place: Place | None
+) -> list[tuple[Partition, int]]:
     """The start of a reader in each partition."""
     if place is None:
         return [(each, start_position(filters, each)) for each in partitions]

@@ -34,7 +34,9 @@ class Figures:
     more: int
 
 
-def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places, *, groups_max: int, lags_max: int) -> Figures:
+def group_figures(
+    logs: Iterable[StoredLog], groups: Groups, places: Places, *, groups_max: int, lags_max: int
+) -> Figures:
     """Figures of groups with links, epochs or a cursor: at most `groups_max`, and `lags_max` partitions.
 
     Reads no file, and no cursor of groups that are not shown.
@@ -51,11 +53,25 @@ def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places, *, 
                 more += 1
                 continue
             lags += wide
-            shown.append(_figures(log, group, owned.holders(group), {} if cursor is None else places.present(cursor).positions))
+            shown.append(
+                _figures(
+                    log,
+                    group,
+                    owned.holders(group),
+                    {} if cursor is None else places.present(cursor).positions,
+                )
+            )
     return Figures(shown, more)
 
 
-def _figures(log: StoredLog, group: str, holders: Sequence[Hold], positions: Mapping[int, int]) -> GroupFigures:
+def _figures(
+    log: StoredLog, group: str, holders: Sequence[Hold], positions: Mapping[int, int]
+) -> GroupFigures:
     links = sum(hold.partition is not None for hold in holders)
-    lags = {index: max(0, log.partitions[index].end - max(at, log.partitions[index].start)) for index, at in sorted(positions.items())}
-    return GroupFigures(log.name, group, len({hold.member for hold in holders}), links, len(holders) - links, lags)
+    lags = {
+        index: max(0, log.partitions[index].end - max(at, log.partitions[index].start))
+        for index, at in sorted(positions.items())
+    }
+    return GroupFigures(
+        log.name, group, len({hold.member for hold in holders}), links, len(holders) - links, lags
+    )

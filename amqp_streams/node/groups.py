@@ -27,7 +27,13 @@ class Groups:
     """The partition owners of all logs. The `Ownership` of a log is created at its first use."""
 
     def __init__(  # noqa: PLR0917  all of it is needed
-        self, states: States, writes: Writes, settings: GroupSettings, limits: Limits, elsewhere: ElsewhereOf, changed: Changed
+        self,
+        states: States,
+        writes: Writes,
+        settings: GroupSettings,
+        limits: Limits,
+        elsewhere: ElsewhereOf,
+        changed: Changed,
     ) -> None:
         self._states = states
         self._writes = writes
@@ -45,7 +51,11 @@ class Groups:
         if found is None:
             epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
             ownership = Ownership(
-                len(log.partitions), self._settings, groups_max=self._limits.groups, waiting_max=self._limits.group_waiting, epochs=epochs
+                len(log.partitions),
+                self._settings,
+                groups_max=self._limits.groups,
+                waiting_max=self._limits.group_waiting,
+                epochs=epochs,
             )
             self._owned[log.incarnation] = log, ownership
             found = self._known(log)
@@ -94,7 +104,12 @@ class Groups:
         """Remove a group without links, and its epochs."""
         self.of(log).remove(group)
         epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
-        self._erase(key for name, index in epochs if name == group for key in epoch_change(log.incarnation, group, index, 0))
+        self._erase(
+            key
+            for name, index in epochs
+            if name == group
+            for key in epoch_change(log.incarnation, group, index, 0)
+        )
 
     def leave(self, log: StoredLog) -> None:
         """The log was deleted with its groups: no more changes are passed on."""
@@ -119,7 +134,9 @@ class Groups:
     def _record(self, log: StoredLog, change: Record, now_ms: int) -> None:
         then = partial(self._recorded, log, change.hold)
         try:
-            self._writes.write(epoch_change(log.incarnation, change.group, change.partition, change.epoch), then)
+            self._writes.write(
+                epoch_change(log.incarnation, change.group, change.partition, change.epoch), then
+            )
         except StorageError as error:
             then(error, now_ms)
 

@@ -37,7 +37,13 @@ class Informed:
         """The answer about a log, with all accepted events. `now_ms`: a monotonic clock."""
         mark = sum([partition.start + partition.end for partition in log.partitions])  # both only grow
         kept = self._kept.get(log.name)
-        if kept and kept.log is log and kept.mark == mark and kept.elsewhere == elsewhere and now_ms < kept.until_ms:
+        if (
+            kept
+            and kept.log is log
+            and kept.mark == mark
+            and kept.elsewhere == elsewhere
+            and now_ms < kept.until_ms
+        ):
             return kept.message
         message = info.value_message(info.log_info(log, self._sync, elsewhere))
         self._kept[log.name] = _Kept(log, elsewhere, mark, now_ms + KEPT_MS, message)

@@ -34,7 +34,9 @@ class LogCounters:
 class Logs:
     """The logs of a store."""
 
-    def __init__(self, store: Store, new_id: Callable[[], str], *, auto_create_partitions: int, partitions_max: int) -> None:
+    def __init__(
+        self, store: Store, new_id: Callable[[], str], *, auto_create_partitions: int, partitions_max: int
+    ) -> None:
         self._store = store
         self._new_id = new_id
         self._auto_create_partitions = auto_create_partitions
@@ -53,7 +55,10 @@ class Logs:
         if self._auto_create_partitions and LOG_NAME.fullmatch(address):
             if not permissions.allows(Right.MANAGE, address):
                 refusal = permissions.refusal(Right.MANAGE, address)
-                raise PeerError(refusal.condition, f"no log named {shown!r}, and it cannot be created: {refusal.description}")
+                raise PeerError(
+                    refusal.condition,
+                    f"no log named {shown!r}, and it cannot be created: {refusal.description}",
+                )
             return self.create(address, LogSettings(partitions=self._auto_create_partitions))
         raise PeerError(names.NOT_FOUND, f"no log named {shown!r}{self._advice(address, permissions)}")
 
@@ -69,12 +74,22 @@ class Logs:
 
     def uses(self) -> dict[str, Use]:
         """How much of the limit on partitions is used."""
-        return {"partitions": Use(sum(len(log.partitions) for log in self._store.logs.values()), self._partitions_max)}
+        return {
+            "partitions": Use(
+                sum(len(log.partitions) for log in self._store.logs.values()), self._partitions_max
+            )
+        }
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
         """Create a log. Raises the same as `Node.create`."""
-        if sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions > self._partitions_max:
-            description = f"this node serves at most {self._partitions_max} partitions: delete a log, or raise the limit 'partitions'"
+        if (
+            sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions
+            > self._partitions_max
+        ):
+            description = (
+                f"this node serves at most {self._partitions_max} partitions: delete a log, or raise the"
+                " limit 'partitions'"
+            )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         log = self._store.create(name, settings, incarnation=self._new_id())
         self.counters[name] = LogCounters()

@@ -73,9 +73,13 @@ class Node:
         self._store = store
         self._sync = sync
         self._new_id = new_id
-        self._logs = Logs(store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max)
+        self._logs = Logs(
+            store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max
+        )
         self._intake = Intake(store, self.log, self._elsewhere)
-        self._numbering = Numbering(limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms)
+        self._numbering = Numbering(
+            limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
+        )
         self._numbered_intake = NumberedIntake(store, self._numbering)
         self._informed = Informed(sync)
         self._effects: list[Effect] = []
@@ -93,7 +97,9 @@ class Node:
         self._now_ms, self.held = 0, self._consumers.reading.held
         kept = store.logs, self._consumers.groups, self._consumers.places
         self._types: dict[str, Operations] = {
-            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere).operations(),
+            names.LOG_TYPE: LogRequests(
+                store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
+            ).operations(),
             names.CURSOR_TYPE: CursorRequests(*kept).operations(),
             names.GROUP_TYPE: GroupRequests(*kept).operations(),
         }
@@ -140,16 +146,26 @@ class Node:
                 return Informing(log)
             if request.no_source:
                 return self._kept(request, permissions)
-            raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
+            raise PeerError(
+                names.INVALID_FIELD,
+                "a receiver needs a source address: the name of a log",
+                {"field": "source"},
+            )
         if log is None:
             if names.PRODUCER_ID in request.properties:
                 raise PeerError(
-                    names.NOT_IMPLEMENTED, f"link property {names.PRODUCER_ID} needs a target: the name of a log", {"field": "target"}
+                    names.NOT_IMPLEMENTED,
+                    f"link property {names.PRODUCER_ID} needs a target: the name of a log",
+                    {"field": "target"},
                 )
             return Relaying(permissions)
         for name in (names.CONSUMER_GROUP, names.EPOCH):
             if name in request.properties:
-                raise PeerError(names.INVALID_FIELD, f"link property {name} is only for receivers", {"field": "properties"})
+                raise PeerError(
+                    names.INVALID_FIELD,
+                    f"link property {name} is only for receivers",
+                    {"field": "properties"},
+                )
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
@@ -159,12 +175,16 @@ class Node:
         """The source that the node keeps under the link's name, for a receiver without a source."""
         kept = self._consumers.places.of_link(request, self._store.logs.values())
         if not kept:
-            description = f"no source is kept for link {request.link[:64]!r} of container {request.container[:64]!r}"
+            description = (
+                f"no source is kept for link {request.link[:64]!r} of container {request.container[:64]!r}"
+            )
             raise PeerError(names.NOT_FOUND, description)
         permissions.require(Right.RECEIVE, kept[0][0].name)
         return Kept(request, kept[0][0].name)
 
-    def _numbered(self, request: AttachRequest, log: StoredLog, partition: Partition | None) -> Numbered | None:
+    def _numbered(
+        self, request: AttachRequest, log: StoredLog, partition: Partition | None
+    ) -> Numbered | None:
         given = request.properties.get(names.PRODUCER_ID)
         if given is None:
             if names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities:
@@ -190,7 +210,10 @@ class Node:
         link = self._links.rival(request)
         if link is None:
             return
-        error = PeerError(names.LINK_STOLEN, f"link {request.link[:64]!r} of container {request.container[:64]!r} was attached again")
+        error = PeerError(
+            names.LINK_STOLEN,
+            f"link {request.link[:64]!r} of container {request.container[:64]!r} was attached again",
+        )
         if isinstance(link, Consuming | Pending):
             self._consumers.end(link, now_ms, error)
         else:
@@ -231,10 +254,16 @@ class Node:
     def _control(self, request: AttachRequest) -> Grant:
         if not request.consumer:
             if request.dynamic:
-                raise PeerError(names.NOT_IMPLEMENTED, "dynamic targets are not supported: name a log", {"field": "target"})
+                raise PeerError(
+                    names.NOT_IMPLEMENTED,
+                    "dynamic targets are not supported: name a log",
+                    {"field": "target"},
+                )
             return Managing()
         made_up = REPLY_PREFIX + self._new_id() if request.dynamic else None
-        addresses = frozenset(filter(None, (made_up, request.peer_address))) or frozenset({REPLY_PREFIX + self._new_id()})
+        addresses = frozenset(filter(None, (made_up, request.peer_address))) or frozenset(
+            {REPLY_PREFIX + self._new_id()}
+        )
         return Replying(addresses)
 
     # -- logs
@@ -270,7 +299,9 @@ class Node:
 
     # -- events in
 
-    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
+    def receive(
+        self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None
+    ) -> Receipt:
         """Add a batch of transfers to the next commit. `now_ms`: the wall clock. See `Receipt.refused`."""
         if isinstance(grant, Producing) and grant.numbered is not None:
             receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms, formats)
@@ -281,11 +312,13 @@ class Node:
 
     # -- events out
 
-    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
+    def next_run(
+        self, consumer: Consuming, count_max: int, now_ms: int | None = None, bytes_max: int | None = None
+    ) -> Run | Passed | None:
         """The next records for a consumer, or a `Passed` if its filters skipped records.
 
-        None if it is `stopped`, or has read all: then the next commit wakes it. Records of a link that `keeps`
-        a cursor are unsettled from here on. `now_ms`: the wall clock. `bytes_max`: see `Reader.take`.
+        None if it is `stopped`, or has read all: then the next commit wakes it. Records of a link that
+        `keeps` a cursor are unsettled from here on. `now_ms`: the wall clock. `bytes_max`: see `Reader.take`.
 
         Raises:
             PeerError: the records are damaged, or the disk failed; the link must be closed.
@@ -297,9 +330,15 @@ class Node:
             self._consumers.places.taken(consumer, run if isinstance(run, Run) else None)
         return run
 
-    def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+    def next_batch(
+        self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
+    ) -> Picked | Passed | None:
         """Like `next_run`, for batched deliveries: records of one partition (see `Reader.pick`)."""
-        return None if consumer.stopped else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
+        return (
+            None
+            if consumer.stopped
+            else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
+        )
 
     def record(self, consumer: Consuming, partition_index: int, number: int) -> Run | None:
         """A record for redelivery; None if it was removed or the consumer is `stopped`. Raises PeerError."""
@@ -350,7 +389,12 @@ class Node:
             for link in self._links.of(log.name):
                 if isinstance(link, Producing):
                     try:
-                        require_here(log.name, len(log.partitions), elsewhere, None if link.partition is None else link.partition.index)
+                        require_here(
+                            log.name,
+                            len(log.partitions),
+                            elsewhere,
+                            None if link.partition is None else link.partition.index,
+                        )
                     except PeerError as error:
                         self._close(link, error)
                     link.elsewhere = elsewhere
@@ -380,11 +424,15 @@ class Node:
         log = self._store.logs.get(grant.log.name, grant.log)
         return self._informed.message(log, self._elsewhere(log), now_ms)
 
-    def manage(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Answer:
+    def manage(
+        self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()
+    ) -> Answer:
         """Carry out a request to `$management` of this user (None: anonymous) at once."""
         return finished(self.managing(request, user, user_groups))
 
-    def managing(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Steps:
+    def managing(
+        self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()
+    ) -> Steps:
         """Begin a request to `$management` of this user; the last step returns the answer."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))

@@ -4,7 +4,16 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.policy import Right
 from amqp_streams.streams.access import Permissions
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Kept, Pending, Producing, Relaying
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Consuming,
+    Grant,
+    Informing,
+    Kept,
+    Pending,
+    Producing,
+    Relaying,
+)
 
 
 def require_attach(permissions: Permissions, request: AttachRequest) -> None:

@@ -40,12 +40,19 @@ class CursorRequests:
     def query(self, request: Request) -> Steps:
         """All cursors, or those of one log, that the user may see."""
         found = [
-            (log, cursor) for log in asked_logs(self.logs, request) for cursor in self.places.of_log(log) if _visible(request, log, cursor)
+            (log, cursor)
+            for log in asked_logs(self.logs, request)
+            for cursor in self.places.of_log(log)
+            if _visible(request, log, cursor)
         ]
         if request.log and not found and not request.permissions.sees(request.log):
             raise missing(request, "")
         return listed(
-            names.CURSORS, found, request, width=lambda item: len(item[1].positions), describe=lambda item: self._described(*item)
+            names.CURSORS,
+            found,
+            request,
+            width=lambda item: len(item[1].positions),
+            describe=lambda item: self._described(*item),
         )
 
     def read(self, request: Request) -> Answer:
@@ -83,11 +90,15 @@ class CursorRequests:
         self.places.present(cursor)
         followers = self.places.followers(cursor)
         group = cursor.key.group
-        members = {partition.index: each.request.member for each in followers for partition in each.partitions}
+        members = {
+            partition.index: each.request.member for each in followers for partition in each.partitions
+        }
         return {
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(followers),
-            names.INFO_PARTITIONS: _described_places(log, cursor, sorted(cursor.positions), group, self.groups.of(log), members),
+            names.INFO_PARTITIONS: _described_places(
+                log, cursor, sorted(cursor.positions), group, self.groups.of(log), members
+            ),
         }
 
 
@@ -117,7 +128,11 @@ class GroupRequests:
         if request.log and not found and not request.permissions.sees(request.log):
             raise missing(request, "")
         return listed(
-            names.GROUPS, found, request, width=lambda item: len(item[0].partitions), describe=lambda item: self._described(*item)
+            names.GROUPS,
+            found,
+            request,
+            width=lambda item: len(item[0].partitions),
+            describe=lambda item: self._described(*item),
         )
 
     def read(self, request: Request) -> Answer:
@@ -132,7 +147,10 @@ class GroupRequests:
         positions = requested_positions(request, log)
         cursor = self._kept(log, group)
         if cursor is None:
-            raise RequestError(management.CONFLICT, f"group {group[:64]!r} has no cursor: its members did not attach a durable source")
+            raise RequestError(
+                management.CONFLICT,
+                f"group {group[:64]!r} has no cursor: its members did not attach a durable source",
+            )
         self.places.reset(cursor, positions)
         return Answer(management.OK, "moved", self._described(log, group))
 
@@ -155,7 +173,11 @@ class GroupRequests:
 
     def _found(self, request: Request, log: StoredLog) -> str:
         group = request.name
-        known = bool(group) and group != UNNAMED and (self.groups.of(log).knows(group) or self._kept(log, group) is not None)
+        known = (
+            bool(group)
+            and group != UNNAMED
+            and (self.groups.of(log).knows(group) or self._kept(log, group) is not None)
+        )
         if known and request.permissions.sees_group(log.name, group):
             return group
         raise missing(request, f"log {log.name!r} has no consumer group {group[:64]!r}")
@@ -167,7 +189,9 @@ class GroupRequests:
             raise request.permissions.refusal(Right.MANAGE, log.name, group)
         links = len(self.groups.of(log).holders(group))
         if links:
-            raise RequestError(management.CONFLICT, f"group {group[:64]!r} has {links} links: close them first")
+            raise RequestError(
+                management.CONFLICT, f"group {group[:64]!r} has {links} links: close them first"
+            )
         return group
 
     def _described(self, log: StoredLog, group: str) -> dict[Value, Value]:
@@ -182,7 +206,9 @@ class GroupRequests:
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(holders),
             names.CURSOR_WAITING: len(holders) - len(members),
-            names.INFO_PARTITIONS: _described_places(log, cursor, range(len(log.partitions)), group, owned, members),
+            names.INFO_PARTITIONS: _described_places(
+                log, cursor, range(len(log.partitions)), group, owned, members
+            ),
         }
 
 
@@ -231,7 +257,12 @@ def _whose(log: StoredLog, group: str | None, cursor: Cursor | None) -> dict[Val
 
 
 def _described_places(  # noqa: PLR0917  a line of a table has columns
-    log: StoredLog, cursor: Cursor | None, indices: Iterable[int], group: str | None, owned: Ownership, members: Mapping[int, str]
+    log: StoredLog,
+    cursor: Cursor | None,
+    indices: Iterable[int],
+    group: str | None,
+    owned: Ownership,
+    members: Mapping[int, str],
 ) -> Value:
     described: list[Value] = []
     for index in indices:
@@ -242,7 +273,9 @@ def _described_places(  # noqa: PLR0917  a line of a table has columns
                 names.INFO_PARTITION: Symbol(str(index)),
                 names.CURSOR_OFFSET: Symbol(offset_text(position - 1)) if position else None,
                 names.CURSOR_NEXT: position,
-                names.CURSOR_LAG: None if position is None else max(0, partition.end - max(position, partition.start)),
+                names.CURSOR_LAG: None
+                if position is None
+                else max(0, partition.end - max(position, partition.start)),
                 names.CURSOR_EPOCH: None if group is None else ULong(owned.epoch(group, index)),
                 names.CURSOR_MEMBER: members.get(index),
             }

@@ -83,13 +83,21 @@ class Places:
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the cursor cannot be stored: {error}") from error
         return place, bool(changes)
 
-    def widen(self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]) -> None:
+    def widen(
+        self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]
+    ) -> None:
         """A link with a cursor reads these partitions from now on. Does not wait for the disk."""
         cursor, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
         place.follow(each.index for each in partitions)
         self._begin(cursor, partitions, changes, lambda _failure, _now_ms: None)
 
-    def _begin(self, cursor: Cursor, partitions: Collection[Partition], changes: Mapping[str, bytes | None], then: Then) -> None:
+    def _begin(
+        self,
+        cursor: Cursor,
+        partitions: Collection[Partition],
+        changes: Mapping[str, bytes | None],
+        then: Then,
+    ) -> None:
         def written(failure: StorageError | None, now_ms: int) -> None:
             if failure is None:
                 self._cursors.safe(cursor, partitions)
@@ -186,7 +194,9 @@ class Places:
         """The cursor with this key."""
         return self._cursors.find(key)
 
-    def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
+    def of_link(
+        self, request: AttachRequest, logs: Iterable[StoredLog]
+    ) -> Sequence[tuple[StoredLog, Cursor]]:
         """The cursors of this user under a link's name, possibly none.
 
         Cursors of other users are not returned.

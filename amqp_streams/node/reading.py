@@ -25,7 +25,9 @@ class Reading:
         self._waiting: dict[Partition, set[Consuming]] = {}
         self._followers: dict[str, set[Consuming]] = {}
 
-    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None) -> Run | Passed | None:
+    def next_run(
+        self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None
+    ) -> Run | Passed | None:
         """See `Node.next_run`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             run = consumer.reader.take(count_max, now_ms, bytes_max)
@@ -35,7 +37,9 @@ class Reading:
             self._wait(consumer)
         return run
 
-    def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+    def next_batch(
+        self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
+    ) -> Picked | Passed | None:
         """See `Node.next_batch`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             picked = consumer.reader.pick(count_max, now_ms, room)
@@ -59,7 +63,13 @@ class Reading:
         for partition in partitions:
             if partition in done.failures:
                 continue
-            woken.update([consumer for consumer in self._followers.get(partition.log, ()) if consumer.reader.wake(partition)])
+            woken.update(
+                [
+                    consumer
+                    for consumer in self._followers.get(partition.log, ())
+                    if consumer.reader.wake(partition)
+                ]
+            )
             waiting = self._waiting.pop(partition, None)
             if waiting:
                 for consumer in waiting:
@@ -101,4 +111,7 @@ def storage_refusal(error: StorageError) -> PeerError:
 
 def skipped_text(run: Run) -> str:
     """The text of the log line when retention removed records before a reader reached them."""
-    return f"{run.skipped} events before offset {offset_text(run.first)} of partition {run.partition.index} were removed by retention"
+    return (
+        f"{run.skipped} events before offset {offset_text(run.first)} of partition {run.partition.index} were"
+        " removed by retention"
+    )

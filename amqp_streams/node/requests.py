@@ -40,19 +40,26 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
     try:
         if operations is None:
             known = ", ".join(map(repr, types))
-            raise RequestError(management.NOT_IMPLEMENTED, f"unknown type {request.type[:64]!r}: known are {known}")
+            raise RequestError(
+                management.NOT_IMPLEMENTED, f"unknown type {request.type[:64]!r}: known are {known}"
+            )
         operation = operations.get(request.operation)
         if operation is None:
             description = f"unknown operation {request.operation[:64]!r}: known are {', '.join(operations)}"
             raise RequestError(management.NOT_IMPLEMENTED, description)
         if not request.well_formed:
-            raise RequestError(management.BAD_REQUEST, "the body must be a map in an amqp-value section, or absent")
+            raise RequestError(
+                management.BAD_REQUEST, "the body must be a map in an amqp-value section, or absent"
+            )
         outcome = operation(request)
         return outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
         return error.answer
     except PeerError as error:
-        return Answer(management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN, error.description)
+        return Answer(
+            management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN,
+            error.description,
+        )
     except StorageError as error:
         return Answer(management.SERVER_ERROR, str(error))
 
@@ -83,7 +90,9 @@ def listed(
     wide = since = 0
     for item in items[request.offset :]:
         wide += width(item)
-        if (described and wide > PAGE_PARTITIONS_MAX) or (request.count is not None and len(described) >= request.count):
+        if (described and wide > PAGE_PARTITIONS_MAX) or (
+            request.count is not None and len(described) >= request.count
+        ):
             break
         described.append(describe(item))
         since += width(item) + 1
@@ -139,32 +148,55 @@ class LogRequests:
     def query(self, request: Request) -> Steps:
         """The logs that the user may see."""
         visible = [log for name, log in sorted(self.store.logs.items()) if request.permissions.sees(name)]
-        return listed("logs", visible, request, width=lambda log: len(log.partitions), describe=self._described)
+        return listed(
+            "logs", visible, request, width=lambda log: len(log.partitions), describe=self._described
+        )
 
     def extents(self, request: Request) -> Steps:
         """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
-        found = [(log, partitions) for name in wanted.logs for log, partitions in self._asked(request, name, wanted)]
+        found = [
+            (log, partitions)
+            for name in wanted.logs
+            for log, partitions in self._asked(request, name, wanted)
+        ]
         total = sum(len(partitions) for _, partitions in found)
         if total > EXTENTS_MAX:
-            description = f"the request asks for {total} partitions; an answer has at most {EXTENTS_MAX}: ask for fewer logs"
+            description = (
+                f"the request asks for {total} partitions; an answer has at most {EXTENTS_MAX}: ask for fewer"
+                " logs"
+            )
             raise RequestError(management.BAD_REQUEST, description)
         return self._extents(found, wanted.after_ms)
 
-    def _asked(self, request: Request, name: str, wanted: Extents) -> list[tuple[StoredLog, Sequence[Partition]]]:
+    def _asked(
+        self, request: Request, name: str, wanted: Extents
+    ) -> list[tuple[StoredLog, Sequence[Partition]]]:
         if not request.permissions.sees(name):
             raise request.permissions.refusal(Right.INFO, name)
         if wanted.missing_ok and name not in self.store.logs:
             return []
         log = self._found(name)
-        return [(log, log.partitions if wanted.partitions is None else [named_partition(log, each) for each in wanted.partitions])]
+        return [
+            (
+                log,
+                (
+                    log.partitions
+                    if wanted.partitions is None
+                    else [named_partition(log, each) for each in wanted.partitions]
+                ),
+            )
+        ]
 
     def _extents(self, found: Sequence[tuple[StoredLog, Sequence[Partition]]], after_ms: int | None) -> Steps:
         extents: list[Value] = []
         for log, partitions in found:
             elsewhere, entries = self.elsewhere(log), list[Value]()
             for first in range(0, len(partitions), _STEP):
-                entries += [info.partition_extent(each, after_ms, elsewhere) for each in partitions[first : first + _STEP]]
+                entries += [
+                    info.partition_extent(each, after_ms, elsewhere)
+                    for each in partitions[first : first + _STEP]
+                ]
                 yield
             extents.append(info.log_extent(log, entries))
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
@@ -174,7 +206,9 @@ class LogRequests:
         log = self._managed(request)
         settings = management.requested_settings(request, log.settings)
         if settings.partitions != log.settings.partitions:
-            raise RequestError(management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created")
+            raise RequestError(
+                management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created"
+            )
         return Answer(management.OK, "updated", self._described(self.store.update(log.name, settings)))
 
     def delete(self, request: Request) -> Answer:
@@ -197,4 +231,8 @@ class LogRequests:
         return log
 
     def _described(self, log: StoredLog) -> dict[Value, Value]:
-        return {"name": log.name, **management.described_settings(log.settings), **info.log_info(log, self.sync, self.elsewhere(log))}
+        return {
+            "name": log.name,
+            **management.described_settings(log.settings),
+            **info.log_info(log, self.sync, self.elsewhere(log)),
+        }

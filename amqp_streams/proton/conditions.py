@@ -1,4 +1,7 @@
-"""Why an endpoint or a delivery ended: AMQP errors, as the peer gave them and as the peer gets them (AMQP 2.8.14)."""
+"""Why an endpoint or a delivery ended:
+
+AMQP errors, as the peer gave them and as the peer gets them (AMQP 2.8.14).
+"""
 
 from cproton_ffi import lib
 
@@ -31,4 +34,7 @@ def condition_text(condition: Pointer) -> str:
     """The peer's error for a log line. Empty if the peer gave none."""
     if not lib.pn_condition_is_set(condition):
         return ""
-    return f"{text(lib.pn_condition_get_name(condition))}: {text(lib.pn_condition_get_description(condition)) or ''}"
+    return (
+        f"{text(lib.pn_condition_get_name(condition))}:"
+        f" {text(lib.pn_condition_get_description(condition)) or ''}"
+    )

@@ -1,6 +1,7 @@
 """One AMQP connection, as the node or as a client: bytes in, events, bytes out. No I/O.
 
-It depends on one exact release of Proton (`require_engine`), because it calls the functions under Proton's public binding.
+It depends on one exact release of Proton (`require_engine`), because it calls the functions under Proton's
+public binding.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,11 +36,16 @@ def require_engine(found: str = INSTALLED_VERSION) -> None:
 
 
 class Engine:
-    """The engine of one connection. `serving`: it answers an open; otherwise it is the client that sends one."""
+    """The engine of one connection.
+
+    `serving`: it answers an open; otherwise it is the client that sends one.
+    """
 
     __slots__ = ("_formats", "_held", "_incoming", "collector", "connection", "freed", "transport")
 
-    def __init__(self, *, serving: bool, frame_bytes_max: int, idle_timeout_ms: int, channels_max: int | None = None) -> None:
+    def __init__(
+        self, *, serving: bool, frame_bytes_max: int, idle_timeout_ms: int, channels_max: int | None = None
+    ) -> None:
         self.connection: Pointer = lib.pn_connection()
         self.transport: Pointer = lib.pn_transport()
         self.collector: Pointer = lib.pn_collector()
@@ -94,7 +100,10 @@ class Engine:
             self._formats = FormatWriter()
 
     def _output(self) -> bytes:
-        """What the engine has to send now, about 256 KiB at most. It may end within a frame while there is more."""
+        """What the engine has to send now, about 256 KiB at most.
+
+        It may end within a frame while there is more.
+        """
         block = self._written()
         if self._formats is None:
             return block
@@ -139,7 +148,10 @@ class Engine:
         lib.pn_transport_close_tail(self.transport)
 
     def tick(self, now_ms: int) -> int:
-        """Let the engine send heartbeats and notice a silent peer; when to call again (0: no need). On a monotonic clock, ms."""
+        """Let the engine send heartbeats and notice a silent peer; when to call again (0: no need).
+
+        On a monotonic clock, ms.
+        """
         return lib.pn_transport_tick(self.transport, now_ms)  # type: ignore[no-any-return]  # cffi
 
     # -- the connection
@@ -167,7 +179,9 @@ class Engine:
         lib.pn_connection_open(connection)
 
     def leave_silence_to_caller(self) -> None:
-        """Write the open, which says what silence is tolerated, and have the engine end no connection for it from here on."""
+        """Write the open, which says what silence is tolerated, and have the engine end no connection for it
+        from here on.
+        """
         lib.pn_transport_pending(self.transport)
         lib.pn_transport_set_idle_timeout(self.transport, 0)
 
@@ -249,8 +263,8 @@ class Engine:
     def free_links(self, links: Sequence[Pointer], incoming_bytes_max: int) -> None:
         """Free links that both sides have detached, of sessions whose window is so many bytes.
 
-        While the engine settles what was unread there, it may open the window of the session anew, and would name the freed link in
-        that. So the window is opened before and after.
+        While the engine settles what was unread there, it may open the window of the session anew, and would
+        name the freed link in that. So the window is opened before and after.
         """
         sessions = {lib.pn_link_session(link) for link in links if lib.pn_link_unsettled(link)}
         for session in sessions:

@@ -1,4 +1,7 @@
-"""Faults that the engine only logs: from then on it processes nothing and sends heartbeats. Clients look for them."""
+"""Faults that the engine only logs: from then on it processes nothing and sends heartbeats.
+
+Clients look for them.
+"""
 
 from typing import Final
 
@@ -15,7 +18,9 @@ def watch_faults(engine: Engine) -> list[str]:
     """A list that gets the text of each fault of this connection, the first being why it stopped."""
     faults: list[str] = []
 
-    def note(_transport: Pointer, words: str) -> None:  # has no reference to the engine, whose memory keeps this function
+    def note(
+        _transport: Pointer, words: str
+    ) -> None:  # has no reference to the engine, whose memory keeps this function
         if _FAULT in words and not faults:
             faults.append(words)
 

@@ -11,7 +11,8 @@ from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
 class Incoming:
     """What a transport is given, from the protocol header on.
 
-    `incomplete`: bytes of what was pushed that are of a frame which is not complete. Negative: of the protocol header so many are missing.
+    `incomplete`: bytes of what was pushed that are of a frame which is not complete. Negative: of the
+    protocol header so many are missing.
     """
 
     __slots__ = ("_frames", "_room", "_transport", "incomplete")
@@ -31,7 +32,9 @@ class Incoming:
         before, known = self._room, self._frames
         room, frames = lib.pn_transport_capacity(transport), lib.pn_transport_get_frames_input(transport)
         self._room, self._frames = room, frames
-        if room < 0:  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
+        if (
+            room < 0
+        ):  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
             self.incomplete = 0
         elif frames == known:  # the buffer may have grown, but all that it took is of one frame
             self.incomplete += taken

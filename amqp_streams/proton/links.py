@@ -20,7 +20,10 @@ is_sender: Final[Callable[[Pointer], bool]] = lib.pn_link_is_sender
 """Whether this side sends on it."""
 session: Final[Callable[[Pointer], Pointer]] = lib.pn_link_session
 credit: Final[Callable[[Pointer], int]] = lib.pn_link_credit
-"""Of a sender: how many more it may send. Of a receiver: how many may come, or have come and were not advanced over."""
+"""Of a sender: how many more it may send.
+
+Of a receiver: how many may come, or have come and were not advanced over.
+"""
 unsettled: Final[Callable[[Pointer], int]] = lib.pn_link_unsettled
 """Deliveries that are not settled on both sides."""
 queued: Final[Callable[[Pointer], int]] = lib.pn_link_queued
@@ -32,7 +35,10 @@ peer_size_max: Final[Callable[[Pointer], int]] = lib.pn_link_remote_max_message_
 wants_drain: Final[Callable[[Pointer], bool]] = lib.pn_link_get_drain
 """The peer asks for its credit back when there is nothing to send (AMQP 2.6.7)."""
 take_drained: Final[Callable[[Pointer], int]] = lib.pn_link_drained
-"""Sender: give the credit back. Receiver: the credit that was given back since the last call. Both: how much."""
+"""Sender: give the credit back.
+
+Receiver: the credit that was given back since the last call. Both: how much.
+"""
 drain: Final[Callable[[Pointer, int], None]] = lib.pn_link_drain
 """Receiver: give so much credit, and ask for what the peer has nothing for."""
 is_draining: Final[Callable[[Pointer], bool]] = lib.pn_link_draining
@@ -61,7 +67,9 @@ def name(link: Pointer) -> str:
 
 
 def grant(link: Pointer, count: int) -> None:
-    """Give the peer so much more credit; less if its delivery-count ran far ahead of what it had: the engine counts in 32 bits."""
+    """Give the peer so much more credit; less if its delivery-count ran far ahead of what it had: the engine
+    counts in 32 bits.
+    """
     lib.pn_link_flow(link, min(count, _INT_MAX))
 
 
@@ -126,7 +134,10 @@ def close(link: Pointer, error: PeerError | None = None) -> None:
 
 
 def refuse(link: Pointer, error: PeerError | None) -> None:
-    """Answer an attach with a null terminus and then a closing detach that says why (AMQP 2.6.3); None: its peer left first."""
+    """Answer an attach with a null terminus and then a closing detach that says why (AMQP 2.6.3);
+
+    None: its peer left first.
+    """
     lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_UNSPECIFIED)
     lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)
     lib.pn_link_open(link)

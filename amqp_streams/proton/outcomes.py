@@ -44,7 +44,10 @@ def settle_all(deliveries: Iterable[Pointer]) -> None:
 
 
 def give(deliveries: Iterable[Pointer], state: int) -> None:
-    """Give deliveries an outcome and settle them; the engine tells neighbours in one disposition. A modified one counts as failed."""
+    """Give deliveries an outcome and settle them; the engine tells neighbours in one disposition.
+
+    A modified one counts as failed.
+    """
     update, settle, fails = lib.pn_delivery_update, lib.pn_delivery_settle, state == MODIFIED
     for delivery in deliveries:
         if fails:

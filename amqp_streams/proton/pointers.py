@@ -1,4 +1,6 @@
-"""Pointers into the engine, which the rest of the project only passes on, and the memory that its C functions fill."""
+"""Pointers into the engine, which the rest of the project only passes on, and the memory that its C functions
+fill.
+"""
 
 import threading
 from typing import Any, Final
@@ -8,12 +10,17 @@ from cproton_ffi import ffi
 from amqp_streams.wire.outgoing_formats import FORMAT_BYTES, TAG_BYTES
 
 Pointer = Any
-"""Of a connection, a session, a link, a delivery or an event. Equal pointers are the same object as long as that lives."""
+"""Of a connection, a session, a link, a delivery or an event.
+
+Equal pointers are the same object as long as that lives.
+"""
 NULL: Final = ffi.NULL
 BUFFER_BYTES: Final = 1 << 20
 _NUMBER_BYTES: Final = 8
 
-_allocate: Final = ffi.new_allocator(should_clear_after_alloc=False)  # memory that is never used is never mapped
+_allocate: Final = ffi.new_allocator(
+    should_clear_after_alloc=False
+)  # memory that is never used is never mapped
 
 
 class Tag:
@@ -29,7 +36,9 @@ class Tag:
 
 
 class _Scratch(threading.local):
-    """Memory that one call uses and leaves: one for each thread, because other threads run during the C calls."""
+    """Memory that one call uses and leaves: one for each thread, because other threads run during the C
+    calls.
+    """
 
     def __init__(self) -> None:
         self.buffer: Final[Pointer] = _allocate("char[]", BUFFER_BYTES)

@@ -1,7 +1,8 @@
 """Whole messages out of the transfers of a link, in batches (AMQP 2.6.14).
 
-Laws: a message is the bytes that came. What a call costs is what it costs to cross into C, so each loop makes as few crossings as the
-engine allows. Delivery pointers die with their link: callers keep the link alive, or let go.
+Laws: a message is the bytes that came. What a call costs is what it costs to cross into C, so each loop makes
+as few crossings as the engine allows. Delivery pointers die with their link: callers keep the link alive, or
+let go.
 """
 
 import sys
@@ -37,13 +38,19 @@ class Arrivals:
 def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = sys.maxsize) -> Arrivals:
     """Take what has arrived on a link, of at most `count_max` deliveries.
 
-    Bytes of a message that is not complete yet are moved into `partial` (kept by the caller), so that the engine never holds more than
-    one read's worth and the limit is enforced while bytes arrive. Aborted deliveries are dropped (AMQP 2.7.5).
+    Bytes of a message that is not complete yet are moved into `partial` (kept by the caller), so that the
+    engine never holds more than one read's worth and the limit is enforced while bytes arrive. Aborted
+    deliveries are dropped (AMQP 2.7.5).
     """
     arrivals, memory, held = Arrivals(), scratch, len(partial)
     messages, deliveries = arrivals.messages, arrivals.deliveries
     take_message, take_delivery = messages.append, deliveries.append
-    current, is_partial, recv, advance = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_link_recv, lib.pn_link_advance
+    current, is_partial, recv, advance = (
+        lib.pn_link_current,
+        lib.pn_delivery_partial,
+        lib.pn_link_recv,
+        lib.pn_link_advance,
+    )
     buffer, view, whole_max = memory.buffer, memory.view, min(size_max, BUFFER_BYTES - 1)
     for _ in repeat(None, count_max):
         delivery = current(link)
@@ -73,7 +80,9 @@ def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = s
     return arrivals
 
 
-def _receive_slowly(link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int) -> bytes | None:
+def _receive_slowly(
+    link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int
+) -> bytes | None:
     """A delivery in several transfers, a very large or an empty one, of which `got` bytes are in the buffer.
 
     None: not complete, aborted, or too large (then `partial` shows it).
@@ -92,7 +101,9 @@ def _receive_slowly(link: Pointer, delivery: Pointer, got: int, partial: bytearr
 
 
 def discard(link: Pointer) -> None:
-    """Drop everything that has arrived on a link that is refused, closing or gone: nothing of it stays in memory."""
+    """Drop everything that has arrived on a link that is refused, closing or gone: nothing of it stays in
+    memory.
+    """
     buffer = scratch.buffer
     while delivery := lib.pn_link_current(link):
         while lib.pn_link_recv(link, buffer, BUFFER_BYTES) > 0:
@@ -109,7 +120,9 @@ def tag_of(delivery: Pointer) -> bytes:
     return bytes(ffi.buffer(tag.start, tag.size))
 
 
-def formats_of(link: Pointer, deliveries: Sequence[Pointer], finder: FormatFinder, endpoint: Endpoint | None) -> Sequence[int]:
+def formats_of(
+    link: Pointer, deliveries: Sequence[Pointer], finder: FormatFinder, endpoint: Endpoint | None
+) -> Sequence[int]:
     """The message-formats of these, which are complete; empty: they are all 0."""
     current = lib.pn_link_current(link)
     formats = finder.take(endpoint, list(map(tag_of, deliveries)), tag_of(current) if current else None)

@@ -11,7 +11,10 @@ from amqp_streams.proton.sending import RECORD_TAG
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An outcome other than accepted, with the record it is about. `state`: of `outcomes`, or another where the peer named none."""
+    """An outcome other than accepted, with the record it is about.
+
+    `state`: of `outcomes`, or another where the peer named none.
+    """
 
     state: int
     failed: bool
@@ -44,7 +47,10 @@ def settle_returned(delivery: Pointer) -> Returned | None:
 
 
 def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
-    """Settle a delivery that was accepted: partition and number of its record. None: it was not, and nothing was done."""
+    """Settle a delivery that was accepted: partition and number of its record.
+
+    None: it was not, and nothing was done.
+    """
     if lib.pn_delivery_remote_state(delivery) != ACCEPTED:
         return None
     _, partition, number = _record_of(delivery)
@@ -53,8 +59,13 @@ def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
 
 
 def done_with(delivery: Pointer) -> tuple[int, int] | None:
-    """Partition and number of a record that was accepted or rejected and that its receiver has not settled. None: another."""
-    if lib.pn_delivery_remote_state(delivery) not in (ACCEPTED, REJECTED) or lib.pn_delivery_settled(delivery):
+    """Partition and number of a record that was accepted or rejected and that its receiver has not settled.
+
+    None: another.
+    """
+    if lib.pn_delivery_remote_state(delivery) not in (ACCEPTED, REJECTED) or lib.pn_delivery_settled(
+        delivery
+    ):
         return None
     _, partition, number = _record_of(delivery)
     return partition, number

@@ -1,9 +1,10 @@
 """Whole messages into transfers, in batches. The caller has seen to credit (AMQP 2.6.7).
 
-A tag says which delivery an outcome is about. A record's has all that its redelivery needs: attempt (16 bits), partition (16), record
-number (64), big-endian. It is unique among a link's unsettled deliveries because a record is sent again only after its last delivery was
-settled. Where the message-format is not 0, it follows (32 bits), and goes into the transfer in their stead: `Engine.write_formats`. The tag
-of a client's message is a number (64 bits).
+A tag says which delivery an outcome is about. A record's has all that its redelivery needs: attempt (16
+bits), partition (16), record number (64), big-endian. It is unique among a link's unsettled deliveries
+because a record is sent again only after its last delivery was settled. Where the message-format is not 0, it
+follows (32 bits), and goes into the transfer in their stead: `Engine.write_formats`. The tag of a client's
+message is a number (64 bits).
 """
 
 import struct
@@ -39,11 +40,21 @@ class Sendable(Protocol):
 S = TypeVar("S", bound=Sendable)
 
 
-def send_records(link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool) -> int:
-    """Send the messages of consecutive records; returns the bytes sent. With `settled` nothing is expected back."""
+def send_records(
+    link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool
+) -> int:
+    """Send the messages of consecutive records; returns the bytes sent.
+
+    With `settled` nothing is expected back.
+    """
     tag_bytes, tag = scratch.record_tag.bytes, scratch.record_tag.value
     _RECORD_HEAD.pack_into(tag_bytes, 0, 0, partition)
-    new_delivery, give, advance, settle = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, lib.pn_delivery_settle
+    new_delivery, give, advance, settle = (
+        lib.pn_delivery,
+        lib.pn_link_send,
+        lib.pn_link_advance,
+        lib.pn_delivery_settle,
+    )
     number_into = _NUMBER.pack_into
     sent = 0
     number = first
@@ -61,7 +72,14 @@ def send_records(link: Pointer, *, partition: int, first: int, messages: Sequenc
 
 
 def send_record(
-    link: Pointer, *, attempt: int, partition: int, number: int, message: bytes, settled: bool, message_format: int = 0
+    link: Pointer,
+    *,
+    attempt: int,
+    partition: int,
+    number: int,
+    message: bytes,
+    settled: bool,
+    message_format: int = 0,
 ) -> None:
     """Send one message (a record with a header section, a redelivery).
 
@@ -84,12 +102,18 @@ def send_message(link: Pointer, message: bytes, *, number: int) -> None:
 
 
 def send_events(
-    link: Pointer, events: Sequence[S], in_flight: MutableMapping[Pointer, S], *, number: int, bytes_max: int, formatted: bool = False
+    link: Pointer,
+    events: Sequence[S],
+    in_flight: MutableMapping[Pointer, S],
+    *,
+    number: int,
+    bytes_max: int,
+    formatted: bool = False,
 ) -> int:
     """Send events, whose tags count on from `number`, and put each into `in_flight` by its delivery.
 
-    Stops behind the one that exceeds `bytes_max`; returns how many were sent. `formatted`: some may have a message-format that is not 0,
-    and `Engine.write_formats` was called.
+    Stops behind the one that exceeds `bytes_max`; returns how many were sent. `formatted`: some may have a
+    message-format that is not 0, and `Engine.write_formats` was called.
     """
     tag_bytes, tag, long_tag = scratch.number_tag.bytes, scratch.number_tag.value, scratch.formatted_tag
     number_into = _NUMBER.pack_into

@@ -1,4 +1,6 @@
-"""The two ends of a link, its source and its target: what the peer asks for, and what this side says (AMQP 3.5)."""
+"""The two ends of a link, its source and its target: what the peer asks for, and what this side says (AMQP
+3.5).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

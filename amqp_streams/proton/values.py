@@ -19,7 +19,10 @@ VALUE_BYTES_MAX: Final = 1 << 20
 
 
 def text(pointer: Pointer) -> str | None:
-    """A C string of the peer's; None where there is none. Bytes that are not UTF-8 are replaced: they only go to people and look-ups."""
+    """A C string of the peer's;
+
+    None where there is none. Bytes that are not UTF-8 are replaced: they only go to people and look-ups.
+    """
     return None if pointer == NULL else ffi.string(pointer).decode("utf-8", "replace")
 
 
@@ -39,7 +42,8 @@ def read_value(data: Pointer) -> Value:
         return None
     if size > VALUE_BYTES_MAX:
         raise PeerError(
-            names.RESOURCE_LIMIT_EXCEEDED, f"a map in a performative has {size} bytes, and at most {VALUE_BYTES_MAX} are allowed"
+            names.RESOURCE_LIMIT_EXCEEDED,
+            f"a map in a performative has {size} bytes, and at most {VALUE_BYTES_MAX} are allowed",
         )
     buffer = ffi.new("char[]", size)
     lib.pn_data_rewind(data)  # the encoder begins where the last reader stopped

@@ -157,7 +157,9 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
-        if done and self._other_frames == others:  # one transfer a message and nothing else: no flow was completed
+        if (
+            done and self._other_frames == others
+        ):  # one transfer a message and nothing else: no flow was completed
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
         else:
             self._wishes += self._echoes.feed(bytes(block))
@@ -176,7 +178,10 @@ class AmqpConnection:
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
         self._engine = Engine(
-            serving=True, frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms
+            serving=True,
+            frame_bytes_max=limits.frame_bytes,
+            channels_max=limits.sessions,
+            idle_timeout_ms=limits.idle_timeout_ms,
         )
         self._flows = Flows(self._engine)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
@@ -272,7 +277,11 @@ class AmqpConnection:
         """The link of this connection that carries answers to this address. Without an address: the only such
         link.
         """
-        links = [] if self._dispatch is None else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
+        links = (
+            []
+            if self._dispatch is None
+            else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
+        )
         if address is None:
             return links[0] if len(links) == 1 else None
         return next((link for link in links if address in link.grant.addresses), None)
@@ -306,7 +315,9 @@ class AmqpConnection:
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """The links that match."""
-        return [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
+        return (
+            [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
+        )
 
     def tick(self, now_ms: int) -> None:
         """Send heartbeats, and enforce the time limits of silent peers."""
@@ -322,7 +333,10 @@ class AmqpConnection:
         if engine is not None and dispatch is not None:
             if self._is_silent(now_ms):
                 self.shut(
-                    PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the node received nothing for {self._service.limits.idle_timeout_ms} ms")
+                    PeerError(
+                        names.RESOURCE_LIMIT_EXCEEDED,
+                        f"the node received nothing for {self._service.limits.idle_timeout_ms} ms",
+                    )
                 )
                 return
             deadline_ms = engine.tick(now_ms)
@@ -330,11 +344,16 @@ class AmqpConnection:
                 self._end_turn(dispatch.run())
             self._unstall()
             self.flush()
-            if 0 < deadline_ms - now_ms < TICK_S * 1000:  # a peer that wants heartbeats oftener than the service ticks
+            if (
+                0 < deadline_ms - now_ms < TICK_S * 1000
+            ):  # a peer that wants heartbeats oftener than the service ticks
                 self._service.later(deadline_ms - now_ms, self._tick_again)
 
     def _is_silent(self, now_ms: int) -> bool:
-        """Whether nothing came from the peer for too long. The engine would not know that this node did not read."""
+        """Whether nothing came from the peer for too long.
+
+        The engine would not know that this node did not read.
+        """
         if self._reads != self._reads_at_tick or self._pauses or not self._heard_ms:
             self._reads_at_tick, self._heard_ms = self._reads, now_ms
         return now_ms - self._heard_ms >= self._service.limits.idle_timeout_ms
@@ -346,7 +365,8 @@ class AmqpConnection:
     def shut(self, error: PeerError) -> None:
         """Close the connection, saying why.
 
-        Its links are not closed one by one: a closing detach ends a link for good, and a client that reconnects would not attach it again.
+        Its links are not closed one by one: a closing detach ends a link for good, and a client that
+        reconnects would not attach it again.
         """
         if self._engine is not None and self._dispatch is not None:
             self._dispatch.lost()

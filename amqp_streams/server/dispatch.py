@@ -112,13 +112,20 @@ class Dispatch:
         """Handle events for one loop iteration. True: none is left. Deliveries do not end the iteration."""
         collector = self._engine.collector
         peek, pop, kind_of, delivery_of = events.peek, events.pop, events.kind, events.delivery
-        peer_state, settle, accepted, is_delivery = outcomes.peer_state, outcomes.settle, outcomes.ACCEPTED, events.DELIVERY
+        peer_state, settle, accepted, is_delivery = (
+            outcomes.peer_state,
+            outcomes.settle,
+            outcomes.ACCEPTED,
+            events.DELIVERY,
+        )
         taken = False
         until = perf_counter() + TURN_S
         while event := peek(collector):
             kind = kind_of(event)
             if kind == is_delivery:
-                if self._only_consumers:  # the common kinds of connection are served without a look at the link
+                if (
+                    self._only_consumers
+                ):  # the common kinds of connection are served without a look at the link
                     delivery = delivery_of(event)
                     if peer_state(delivery) == accepted:
                         settle(delivery)
@@ -126,7 +133,9 @@ class Dispatch:
                         self._on_delivery(event)
                 elif not self._few_producers:
                     self._on_delivery(event)
-                elif not taken:  # every delivery event is of one of these few links: one look takes all that has arrived
+                elif (
+                    not taken
+                ):  # every delivery event is of one of these few links: one look takes all that has arrived
                     taken = True
                     for producer in self._producers:
                         self.messages += producer.take()
@@ -168,8 +177,13 @@ class Dispatch:
             case ProducerLink() | ManagementLink():
                 link.take()
             case _ if links.is_sender(pointer) and links.current(pointer):
-                # Whatever we send is complete by now: this one came in, against the direction of its link, with a tag of the peer's.
-                self._engine.close(PeerError(names.ILLEGAL_STATE, "a transfer arrived on a link on which this node is the sender"))
+                # Whatever we send is complete by now: this one came in, against the direction of its link,
+                # with a tag of the peer's.
+                self._engine.close(
+                    PeerError(
+                        names.ILLEGAL_STATE, "a transfer arrived on a link on which this node is the sender"
+                    )
+                )
             case _ if links.is_sender(pointer):
                 records.settle_returned(delivery)
             case _:
@@ -221,12 +235,16 @@ class Dispatch:
         if not self._entered:  # its connection is being closed
             return
         if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
-            self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many refused links were not detached"))
+            self._engine.close(
+                PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many refused links were not detached")
+            )
             return
         service, owner = self._service, self._owner
         try:
             if len(self.links) >= service.limits.links:
-                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a connection has at most {service.limits.links} links")
+                raise PeerError(
+                    names.RESOURCE_LIMIT_EXCEEDED, f"a connection has at most {service.limits.links} links"
+                )
             owner.account.require_link()
             request = attach_request(pointer, self.container, service.limits.filter_bytes, owner)
             grant = service.node.attach(request, service.monotonic_ms())
@@ -236,7 +254,9 @@ class Dispatch:
             self._refuse(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
         else:
             if isinstance(grant, Pending):
-                self._add(PendingLink(service, owner, pointer, grant, partial(self._on_answer, pointer, request)))
+                self._add(
+                    PendingLink(service, owner, pointer, grant, partial(self._on_answer, pointer, request))
+                )
             else:
                 self._grant(pointer, request, grant)
         service.effects.carry_out(owner)
@@ -253,16 +273,26 @@ class Dispatch:
     def _grant(self, pointer: Pointer, request: AttachRequest, grant: Grant) -> None:
         answer_termini(pointer, request, grant)
         message_bytes = self._service.limits.message_bytes
-        links.set_size_max(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
+        links.set_size_max(
+            pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes
+        )
         handle = self._engine.answer_attach(pointer)
         link = self._link(pointer, request.link, grant)
         self._add(link)
         if isinstance(link, OutgoingLink):
             link.handle = handle
-        self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
+        self._service.note(
+            "link_attached",
+            peer=self.peer,
+            link=link.name,
+            address=request.address or "",
+            consumer=request.consumer,
+        )
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
-        elif isinstance(link, ConsumerLink) and links.credit(pointer) > 0:  # it came while the attach was pending
+        elif (
+            isinstance(link, ConsumerLink) and links.credit(pointer) > 0
+        ):  # it came while the attach was pending
             self._service.pump_later(link)
         elif isinstance(link, OutgoingLink) and links.wants_drain(pointer):
             self._owner.owe_flow(link)
@@ -288,12 +318,22 @@ class Dispatch:
         service, owner = self._service, self._owner
         match grant:
             case Producing() | Relaying():
-                producer = ProducerLink(service, owner, pointer, name, grant, second=links.settles_second(pointer))
+                producer = ProducerLink(
+                    service, owner, pointer, name, grant, second=links.settles_second(pointer)
+                )
                 self._producers.append(producer)
                 return producer
             case Consuming():
                 kind = ConsumerLink if grant.batching is None else BatchedLink
-                consumer = kind(service, owner, pointer, name, grant, container=self.container, presettled=links.presettled(pointer))
+                consumer = kind(
+                    service,
+                    owner,
+                    pointer,
+                    name,
+                    grant,
+                    container=self.container,
+                    presettled=links.presettled(pointer),
+                )
                 self.consumers.add(consumer)
                 if consumer.watched:
                     self._watched.append(consumer)
@@ -315,7 +355,9 @@ class Dispatch:
                 self._excess.add(pointer)
             elif pointer in self._excess:
                 self._excess.discard(pointer)
-            if credit <= 0 and links.wants_drain(pointer):  # the engine answers only where there is credit to give back
+            if credit <= 0 and links.wants_drain(
+                pointer
+            ):  # the engine answers only where there is credit to give back
                 self._owner.owe_flow(link)
             link.pump()
 
@@ -325,7 +367,12 @@ class Dispatch:
             if isinstance(link, PendingLink):
                 link.close()
             self._forget(link, closed=closed)
-            self._service.note("link_detached", peer=self.peer, link=link.name, reason=condition_text(links.peer_condition(pointer)))
+            self._service.note(
+                "link_detached",
+                peer=self.peer,
+                link=link.name,
+                reason=condition_text(links.peer_condition(pointer)),
+            )
         self._refused.pop(pointer, None)
         self._look_at_links()
         links.close(pointer)

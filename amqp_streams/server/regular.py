@@ -25,10 +25,19 @@ Steps = Iterable[tuple[str, Callable[[], None]]]
 
 
 class Regular:
-    """Does `steps` at each tick, and then what the store needs. The wall clock and one that never goes back are given, in ms."""
+    """Does `steps` at each tick, and then what the store needs.
+
+    The wall clock and one that never goes back are given, in ms.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, store: Store, steps: Steps, *, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: Store,
+        steps: Steps,
+        *,
+        wall_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self.faults: Final[Counter[str]] = Counter()
         """How often each step has failed."""
@@ -55,7 +64,10 @@ class Regular:
     def hindrance(self) -> str | None:
         """Why the node accepts no events, or which regular work fails. None: neither."""
         if self._failing:
-            return "; ".join(f"the step '{step}' of the regular work fails: {reason}" for step, reason in self._failing.items())
+            return "; ".join(
+                f"the step '{step}' of the regular work fails: {reason}"
+                for step, reason in self._failing.items()
+            )
         return hindrance(self._store.facts())
 
     def tick(self) -> None:
@@ -81,7 +93,9 @@ class Regular:
             return  # with many partitions, some of them at each tick
         now_ms = self._clock.now_ms(self._wall_ms(), self._monotonic_ms())
         for partition, old_start in self._store.apply_retention(now_ms):
-            log.info("retention", log=partition.log, partition=partition.index, removed=partition.start - old_start)
+            log.info(
+                "retention", log=partition.log, partition=partition.index, removed=partition.start - old_start
+            )
 
     def _watch(self) -> None:
         self._store_watch.look(self._store.facts(), self._clock.ahead_ms)

@@ -24,7 +24,16 @@ from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 
-AT_ONCE: Final = ("access", "anonymous", "external", "oauth", "plain_without_tls", "quotas", "redirects", "user_groups")
+AT_ONCE: Final = (
+    "access",
+    "anonymous",
+    "external",
+    "oauth",
+    "plain_without_tls",
+    "quotas",
+    "redirects",
+    "user_groups",
+)
 """Settings that take effect when they are read again. The others need a restart."""
 PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
 """A client that logged in with one of these is in the users file."""
@@ -142,7 +151,9 @@ def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str
 def warn_if_open(settings: NodeSettings) -> None:
     """Warn if every user may do everything, and clients on other machines can connect."""
     listeners = (*settings.listen, *filter(None, [settings.admin_listen]))
-    if not settings.access and not all(listener.host == "localhost" or is_loopback(listener.host) for listener in listeners):
+    if not settings.access and not all(
+        listener.host == "localhost" or is_loopback(listener.host) for listener in listeners
+    ):
         message = "every user may do everything on every log"
         log.warning("no_access_rules", message=message, remedy="write [[access]] rules")
 
@@ -167,11 +178,19 @@ def shut_unmapped(service: EventService, guard: Guard) -> None:
     """Close the connections whose certificates now belong to another user or to no user."""
     for connection in tuple(service.connections):
         if connection.mechanism == "EXTERNAL" and connection.user != guard.certified_user(connection.channel):
-            connection.shut(PeerError(names.CONNECTION_FORCED, "the certificate does not belong to this user any more"))
+            connection.shut(
+                PeerError(names.CONNECTION_FORCED, "the certificate does not belong to this user any more")
+            )
 
 
 def shut_anonymous(service: EventService, guard: Guard) -> None:
     """Close the connections without a user that are not accepted any more."""
     for connection in tuple(service.connections):
-        if connection.admitted and connection.user is None and not guard.anonymous_allowed(connection.channel):
-            connection.shut(PeerError(names.CONNECTION_FORCED, "connections without a user are not accepted any more"))
+        if (
+            connection.admitted
+            and connection.user is None
+            and not guard.anonymous_allowed(connection.channel)
+        ):
+            connection.shut(
+                PeerError(names.CONNECTION_FORCED, "connections without a user are not accepted any more")
+            )

@@ -1,8 +1,8 @@
 """Start, run and stop a node: the order in which things come up and go down.
 
-Up: engine checked, admin listener answering (alive, not ready), store opened with its lock held, configured logs made, AMQP listeners
-bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, connections closed with the reason, what is pending committed and
-synced, exit 0.
+Up: engine checked, admin listener answering (alive, not ready), store opened with its lock held, configured
+logs made, AMQP listeners bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, connections
+closed with the reason, what is pending committed and synced, exit 0.
 """
 
 import asyncio
@@ -79,13 +79,20 @@ async def serve(
     loop = asyncio.get_running_loop()
     node = Server(settings, reread=reread)
     stopping = stop or asyncio.Event()
-    handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
+    handlers = (
+        {}
+        if stop
+        else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
+    )
     if not stop:  # first, because recovery may take long, and an unhandled SIGHUP ends the process
         loop.add_signal_handler(signal.SIGHUP, node.reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         opened = store or open_directory(settings, loop)
-        for number, handler in handlers.items():  # until here SIGTERM is sudden, which loses nothing and waits for nothing
+        for (
+            number,
+            handler,
+        ) in handlers.items():  # until here SIGTERM is sudden, which loses nothing and waits for nothing
             loop.add_signal_handler(number, handler)
         await node.start(opened)
         if ready is not None:
@@ -109,7 +116,13 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
     store = DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
     for finding in store.findings:
         write = log.error if finding.severity is Severity.DAMAGE else log.info
-        write("recovery", severity=str(finding.severity), file=str(finding.file), position=finding.position, detail=finding.words)
+        write(
+            "recovery",
+            severity=str(finding.severity),
+            file=str(finding.file),
+            position=finding.position,
+            detail=finding.words,
+        )
     return store
 
 
@@ -139,7 +152,9 @@ class Server:
         """
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
-        self._guard = Guard(settings, self.service, executor=self._executor, passwords=self._users, keys=self._users)
+        self._guard = Guard(
+            settings, self.service, executor=self._executor, passwords=self._users, keys=self._users
+        )
         self._metrics.logins = self._guard.counts
         self.service.on_commit = self._metrics.commits.observe
         self.service.on_open = self._admission.opened
@@ -157,7 +172,9 @@ class Server:
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         self._make_logs(store)
         self._bound_connections(store)
-        self._listeners = await listen(settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission)
+        self._listeners = await listen(
+            settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission
+        )
         self.addresses["amqp"] = [str(address) for address in self._listeners.addresses]
         self.service.start()
         self.service.ready = True
@@ -179,7 +196,13 @@ class Server:
             wanted, descriptors=descriptors, partitions=partitions
         )
         if possible < wanted:
-            log.warning("connections_bounded", connections=possible, limit=wanted, descriptors=descriptors, partitions=partitions)
+            log.warning(
+                "connections_bounded",
+                connections=possible,
+                limit=wanted,
+                descriptors=descriptors,
+                partitions=partitions,
+            )
 
     def _make_logs(self, store: Store) -> None:
         """Create the configured logs that do not exist, and change those whose settings differ."""
@@ -193,8 +216,9 @@ class Server:
             said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
             if said.get("partitions", found.settings.partitions) != found.settings.partitions:
                 message = (
-                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir}, but the configuration says "
-                    f"{wanted.partitions}: the number is fixed when the log is created. Change the configuration, or delete the log"
+                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir},"
+                    f" but the configuration says {wanted.partitions}: the number is fixed when the log is"
+                    " created. Change the configuration, or delete the log"
                 )
                 raise ConfigError(message)
             changed = found.settings.model_copy(update=said)
@@ -203,7 +227,9 @@ class Server:
                 log.info("log_updated", log=name)
 
     async def announce_stop(self) -> None:
-        """Answer 503 on `/readyz` and keep serving for a while, so that load balancers stop sending clients here."""
+        """Answer 503 on `/readyz` and keep serving for a while, so that load balancers stop sending clients
+        here.
+        """
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         if self.settings.shutdown_delay_ms:

@@ -1,7 +1,8 @@
 """The event loop's side of the server: joins store, node and connections, and keeps their turns short.
 
-Life of a batch: a link's transfers are appended (`await_commit`), one commit a turn takes what all links appended (`_begin_commit`), the
-store calls `_committed` when that is safe, then producers get `accepted` and consumers with credit are pumped, in that order.
+Life of a batch: a link's transfers are appended (`await_commit`), one commit a turn takes what all links
+appended (`_begin_commit`), the store calls `_committed` when that is safe, then producers get `accepted` and
+consumers with credit are pumped, in that order.
 """
 
 import asyncio
@@ -253,7 +254,9 @@ class EventService:
         self._pump()
 
     def _pump(self) -> None:
-        """Serve the links that were waiting when this turn began; those that have more come again in the next."""
+        """Serve the links that were waiting when this turn began; those that have more come again in the
+        next.
+        """
         until = perf_counter() + PUMP_TURN_S
         for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
             link = self._pumps.popleft()
@@ -276,7 +279,9 @@ class EventService:
     def cursors_moved(self) -> None:
         """Write moved cursors after a short delay: many settlements are one write."""
         if self._cursor_flush is None:
-            self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
+            self._cursor_flush = self._loop.call_later(
+                self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors
+            )
 
     def _flush_cursors(self) -> None:
         self._cursor_flush = None  # first, so that a failure below does not prevent the next flush
@@ -293,7 +298,9 @@ class EventService:
         self.effects.carry_out()
 
     def reassociate(self) -> None:
-        """Which partitions are served here has changed: links follow, or are sent where their partitions are now."""
+        """Which partitions are served here has changed: links follow, or are sent where their partitions are
+        now.
+        """
         for consumer in self.node.reassociate():
             link = self.effects.consumer(consumer)
             if link is not None:
@@ -305,10 +312,14 @@ class EventService:
     def start(self) -> None:
         """Begin the regular work."""
         self.regular.start()
-        self.node.flush_cursors(self.now_ms())  # so that it knows the date: what is kept says when it was written
+        self.node.flush_cursors(
+            self.now_ms()
+        )  # so that it knows the date: what is kept says when it was written
 
     async def quiet(self, timeout_s: float) -> None:
-        """Wait until nothing received is without its answer, so that producers learn what became of their last events."""
+        """Wait until nothing received is without its answer, so that producers learn what became of their
+        last events.
+        """
         for connection in self.connections:
             connection.pause(Pause.STOPPING)
         if self._waiting:

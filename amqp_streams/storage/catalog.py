@@ -41,7 +41,8 @@ _AGAIN: Final = "opening the store recreates it from the checkpoint"
 def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Bring stored settings within the current bounds: earlier versions had no upper bound."""
     return {
-        name: min(value, BY_FIELD[name].most) if name in BY_FIELD and isinstance(value, int) else value for name, value in settings.items()
+        name: min(value, BY_FIELD[name].most) if name in BY_FIELD and isinstance(value, int) else value
+        for name, value in settings.items()
     }
 
 
@@ -61,14 +62,24 @@ class LogRecord:
     def as_json(self) -> dict[str, Any]:
         """The JSON form for the checkpoint and `log.json`."""
         settings = self.settings.model_dump(mode="json")
-        return {"name": self.name, "uid": f"{self.uid:016x}", "incarnation": self.incarnation, "settings": settings}
+        return {
+            "name": self.name,
+            "uid": f"{self.uid:016x}",
+            "incarnation": self.incarnation,
+            "settings": settings,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LogRecord":
         """Raises ValueError, KeyError or TypeError if the value is not a valid log record."""
         if not LOG_NAME.fullmatch(value["name"]):
             raise ValueError(value["name"])
-        return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(_bounded(value["settings"])))
+        return cls(
+            value["name"],
+            int(value["uid"], 16),
+            value["incarnation"],
+            LogSettings.model_validate(_bounded(value["settings"])),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,9 @@ class Checkpoint:
     def encode(self) -> bytes:
         """The whole content of the checkpoint file."""
         logs = {name: log.as_json() | {"bounds": self.bounds[name]} for name, log in self.logs.items()}
-        return seal({"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs, "states": self.states})
+        return seal(
+            {"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs, "states": self.states}
+        )
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
@@ -134,7 +147,9 @@ def lock(files: Files, root: Path) -> int:
     return fd
 
 
-def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool) -> Format | None:
+def read_format(
+    files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool
+) -> Format | None:
     """Read `format.json`; None if the directory is new.
 
     With `repair`, a lost file is recreated from the checkpoint.
@@ -160,7 +175,8 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
         raise StorageError(message)
     if checkpoint is None:
         message = (
-            f"{path} and {CHECKPOINT_FILE} are both missing or damaged: restore one of them from a backup, or start with an empty directory"
+            f"{path} and {CHECKPOINT_FILE} are both missing or damaged: restore one of them from a backup, or"
+            " start with an empty directory"
         )
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
@@ -188,8 +204,13 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
     try:
         if content is not None:
             logs = {name: LogRecord.from_json(value) for name, value in content["logs"].items()}
-            bounds = {name: tuple((int(low), int(high)) for low, high in value["bounds"]) for name, value in content["logs"].items()}
-            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds, int(content.get("states", 0)))
+            bounds = {
+                name: tuple((int(low), int(high)) for low, high in value["bounds"])
+                for name, value in content["logs"].items()
+            }
+            return Checkpoint(
+                bool(content["clean"]), int(content["id"], 16), logs, bounds, int(content.get("states", 0))
+            )
     except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
         pass
     words = "is damaged; every file is checked as after a crash"
@@ -216,7 +237,15 @@ def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone
         replace_file(files, path, data, sync=True)
 
 
-def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | None, findings: list[Finding], repair: bool) -> LogRecord:
+def read_log(
+    files: Files,
+    root: Path,
+    name: str,
+    *,
+    checkpoint: Checkpoint | None,
+    findings: list[Finding],
+    repair: bool,
+) -> LogRecord:
     """The log in the folder `name`, from `log.json` or else from the checkpoint.
 
     `repair` recreates `log.json`.
@@ -240,8 +269,8 @@ def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | No
             write_log(files, root / "logs" / name, checkpoint.logs[name])
         return checkpoint.logs[name]
     message = (
-        f"{path} is missing or damaged, and the checkpoint does not contain the log: restore the file from a backup, "
-        f"or move the folder {path.parent} out of the data directory"
+        f"{path} is missing or damaged, and the checkpoint does not contain the log: restore the file from a"
+        f" backup, or move the folder {path.parent} out of the data directory"
     )
     raise StorageError(message)
 

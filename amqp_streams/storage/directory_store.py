@@ -37,7 +37,15 @@ from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.partitions.segments import Segment, Segments, segment_path
 from amqp_streams.storage.plans.retention import AHEAD_MS
-from amqp_streams.storage.ports import RETAINED_A_CALL, STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
+from amqp_streams.storage.ports import (
+    RETAINED_A_CALL,
+    STATE_KEYS_MAX,
+    CommitDone,
+    Partition,
+    StoredLog,
+    StoreFacts,
+    Use,
+)
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import retain
 
@@ -45,7 +53,15 @@ from amqp_streams.storage.retaining import retain
 class DirectoryStore:
     """The `ports.Store` of a data directory. Create it with `open`."""
 
-    def __init__(self, opened: opening.Opened, sync: Sync, *, loop_call: LoopCall, now_ms: Callable[[], int], threads: bool) -> None:
+    def __init__(
+        self,
+        opened: opening.Opened,
+        sync: Sync,
+        *,
+        loop_call: LoopCall,
+        now_ms: Callable[[], int],
+        threads: bool,
+    ) -> None:
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.findings: Final[tuple[Finding, ...]] = tuple(opened.findings)
         """What opening found, of every severity, in the order in which it was found."""
@@ -59,7 +75,9 @@ class DirectoryStore:
         self._journal: Final = opened.journal
         self._results: Final = Results(loop_call)
         self._outstanding: Final = Outstanding()
-        self._writer, self._keeper, self._states_writer = self._executors(threads=threads, loop_call=loop_call)
+        self._writer, self._keeper, self._states_writer = self._executors(
+            threads=threads, loop_call=loop_call
+        )
         self.states: Final = states.DirectoryStates(
             opened.files,
             opened.root,
@@ -122,7 +140,9 @@ class DirectoryStore:
         """
         opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning())
         try:
-            return cls(opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms or _wall_clock_ms, threads=threads)
+            return cls(
+                opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms or _wall_clock_ms, threads=threads
+            )
         except OSError as error:
             opened.files.close(opened.lock)
             raise opening.storage_error(opened.root, error) from error
@@ -154,7 +174,9 @@ class DirectoryStore:
             full=str(space.error()) if space.full else None,
             commit_ms=self._committer.commit_ms,
             ahead_ms=dict(self._ahead_ms),
-            uses=self._flusher.uses() | self._reading.uses() | {"states": Use(self.states.count, STATE_KEYS_MAX)},
+            uses=self._flusher.uses()
+            | self._reading.uses()
+            | {"states": Use(self.states.count, STATE_KEYS_MAX)},
         )
 
     # -- logs
@@ -179,7 +201,9 @@ class DirectoryStore:
         except OSError as error:
             raise opening.storage_error(folder, error) from error
         folders = [self._folder(name) / str(index) for index in range(settings.partitions)]
-        stored = self._add(log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders])
+        stored = self._add(
+            log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders]
+        )
         self._submit_checkpoint()
         return stored
 
@@ -187,7 +211,9 @@ class DirectoryStore:
         """See `Store.update`."""
         stored, old = self._logs[name], self._records[name]
         if settings.partitions != len(stored.partitions):
-            message = f"log {name} has {len(stored.partitions)} partitions, and their number cannot be changed"
+            message = (
+                f"log {name} has {len(stored.partitions)} partitions, and their number cannot be changed"
+            )
             raise ValueError(message)
         log = LogRecord(name, old.uid, old.incarnation, settings)
         try:
@@ -223,7 +249,9 @@ class DirectoryStore:
         self._ahead_ms.pop(name, None)
         del self._records[name], self._logs[name]
         self._deleted.add(name)
-        self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
+        self._outstanding.submit(
+            self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget
+        )
         self._submit_checkpoint()
 
     def allow_numbers(self) -> None:
@@ -267,7 +295,12 @@ class DirectoryStore:
         moved: list[tuple[Partition, int]] = []
         gone: list[Path] = []
         if not self._to_retain:
-            self._to_retain.extend(each for name, log in self._records.items() if _has_retention(log) for each in self._partitions(name))
+            self._to_retain.extend(
+                each
+                for name, log in self._records.items()
+                if _has_retention(log)
+                for each in self._partitions(name)
+            )
         for _ in range(min(RETAINED_A_CALL, len(self._to_retain))):
             partition = self._to_retain.popleft()
             before = partition.start
@@ -306,7 +339,9 @@ class DirectoryStore:
         for executor in (self._writer, self._keeper, self._states_writer):
             executor.stop()
         self.states.close()
-        clean = self.states.safe and all(part.failure is None and part.synced_end == part.end for part in everything)
+        clean = self.states.safe and all(
+            part.failure is None and part.synced_end == part.end for part in everything
+        )
         try:
             self._write_checkpoint(clean=clean)
         except OSError as error:
@@ -339,7 +374,9 @@ class DirectoryStore:
             loop_call(self._lazy_sync_failed, file, error)
 
         def thread(name: str, *, every: float | None = every) -> Executor:
-            return ThreadExecutor(f"amqp-streams-{name}", self._files, self._results, sync_every_s=every, on_lazy_failure=failed)
+            return ThreadExecutor(
+                f"amqp-streams-{name}", self._files, self._results, sync_every_s=every, on_lazy_failure=failed
+            )
 
         return thread("writer"), thread("keeper", every=None), thread("states")
 
@@ -357,7 +394,9 @@ class DirectoryStore:
     def _add(self, log: LogRecord, parts: Sequence[Restored]) -> StoredLog:
         partitions: list[Partition] = []
         for index, part in enumerate(parts):
-            segments = Segments(self._folder(log.name) / str(index), log.seed(index), self._reading, part.row, part.producers)
+            segments = Segments(
+                self._folder(log.name) / str(index), log.seed(index), self._reading, part.row, part.producers
+            )
             partitions.append(PartitionLog(log, index, segments, self._admit, start=part.start, end=part.end))
         self._records[log.name] = log
         self._logs[log.name] = StoredLog(log.name, log.settings, log.incarnation, tuple(partitions))
@@ -371,7 +410,9 @@ class DirectoryStore:
 
     def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
         logs = {name: log for name, log in self._records.items() if name != without}
-        bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
+        bounds = {
+            name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs
+        }
         return Checkpoint(clean, self._directory_id, logs, bounds, states=self.states.bytes)
 
     def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
@@ -381,7 +422,9 @@ class DirectoryStore:
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
-        Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
+        Replace(
+            self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()
+        ).run(self._files)
 
 
 def _has_retention(log: LogRecord) -> bool:

@@ -68,7 +68,9 @@ class _Catalog:
     entries: dict[tuple[int, int], list[Entry]]
 
 
-def verify(path: Path, *, force: bool = False, progress: Progress | None = None, counts: Verified | None = None) -> Iterator[Finding]:
+def verify(
+    path: Path, *, force: bool = False, progress: Progress | None = None, counts: Verified | None = None
+) -> Iterator[Finding]:
     """Check every CRC, the order of numbers and times, indexes, journal and checkpoint; yields each problem.
 
     `counts`, if given, is filled. Records that only the journal has after a crash are not damage.
@@ -113,14 +115,27 @@ def dump(
         logged, indexes = _wanted(found, log, partition)
         for index in indexes:
             entries = found.entries.get((logged.uid, index), [])
-            for chunk in _chunks(files, path / "logs" / log / str(index), seed=logged.seed(index), entries=entries, start=start):
+            for chunk in _chunks(
+                files, path / "logs" / log / str(index), seed=logged.seed(index), entries=entries, start=start
+            ):
                 later = bisect_right(chunk.timestamps, after_ms) if after_ms is not None else 0
                 for place, message in enumerate(chunk.messages[later:], later):
                     if left is not None and left <= 0:
                         return
                     left = None if left is None else left - 1
-                    number, stamp, header = chunk.base + place, chunk.timestamps[place], chunk.header_sizes[place]
-                    yield DumpedRecord(index, number, stamp, header, message, 0 if chunk.formats is None else chunk.formats[place])
+                    number, stamp, header = (
+                        chunk.base + place,
+                        chunk.timestamps[place],
+                        chunk.header_sizes[place],
+                    )
+                    yield DumpedRecord(
+                        index,
+                        number,
+                        stamp,
+                        header,
+                        message,
+                        0 if chunk.formats is None else chunk.formats[place],
+                    )
 
 
 def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
@@ -135,7 +150,9 @@ def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
         return dict(sorted(_states(files, path, _read_catalog(files, path, []), []).items()))
 
 
-def dump_producers(path: Path, log: str, *, partition: int | None = None, force: bool = False) -> Iterator[tuple[int, Table]]:
+def dump_producers(
+    path: Path, log: str, *, partition: int | None = None, force: bool = False
+) -> Iterator[tuple[int, Table]]:
     """The table of idempotent producers of each partition. Damaged records are skipped.
 
     Raises:
@@ -151,7 +168,13 @@ def dump_producers(path: Path, log: str, *, partition: int | None = None, force:
             folder, table, end = path / "logs" / log / str(index), Table(), 0
             for base in _bases(folder):
                 decoded = _index(segment_path(folder, base), base, logged.seed(index))
-                scan = _scan(files, segment_path(folder, base), base, logged.seed(index), decoded[2] if decoded else table)
+                scan = _scan(
+                    files,
+                    segment_path(folder, base),
+                    base,
+                    logged.seed(index),
+                    decoded[2] if decoded else table,
+                )
                 table, end = scan.producers, max([end, *(stretch.end for stretch in scan.stretches)])
             yield index, _with_journal(table, found.entries.get((logged.uid, index), []), end)
 
@@ -181,9 +204,15 @@ def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> I
         for index in range(log.settings.partitions):
             counts.partitions += 1
             same = known is not None and log.name in known.logs and known.logs[log.name].uid == log.uid
-            bounds = known.bounds[log.name][index] if known and same and index < len(known.bounds[log.name]) else (0, 0)
+            bounds = (
+                known.bounds[log.name][index]
+                if known and same and index < len(known.bounds[log.name])
+                else (0, 0)
+            )
             entries = found.entries.get((log.uid, index), [])
-            for finding in _verify_partition(files, root, log, index, bounds=bounds, entries=entries, counts=counts):
+            for finding in _verify_partition(
+                files, root, log, index, bounds=bounds, entries=entries, counts=counts
+            ):
                 yield finding
                 progress(counts.bytes, total)
             progress(counts.bytes, total)
@@ -197,7 +226,11 @@ def _states(files: Files, root: Path, found: _Catalog, findings: list[Finding]) 
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
-    return states.look(data, root / states.FILE, found.directory_id, found.checkpoint, findings).values if data is not None else {}
+    return (
+        states.look(data, root / states.FILE, found.directory_id, found.checkpoint, findings).values
+        if data is not None
+        else {}
+    )
 
 
 def _verify_partition(
@@ -232,7 +265,9 @@ def _verify_partition(
             yield Finding(Severity.DAMAGE, relative, damage.position, words)
         if scan.until < scan.size:
             torn = base == bases[-1] and scan.until >= (decoded[0].bytes if decoded else 0)
-            words = "the bytes at the end are not whole records" + ("; the next start cuts them off" if torn else "")
+            words = "the bytes at the end are not whole records" + (
+                "; the next start cuts them off" if torn else ""
+            )
             yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
         if scan.stretches and scan.first_timestamp_ms < last_ms:
             yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the record before it")
@@ -241,15 +276,24 @@ def _verify_partition(
         stretches += scan.stretches
     counts.producers += len(_with_journal(known, entries, stretches[-1].end if stretches else 0))
     journal = [(entry.base, entry.end) for entry in entries]
-    plan = recovery.plan(stretches, journal, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
-    counts.records += sum(piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay))
+    plan = recovery.plan(
+        stretches, journal, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1]
+    )
+    counts.records += sum(
+        piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay)
+    )
     if bases and bases[0] > expected:
-        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are missing")
+        yield Finding(
+            Severity.DAMAGE,
+            str(folder.relative_to(root)),
+            None,
+            f"records {expected} to {bases[0] - 1} are missing",
+        )
     ahead_ms = last_ms - int(time() * 1000)
     if ahead_ms > AHEAD_MS:
         words = (
-            f"its last timestamp is {ahead_ms // 1000} s ahead of the clock: the timestamp or the clock is wrong "
-            "(docs/operations.md, timestamps_ahead)"
+            f"its last timestamp is {ahead_ms // 1000} s ahead of the clock: the timestamp or the clock is"
+            " wrong (docs/operations.md, timestamps_ahead)"
         )
         yield Finding(Severity.NOTE, str(folder.relative_to(root)), None, words)
     for first, after in plan.lost:
@@ -257,7 +301,9 @@ def _verify_partition(
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, words)
 
 
-def _verify_index(path: Path, relative: str, decoded: index_file.Decoded | None, scan: Scan) -> Iterator[Finding]:
+def _verify_index(
+    path: Path, relative: str, decoded: index_file.Decoded | None, scan: Scan
+) -> Iterator[Finding]:
     name = relative.removesuffix(".log") + ".idx"
     if decoded is None:
         if path.with_suffix(".idx").exists():  # a missing index costs a scan; a new segment has none
@@ -269,7 +315,9 @@ def _verify_index(path: Path, relative: str, decoded: index_file.Decoded | None,
     if coverage.bytes == scan.until:  # its producers are those of its segment and of segments before it
         same = same and _sequences(reached) == _sequences(scan.producers)
     if coverage.bytes > scan.size:
-        yield Finding(Severity.DAMAGE, relative, scan.size, f"it was cut: its index covers {coverage.bytes} bytes")
+        yield Finding(
+            Severity.DAMAGE, relative, scan.size, f"it was cut: its index covers {coverage.bytes} bytes"
+        )
     elif not same and not scan.damage:
         yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
 
@@ -277,7 +325,9 @@ def _verify_index(path: Path, relative: str, decoded: index_file.Decoded | None,
 # -- dump
 
 
-def _chunks(files: Files, folder: Path, *, seed: int, entries: Sequence[Entry], start: int) -> Iterator[Chunk]:
+def _chunks(
+    files: Files, folder: Path, *, seed: int, entries: Sequence[Entry], start: int
+) -> Iterator[Chunk]:
     bases = _bases(folder)
     at = max(start, min(bases, default=0))
     for place, base in enumerate(bases):
@@ -293,7 +343,9 @@ def _chunks(files: Files, folder: Path, *, seed: int, entries: Sequence[Entry], 
                 at = chunk.base + len(chunk)
     for entry in sorted(entries, key=lambda entry: entry.base):
         if entry.end > at:
-            batches, _ = recovery.batches_in(entry.file.read(entry.length, entry.position), seed=seed, base_position=0)
+            batches, _ = recovery.batches_in(
+                entry.file.read(entry.length, entry.position), seed=seed, base_position=0
+            )
             yield cut(batches[0].all(), max(at, entry.base), 1 << 62)
             at = entry.end
 
@@ -302,7 +354,9 @@ def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
     size = file.size()
     scan = recovery.scan(file.read, size, seed=seed, into=Scan(size), expected=base)
     for position, until in pairwise([*scan.index.positions, scan.until]):
-        for batch in recovery.batches_in(file.read(until - position, position), seed=seed, base_position=position)[0]:
+        for batch in recovery.batches_in(
+            file.read(until - position, position), seed=seed, base_position=position
+        )[0]:
             yield batch.all()
 
 
@@ -316,7 +370,10 @@ def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Catalog
         format_ = catalog.read_format(files, root, checkpoint, findings, repair=False)
         directory_id = format_.directory_id if format_ else 0
         names = [name for name in files.listdir(root / "logs") if files.is_dir(root / "logs" / name)]
-        logs = tuple(catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False) for name in names)
+        logs = tuple(
+            catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False)
+            for name in names
+        )
         journal = read_all(files, root, journal_record.seed_of(directory_id), findings)
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
@@ -334,7 +391,9 @@ def _wanted(found: _Catalog, log: str, partition: int | None) -> tuple[LogRecord
 def _scan(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:
     """Scan the whole segment. If `known` includes its own producers, the latest entry wins."""
     file = OpenFile(files, path)
-    return recovery.scan(file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base)
+    return recovery.scan(
+        file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base
+    )
 
 
 def _index(path: Path, base: int, seed: int) -> index_file.Decoded | None:
@@ -382,8 +441,13 @@ def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not force:
-                    pid = read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip() or "unknown"
-                    message = f"{root} is in use by process {pid}: stop that process, or read anyway with --force"
+                    pid = (
+                        read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip()
+                        or "unknown"
+                    )
+                    message = (
+                        f"{root} is in use by process {pid}: stop that process, or read anyway with --force"
+                    )
                     raise DirectoryLockedError(message) from None
             yield
     except FileNotFoundError:

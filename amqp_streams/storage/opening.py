@@ -101,13 +101,19 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     logs: list[tuple[LogRecord, list[Restored]]] = []
     for name in files.listdir(root / "logs"):
         if not files.is_dir(root / "logs" / name):
-            findings.append(Finding(Severity.WARNING, f"logs/{name}", None, "is not a folder of the store; ignored"))
+            findings.append(
+                Finding(Severity.WARNING, f"logs/{name}", None, "is not a folder of the store; ignored")
+            )
             continue
         log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
-        logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
+        logs.append(
+            (log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings))
+        )
     _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
     journal_files = prepare(files, root, count=tuning.journal_files, size=tuning.journal_bytes, seed=seed)
-    slots = [Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files]
+    slots = [
+        Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files
+    ]
     journal = Journal(slots, generation=max(found.generations.values(), default=0), seed=seed)
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
         # Added while a failure pinned other files; segments have its records now.
@@ -118,7 +124,13 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
 
 
 def _restore_log(
-    files: Files, root: Path, log: LogRecord, *, checkpoint: Checkpoint | None, found: JournalContents, findings: list[Finding]
+    files: Files,
+    root: Path,
+    log: LogRecord,
+    *,
+    checkpoint: Checkpoint | None,
+    found: JournalContents,
+    findings: list[Finding],
 ) -> list[Restored]:
     known: Sequence[tuple[int, int]] = ()
     if checkpoint and log.name in checkpoint.logs and checkpoint.logs[log.name].uid == log.uid:
@@ -139,7 +151,15 @@ def _restore_log(
 
 
 def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> None:
-    ours = {catalog.FORMAT_FILE, catalog.LOCK_FILE, catalog.CHECKPOINT_FILE, FOLDER, "logs", "trash", "lost+found"}
+    ours = {
+        catalog.FORMAT_FILE,
+        catalog.LOCK_FILE,
+        catalog.CHECKPOINT_FILE,
+        FOLDER,
+        "logs",
+        "trash",
+        "lost+found",
+    }
     ours |= {states.FILE, states.DAMAGED_FILE}
     for name in files.listdir(root):
         if name.endswith(".tmp"):
@@ -149,11 +169,15 @@ def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> 
             findings.append(Finding(Severity.WARNING, name, None, "is not a file of the store; ignored"))
 
 
-def _report_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]) -> None:
+def _report_journal(
+    files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]
+) -> None:
     if checkpoint is None:
         return
     names = files.listdir(root / FOLDER)
-    missing = [name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names]
+    missing = [
+        name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names
+    ]
     for name in missing:
         severity = Severity.WARNING if checkpoint.clean else Severity.DAMAGE
         loss = ", and the records that were only in it, if any, are lost"
@@ -162,10 +186,15 @@ def _report_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tun
     for name in names:
         size = OpenFile(files, root / FOLDER / name).size()
         if size < tuning.journal_bytes:
-            words = f"is {size} bytes long instead of {tuning.journal_bytes}: it was cut, or created with another size"
+            words = (
+                f"is {size} bytes long instead of {tuning.journal_bytes}: it was cut, or created with another"
+                " size"
+            )
             findings.append(Finding(Severity.WARNING, f"{FOLDER}/{name}", size, words))
 
 
 def _report_missing_logs(names: set[str], checkpoint: Checkpoint | None, findings: list[Finding]) -> None:
     gone = sorted(set(checkpoint.logs) - names) if checkpoint else []
-    findings += [Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is missing") for name in gone]
+    findings += [
+        Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is missing") for name in gone
+    ]

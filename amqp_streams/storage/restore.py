@@ -84,14 +84,18 @@ class PartitionRestorer:
         if not self._files.is_dir(self._folder):
             self._files.mkdir(self._folder)
             self._files.fsync_dir(self._folder.parent)
-            self._add_finding(Severity.WARNING, self._folder, None, "the partition's folder was missing; recreated")
+            self._add_finding(
+                Severity.WARNING, self._folder, None, "the partition's folder was missing; recreated"
+            )
         names = self._files.listdir(self._folder)
         for name in names:
             stem, _, suffix = name.partition(".")
             if suffix.endswith("tmp"):
                 self._files.unlink(self._folder / name)
             elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx"}:
-                self._add_finding(Severity.WARNING, self._folder / name, None, "is not a file of the store; ignored")
+                self._add_finding(
+                    Severity.WARNING, self._folder / name, None, "is not a file of the store; ignored"
+                )
             elif suffix == "log":
                 bases.append(int(stem))
             elif stem + ".log" not in names:
@@ -116,7 +120,16 @@ class PartitionRestorer:
             self._producers = found.producers
         if found is not None and found.coverage.bytes == size:
             cover = found.coverage
-            segment = Segment(path, base, cover.end, size, cover.first_timestamp_ms, cover.last_timestamp_ms, covered=size, exists=True)
+            segment = Segment(
+                path,
+                base,
+                cover.end,
+                size,
+                cover.first_timestamp_ms,
+                cover.last_timestamp_ms,
+                covered=size,
+                exists=True,
+            )
             segment.saved = True
         else:
             segment = self._scan_closed(path, base, had_index=found is not None)
@@ -133,7 +146,9 @@ class PartitionRestorer:
         if scan.until < scan.size:
             self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are not valid records")
         if not had_index:
-            self._add_finding(Severity.NOTE, path.with_suffix(".idx"), None, "was missing, outdated or damaged; recreated")
+            self._add_finding(
+                Severity.NOTE, path.with_suffix(".idx"), None, "was missing, outdated or damaged; recreated"
+            )
         segment = self._segment(path, base, scan)
         segment.bytes = scan.size if scan.stretches else 0
         self._write_index(segment)
@@ -149,7 +164,12 @@ class PartitionRestorer:
             self._producers = found.producers
         scan = self._scan_active(file, base, found)
         end_at_least = max(end_at_least, found.coverage.end if found else 0)
-        plan = recovery.plan(scan.stretches, [(part.base, part.end) for part in self._entries], base=base, end_at_least=end_at_least)
+        plan = recovery.plan(
+            scan.stretches,
+            [(part.base, part.end) for part in self._entries],
+            base=base,
+            end_at_least=end_at_least,
+        )
         kept = [piece for piece in plan.pieces if isinstance(piece, Keep)]
         until = kept[-1].until if kept else 0
         if plan.rewrite:
@@ -177,7 +197,9 @@ class PartitionRestorer:
             # This scan reads some batches a second time. That does no harm: the latest entry of a producer
             # wins.
             again = Scan(file.size(), producers=self._producers)
-            segment = self._segment(path, base, recovery.scan(file.read, file.size(), seed=self._seed, into=again, expected=base))
+            segment = self._segment(
+                path, base, recovery.scan(file.read, file.size(), seed=self._seed, into=again, expected=base)
+            )
             segment.exists = True
         segment.saved = found is not None
         segment.end = plan.end if not segment.bytes else segment.end
@@ -196,7 +218,9 @@ class PartitionRestorer:
         scan.index = found.sparse
         scan.stretches.append(Stretch(0, cover.bytes, base, cover.end))
         scan.first_timestamp_ms, scan.last_timestamp_ms = cover.first_timestamp_ms, cover.last_timestamp_ms
-        return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=cover.end, position=cover.bytes)
+        return recovery.scan(
+            file.read, size, seed=self._seed, into=scan, expected=cover.end, position=cover.bytes
+        )
 
     def _append(self, file: OpenFile, position: int, pieces: Sequence[Replay]) -> None:
         for piece in pieces:
@@ -217,12 +241,16 @@ class PartitionRestorer:
                 self._append(new, position, [piece])
             else:
                 for at in range(piece.position, piece.until, _COPY_BYTES):
-                    new.write([old.read(min(_COPY_BYTES, piece.until - at), at)], position + at - piece.position)
+                    new.write(
+                        [old.read(min(_COPY_BYTES, piece.until - at), at)], position + at - piece.position
+                    )
             position = new.size()
         new.sync()
         self._files.rename(temporary, path)
         self._files.fsync_dir(self._folder)
-        self._add_finding(Severity.NOTE, path, None, "was rewritten: records in its middle were only in the journal")
+        self._add_finding(
+            Severity.NOTE, path, None, "was rewritten: records in its middle were only in the journal"
+        )
 
     def _replayed(self, piece: Replay) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -246,7 +274,16 @@ class PartitionRestorer:
 
     def _segment(self, path: Path, base: int, scan: Scan) -> Segment:
         end = scan.stretches[-1].end if scan.stretches else base
-        return Segment(path, base, end, scan.until, scan.first_timestamp_ms, scan.last_timestamp_ms, exists=True, index=scan.index)
+        return Segment(
+            path,
+            base,
+            end,
+            scan.until,
+            scan.first_timestamp_ms,
+            scan.last_timestamp_ms,
+            exists=True,
+            index=scan.index,
+        )
 
     def _read_index(self, path: Path, base: int) -> Decoded | None:
         try:
@@ -261,9 +298,13 @@ class PartitionRestorer:
             segment.covered = segment.bytes
             segment.saved = True
 
-    def _report_damage(self, path: Path, scan: Scan, unrecovered: Sequence[tuple[int, int]] | None = None) -> None:
+    def _report_damage(
+        self, path: Path, scan: Scan, unrecovered: Sequence[tuple[int, int]] | None = None
+    ) -> None:
         for damage in scan.damage:
-            lost = unrecovered is None or any(first < damage.after and after > damage.first for first, after in unrecovered)
+            lost = unrecovered is None or any(
+                first < damage.after and after > damage.first for first, after in unrecovered
+            )
             words = (
                 f"{damage.until - damage.position} bytes are not valid records; "
                 f"records {damage.first} to {damage.after - 1} should be there"

@@ -37,7 +37,9 @@ class OpenedStates:
     bytes: int
 
 
-def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> OpenedStates:
+def open_states(
+    files: Files, root: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]
+) -> OpenedStates:
     """Read the file and repair it if necessary; create it if it does not exist.
 
     Raises:
@@ -80,7 +82,9 @@ def find(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list
         return None
 
 
-def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> state_record.Read:
+def look(
+    data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]
+) -> state_record.Read:
     """The content of the bytes; adds a finding for each problem.
 
     Raises:
@@ -96,7 +100,9 @@ def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | No
     closed_at = checkpoint.states if checkpoint and checkpoint.clean else 0
     if read.head_damaged:
         severity = Severity.WARNING if read.values else Severity.DAMAGE
-        words = "its head is damaged" + ("; opening the store recreates it" if read.values else ", and no record is readable")
+        words = "its head is damaged" + (
+            "; opening the store recreates it" if read.values else ", and no record is readable"
+        )
         findings.append(Finding(severity, FILE, 0, words))
     for hole in read.holes:
         count = hole.after - hole.position
@@ -107,10 +113,15 @@ def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | No
             words = f"{count} bytes are not whole records: cursors or epochs in them are outdated or lost"
             findings.append(Finding(Severity.DAMAGE, FILE, hole.position, words))
     if read.end < closed_at:
-        words = f"whole records end here, and ended at byte {closed_at} before: later cursors or epochs are outdated or lost"
+        words = (
+            f"whole records end here, and ended at byte {closed_at} before: later cursors or epochs are"
+            " outdated or lost"
+        )
         findings.append(Finding(Severity.DAMAGE, FILE, read.end, words))
     elif read.end < read.size:
-        words = f"{read.size - read.end} bytes at the end are not a whole record; the next start cuts them off"
+        words = (
+            f"{read.size - read.end} bytes at the end are not a whole record; the next start cuts them off"
+        )
         findings.append(Finding(Severity.NOTE, FILE, read.end, words))
     return read
 
@@ -223,7 +234,9 @@ class DirectoryStates:
             added: list[int] = []
             steps = [Call(partial(self._add, self._file, self.bytes, self._synced, batch.changes, added))]
             lazy = [] if self._always else [self._file]
-            self._outstanding.submit(self._executor, [Work(steps, lazy=lazy)], partial(self._added, batch, self._file, added))
+            self._outstanding.submit(
+                self._executor, [Work(steps, lazy=lazy)], partial(self._added, batch, self._file, added)
+            )
 
     # -- on the executor's thread
 
@@ -263,7 +276,9 @@ class DirectoryStates:
         self._ended(batch, task.works[0].error)
 
     def _ended(self, batch: _Batch, error: OSError | None) -> None:
-        failure = StorageError(f"{error.filename or self._path}: {error.strerror or error}") if error else None
+        failure = (
+            StorageError(f"{error.filename or self._path}: {error.strerror or error}") if error else None
+        )
         self._in_flight = False
         self._start()
         for number in range(batch.first, batch.last + 1):

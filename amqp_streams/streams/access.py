@@ -40,7 +40,11 @@ class _Rule:
     def allows(self, right: Right, log: str, group: str | None) -> bool:
         if right not in self.rights or not self.log(log):
             return False
-        return right is not Right.RECEIVE or self.group is None or (group is not None and bool(self.group(group)))
+        return (
+            right is not Right.RECEIVE
+            or self.group is None
+            or (group is not None and bool(self.group(group)))
+        )
 
 
 class Permissions:
@@ -86,7 +90,9 @@ class Permissions:
         user = self.identity.user
         who = "an anonymous connection" if user is None else f"user {user[:_SHOWN_MAX]!r}"
         where = "" if group is None else f" in consumer group {group[:_SHOWN_MAX]!r}"
-        return PeerError(names.UNAUTHORIZED_ACCESS, f"{who} has no right {right.value!r} on {log[:_SHOWN_MAX]!r}{where}")
+        return PeerError(
+            names.UNAUTHORIZED_ACCESS, f"{who} has no right {right.value!r} on {log[:_SHOWN_MAX]!r}{where}"
+        )
 
     # -- what is kept for readers: cursors and consumer groups
 
@@ -114,7 +120,9 @@ class Access:
     `user_groups`: members of the groups in rules, in addition to those of the credentials.
     """
 
-    def __init__(self, rules: Sequence[AccessRule] = (), user_groups: Mapping[str, Collection[str]] | None = None) -> None:
+    def __init__(
+        self, rules: Sequence[AccessRule] = (), user_groups: Mapping[str, Collection[str]] | None = None
+    ) -> None:
         self.open: Final = not rules
         """No rules are configured: every user may do everything."""
         self._rules: Final = [_compiled(rule) for rule in rules]

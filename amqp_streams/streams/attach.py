@@ -218,7 +218,9 @@ def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | N
     if wanted is None:
         return None
     if not isinstance(wanted, str):
-        raise PeerError(names.INVALID_FIELD, f"link property {names.PARTITION} must be a symbol", {"field": "properties"})
+        raise PeerError(
+            names.INVALID_FIELD, f"link property {names.PARTITION} must be a symbol", {"field": "properties"}
+        )
     return named_partition(log, wanted)
 
 
@@ -231,7 +233,10 @@ def named_partition(log: StoredLog, name: str) -> Partition:
     index = partition_index(name, len(log.partitions))
     if index is None:
         last = len(log.partitions) - 1
-        description = f"log {log.name!r} has no partition {name[:64]!r}: its partitions are 0 to {last} (see {log.name}{names.INFO_SUFFIX})"
+        description = (
+            f"log {log.name!r} has no partition {name[:64]!r}: its partitions are 0 to {last} (see"
+            f" {log.name}{names.INFO_SUFFIX})"
+        )
         raise PeerError(names.NOT_FOUND, description)
     return log.partitions[index]
 

@@ -33,7 +33,9 @@ class Batching:
     formats: bool = False
 
 
-def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Value], *, durable: bool = False) -> Batching | None:
+def requested_batching(
+    capabilities: frozenset[str], properties: Mapping[str, Value], *, durable: bool = False
+) -> Batching | None:
     """What a consumer's source and link properties request, within our bounds; None: ordinary deliveries.
 
     Raises:
@@ -42,15 +44,26 @@ def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Va
     if names.CAPABILITY_BATCHED_DELIVERIES not in capabilities:
         return None
     if durable or names.CONSUMER_GROUP in properties or names.EPOCH in properties:
-        description = f"{names.CAPABILITY_BATCHED_DELIVERIES} is for links without a consumer group, an epoch or a durable source"
+        description = (
+            f"{names.CAPABILITY_BATCHED_DELIVERIES} is for links without a consumer group, an epoch or a"
+            " durable source"
+        )
         raise PeerError(names.NOT_IMPLEMENTED, description, {"field": "source"})
     events = _number(properties, names.BATCH_EVENTS, EVENTS_DEFAULT)
     size = _number(properties, names.BATCH_BYTES, BYTES_DEFAULT)
-    return Batching(min(events, EVENTS_MAX), min(max(size, BYTES_MIN), BYTES_MAX), properties.get(names.BATCH_FORMATS) is True)
+    return Batching(
+        min(events, EVENTS_MAX),
+        min(max(size, BYTES_MIN), BYTES_MAX),
+        properties.get(names.BATCH_FORMATS) is True,
+    )
 
 
 def _number(properties: Mapping[str, Value], name: str, otherwise: int) -> int:
     value = properties.get(name, otherwise)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PeerError(names.INVALID_FIELD, f"link property {name} must be an integer of at least 1", {"field": "properties"})
+        raise PeerError(
+            names.INVALID_FIELD,
+            f"link property {name} must be an integer of at least 1",
+            {"field": "properties"},
+        )
     return int(value)

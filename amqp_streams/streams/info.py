@@ -20,7 +20,10 @@ def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> dict
     The specification defines `partitions` and allows our other entries (section 6).
     """
     return {
-        names.INFO_PARTITIONS: [_partition_info(partition) | _owner(elsewhere.get(partition.index)) for partition in log.partitions],
+        names.INFO_PARTITIONS: [
+            _partition_info(partition) | _owner(elsewhere.get(partition.index))
+            for partition in log.partitions
+        ],
         names.INFO_LOG: log.name,
         names.INFO_INCARNATION: log.incarnation,
         **{setting.name: getattr(log.settings, setting.field) for setting in _SHOWN},
@@ -33,21 +36,29 @@ def log_extent(log: StoredLog, partitions: list[Value]) -> dict[Value, Value]:
     return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: partitions}
 
 
-def partition_extent(partition: Partition, after_ms: int | None, elsewhere: Redirected = NOWHERE) -> dict[Value, Value]:
+def partition_extent(
+    partition: Partition, after_ms: int | None, elsewhere: Redirected = NOWHERE
+) -> dict[Value, Value]:
     """Start and end of a partition as numbers; with `after_ms` also the first event after that time.
 
     Raises:
         StorageError: the disk failed.
     """
     facts = partition.facts()
-    found: dict[Value, Value] = {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
+    found: dict[Value, Value] = (
+        {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
+    )
     return found | {
         names.INFO_PARTITION: Symbol(str(partition.index)),
         names.EXTENT_EARLIEST: ULong(facts.start),
         names.EXTENT_NEXT: ULong(facts.end),
         names.INFO_BYTES: facts.bytes,
-        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
-        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
+        names.INFO_FIRST_TIMESTAMP: None
+        if facts.first_timestamp_ms is None
+        else Timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: None
+        if facts.last_timestamp_ms is None
+        else Timestamp(facts.last_timestamp_ms),
         names.INFO_STATE: _state(facts),
         **_owner(elsewhere.get(partition.index)),
     }
@@ -62,7 +73,10 @@ def _owner(place: Elsewhere | None) -> dict[Value, Value]:
     """The entry of a partition that another container serves."""
     if place is None:
         return {}
-    owner: dict[Value, Value] = {names.REDIRECT_NETWORK_HOST: place.host, names.REDIRECT_PORT: Int(place.port)}
+    owner: dict[Value, Value] = {
+        names.REDIRECT_NETWORK_HOST: place.host,
+        names.REDIRECT_PORT: Int(place.port),
+    }
     if place.container is not None:
         owner[names.REDIRECT_CONTAINER] = place.container
     return {names.INFO_OWNER: owner}
@@ -81,7 +95,11 @@ def _partition_info(partition: Partition) -> dict[Value, Value]:
         names.INFO_LATEST_OFFSET: None if empty else Symbol(offset_text(facts.end - 1)),
         names.INFO_EVENTS: facts.end - facts.start,
         names.INFO_BYTES: facts.bytes,
-        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
-        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
+        names.INFO_FIRST_TIMESTAMP: None
+        if facts.first_timestamp_ms is None
+        else Timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: None
+        if facts.last_timestamp_ms is None
+        else Timestamp(facts.last_timestamp_ms),
         names.INFO_STATE: _state(facts),
     }

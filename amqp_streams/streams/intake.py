@@ -74,14 +74,21 @@ class _Batch:
     def append_share(self, partition: Partition, share: slice) -> StorageError | None:
         """Append a slice of the batch to a partition."""
         indices = range(len(self.stored))[share]
-        return self._append(partition, indices, self.stored[share], self.header_sizes[share], formats_at(self.formats, share))
+        return self._append(
+            partition, indices, self.stored[share], self.header_sizes[share], formats_at(self.formats, share)
+        )
 
     def append_all(self, partition: Partition) -> StorageError | None:
         """Append the whole batch to a partition."""
         return self._append(partition, None, self.stored, self.header_sizes, self.formats)
 
     def _append(
-        self, partition: Partition, indices: Sequence[int] | None, messages: list[bytes], header_sizes: bytes, formats: Formats
+        self,
+        partition: Partition,
+        indices: Sequence[int] | None,
+        messages: list[bytes],
+        header_sizes: bytes,
+        formats: Formats,
     ) -> StorageError | None:
         before = self.store.pending_bytes
         try:
@@ -89,7 +96,9 @@ class _Batch:
                 self.store.allow_formats()
             partition.append(messages, header_sizes, self.now_ms, formats=formats)
         except StorageError as error:
-            self.receipt.refused += [(index, error) for index in (range(len(messages)) if indices is None else indices)]
+            self.receipt.refused += [
+                (index, error) for index in (range(len(messages)) if indices is None else indices)
+            ]
             return error
         self.receipt.parts.append(Part(partition, indices, len(messages), self.store.pending_bytes - before))
         return None
@@ -113,7 +122,13 @@ class Intake:
         self._stopped: set[Partition] = set()
         self._turns: dict[str, RoundRobin] = {}
 
-    def producing(self, log: StoredLog, partition: Partition | None, elsewhere: Redirected, numbered: Numbered | None = None) -> Producing:
+    def producing(
+        self,
+        log: StoredLog,
+        partition: Partition | None,
+        elsewhere: Redirected,
+        numbered: Numbered | None = None,
+    ) -> Producing:
         """The grant of a link.
 
         All links of a log share one round-robin, so that links with one event each also spread.
@@ -125,7 +140,9 @@ class Intake:
         """The log was deleted."""
         self._turns.pop(log.incarnation, None)
 
-    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
+    def receive(
+        self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None
+    ) -> Receipt:
         """Add a batch of transfers to the next commit.
 
         Never raises for a peer's data: see `Receipt.refused`.
@@ -154,7 +171,9 @@ class Intake:
         receipt: Receipt,
     ) -> None:
         """Some data is not a valid message: refuse it, and take the other messages."""
-        receipt.refused += [(index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()]
+        receipt.refused += [
+            (index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()
+        ]
         kept = [index for index in range(len(messages)) if index not in refused.refused]
         if not kept:
             return
@@ -224,7 +243,9 @@ class Intake:
             same = stored[0] is message
             messages = stored if same else [message]
             formats = formats_at(batch.formats, (index,))
-            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt, self._store, formats))
+            self._route(
+                producing, _Batch(messages, stored, sizes, batch.now_ms, receipt, self._store, formats)
+            )
             batch.receipt.parts += [replace(part, indices=(index,)) for part in receipt.parts]
             batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
 
@@ -234,7 +255,9 @@ class Intake:
         except WireError as error:
             raise PeerError(names.DECODE_ERROR, str(error)) from error
         if not address:
-            raise PeerError(names.INVALID_FIELD, "on a link with a null target, each message must name its log in 'to'")
+            raise PeerError(
+                names.INVALID_FIELD, "on a link with a null target, each message must name its log in 'to'"
+            )
         known = grant.producing.get(address)
         if known is None:
             grant.permissions.require(Right.SEND, address)
@@ -257,7 +280,10 @@ def target(grant: Producing, message: bytes) -> int | None:
         if named is not None:
             partition = named_partition(grant.log, named)
             if grant.partition is not None and partition is not grant.partition:
-                description = f"the link is bound to partition {grant.partition.index}, but {names.TARGET_PARTITION} is {named[:64]!r}"
+                description = (
+                    f"the link is bound to partition {grant.partition.index}, but {names.TARGET_PARTITION} is"
+                    f" {named[:64]!r}"
+                )
                 raise PeerError(names.NOT_ALLOWED, description)
             return here(grant, partition.index)
         if grant.partition is not None:

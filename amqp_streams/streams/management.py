@@ -174,7 +174,9 @@ def requested_extents(request: Request) -> Extents:
     partitions = _texts(request.body, names.INFO_PARTITIONS)
     at_ms = request.body.get(names.RESET_TIMESTAMP)
     if at_ms is not None and (not isinstance(at_ms, int) or isinstance(at_ms, bool)):
-        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, in milliseconds since 1970 UTC")
+        raise RequestError(
+            BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, in milliseconds since 1970 UTC"
+        )
     try:
         logs = tuple(map(log_name, listed)) if listed is not None else (requested_name(request),)
     except ValueError as error:
@@ -192,7 +194,9 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
     given = {str(key): value for key, value in request.body.items()}
     unknown = sorted(given.keys() - _SETTINGS)
     if unknown:
-        raise RequestError(BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}")
+        raise RequestError(
+            BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}"
+        )
     fields = {_SETTINGS[key]: _number(value) for key, value in given.items()}
     try:
         return LogSettings.model_validate(base.model_dump() | fields)
@@ -219,7 +223,11 @@ def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     items = value.items if isinstance(value, Array) else value
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items) or len(items) > _LISTED_MAX:
+    if (
+        not isinstance(items, list | tuple)
+        or not all(isinstance(item, str) for item in items)
+        or len(items) > _LISTED_MAX
+    ):
         raise RequestError(BAD_REQUEST, f"{key!r} must be a list of at most {_LISTED_MAX} names")
     return tuple(dict.fromkeys(map(str, items)))
 

@@ -37,7 +37,14 @@ class NumberedIntake:
         self._store: Final = store
         self._numbering: Final = numbering
 
-    def receive(self, grant: Producing, numbered: Numbered, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
+    def receive(
+        self,
+        grant: Producing,
+        numbered: Numbered,
+        messages: list[bytes],
+        now_ms: int,
+        formats: Formats = None,
+    ) -> Receipt:
         """See `Intake.receive`."""
         receipt = Receipt(self._store.sequence)
         split = split_batch(messages)
@@ -45,7 +52,11 @@ class NumberedIntake:
         if split is None:
             split, kept = _taken_apart(messages, receipt)
             places = _routed(grant, numbered, messages, kept, receipt)
-        elif grant.partition is None and len(grant.log.partitions) > 1 and not without_annotations(split.stored):
+        elif (
+            grant.partition is None
+            and len(grant.log.partitions) > 1
+            and not without_annotations(split.stored)
+        ):
             places = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
         elif numbered.home in grant.elsewhere:
             places = _routed(grant, numbered, messages, range(len(messages)), receipt)
@@ -85,11 +96,15 @@ class NumberedIntake:
         if sifted.current:
             receipt.parts.append(Part(partition, [known[at] for at in sifted.current], 0, 0))
 
-    def _append(self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split) -> PeerError | StorageError | None:
+    def _append(
+        self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split
+    ) -> PeerError | StorageError | None:
         numbered, receipt = batch.numbered, batch.receipt
         before = self._store.pending_bytes
         try:
-            numbers = Numbers(numbered.producer, share.sequences, self._numbering.admit(numbered, partition, batch.now_ms))
+            numbers = Numbers(
+                numbered.producer, share.sequences, self._numbering.admit(numbered, partition, batch.now_ms)
+            )
             if share.formats is not None:
                 self._store.allow_formats()
             partition.append(share.stored, share.header_sizes, batch.now_ms, numbers, share.formats)
@@ -102,7 +117,12 @@ class NumberedIntake:
 
 def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[int]]:
     """The valid messages with a sequence, and their indices; the others are refused."""
-    sequences, stored, sizes, kept = array("Q", bytes(8 * len(messages))), list[bytes](messages), bytearray(len(messages)), list[int]()
+    sequences, stored, sizes, kept = (
+        array("Q", bytes(8 * len(messages))),
+        list[bytes](messages),
+        bytearray(len(messages)),
+        list[int](),
+    )
     for index, message in enumerate(messages):
         try:
             sizes[index], stored[index] = strip(message)
@@ -111,7 +131,10 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
             receipt.refused.append((index, PeerError(names.DECODE_ERROR, str(error))))
             continue
         if sequence is None:
-            description = f"each message on this link needs {names.SEQUENCE} in its delivery annotations, an integer from 0 on"
+            description = (
+                f"each message on this link needs {names.SEQUENCE} in its delivery annotations, an integer"
+                " from 0 on"
+            )
             receipt.refused.append((index, PeerError(names.INVALID_FIELD, description)))
             continue
         sequences[index] = sequence
@@ -119,7 +142,9 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
     return Split(sequences, stored, bytes(sizes)), kept
 
 
-def _routed(grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt) -> dict[int, list[int]]:
+def _routed(
+    grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt
+) -> dict[int, list[int]]:
     """The messages by partition; those with a partition that they cannot reach are refused."""
     places: dict[int, list[int]] = {}
     for index in kept:
@@ -134,6 +159,10 @@ def _routed(grant: Producing, numbered: Numbered, messages: list[bytes], kept: S
 
 
 def _picked(split: Split, indices: Sequence[int]) -> Split:
-    sequences, stored, sizes = array("Q", map(split.sequences.__getitem__, indices)), split.stored, split.header_sizes
+    sequences, stored, sizes = (
+        array("Q", map(split.sequences.__getitem__, indices)),
+        split.stored,
+        split.header_sizes,
+    )
     formats = formats_at(split.formats, indices)
     return Split(sequences, [stored[at] for at in indices], bytes([sizes[at] for at in indices]), formats)

@@ -77,7 +77,11 @@ def producer_id(value: Value) -> str:
     Raises:
         PeerError: it is not a string, or too long.
     """
-    if isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= PRODUCER_ID_BYTES_MAX and _is_unicode(value):
+    if (
+        isinstance(value, str)
+        and 0 < len(value.encode("utf-8", "surrogatepass")) <= PRODUCER_ID_BYTES_MAX
+        and _is_unicode(value)
+    ):
         return str(value)
     description = f"link property {names.PRODUCER_ID} must be a string of 1 to {PRODUCER_ID_BYTES_MAX} bytes"
     raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
@@ -120,7 +124,9 @@ class Numbering:
 
     # -- links
 
-    def attach(self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None) -> Numbered:
+    def attach(
+        self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None
+    ) -> Numbered:
         """A link of this user's producer was attached."""
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
@@ -147,15 +153,24 @@ class Numbering:
         `commit`: the number of the next commit.
         """
         highest = self._reached(partition, numbered.producer)
-        if sequences[0] > highest and partition not in numbered.holes and all(map(lt, sequences, sequences[1:])):
+        if (
+            sequences[0] > highest
+            and partition not in numbered.holes
+            and all(map(lt, sequences, sequences[1:]))
+        ):
             return Sifted(range(len(sequences)))
         return self._sift_slowly(numbered, partition, sequences, commit, highest)
 
-    def _sift_slowly(self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int, highest: int) -> Sifted:
+    def _sift_slowly(
+        self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int, highest: int
+    ) -> Sifted:
         reached = partition.producers.get(numbered.producer)
         durable = -1 if reached is None else reached.sequence
         turns = self._turns.get(partition, {}).get(numbered.producer, ())
-        pending, in_flight = highest, max([last for number, last in turns if number < commit], default=durable)
+        pending, in_flight = (
+            highest,
+            max([last for number, last in turns if number < commit], default=durable),
+        )
         hole = numbered.holes.get(partition)
         fresh: list[int] = []
         sifted = Sifted(fresh)
@@ -193,13 +208,22 @@ class Numbering:
         leaving = self._leaving.get(partition, {})
 
         def idle(producer: str) -> bool:
-            return not (producer in leaving or producer in turns or (numbered.incarnation, producer) in self._links)
+            return not (
+                producer in leaving or producer in turns or (numbered.incarnation, producer) in self._links
+            )
 
         coming = 1 + sum([producer not in known for producer in turns]) - len(leaving)
-        gone = victims(known, idle=idle, coming=coming, limit=self._limit, expired_before_ms=now_ms - self._expiry_ms)
+        gone = victims(
+            known, idle=idle, coming=coming, limit=self._limit, expired_before_ms=now_ms - self._expiry_ms
+        )
         if gone is None:
-            description = f"partition {partition.index} of log {partition.log!r} has {self._limit} producers, all in use: detach some"
-            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}, or raise the node's limit 'producers'")
+            description = (
+                f"partition {partition.index} of log {partition.log!r} has {self._limit} producers, all in"
+                " use: detach some"
+            )
+            raise PeerError(
+                names.RESOURCE_LIMIT_EXCEEDED, f"{description}, or raise the node's limit 'producers'"
+            )
         return gone
 
     def appended(self, numbered: Numbered, partition: Partition, numbers: Numbers, commit: int) -> None:
@@ -225,7 +249,9 @@ class Numbering:
             elif not turns:
                 self._turns.pop(partition, None)
             leaving = self._leaving.pop(partition, None)
-            if leaving and (later := {producer: commit for producer, commit in leaving.items() if commit > done.sequence}):
+            if leaving and (
+                later := {producer: commit for producer, commit in leaving.items() if commit > done.sequence}
+            ):
                 self._leaving[partition] = later
 
     def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:

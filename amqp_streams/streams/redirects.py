@@ -56,7 +56,9 @@ class Redirects:
     """All redirects of a node. The first one that matches a partition applies."""
 
     def __init__(self, redirects: Sequence[Redirect] = ()) -> None:
-        self._rules: Final = tuple((redirect, Elsewhere(redirect.host, redirect.port, redirect.container)) for redirect in redirects)
+        self._rules: Final = tuple(
+            (redirect, Elsewhere(redirect.host, redirect.port, redirect.container)) for redirect in redirects
+        )
         self._known: Final[dict[tuple[str, int], Redirected]] = {}
 
     def of(self, log: str, partition_count: int) -> Redirected:
@@ -73,7 +75,10 @@ class Redirects:
 
     def whole(self, log: str) -> Elsewhere | None:
         """The container of a log that is redirected as a whole, so that it need not exist here."""
-        return next((place for rule, place in self._rules if rule.partitions is None and fnmatchcase(log, rule.log)), None)
+        return next(
+            (place for rule, place in self._rules if rule.partitions is None and fnmatchcase(log, rule.log)),
+            None,
+        )
 
     def _look_up(self, log: str, partition_count: int) -> Redirected:
         found: dict[int, Elsewhere] = {}

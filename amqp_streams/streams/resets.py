@@ -18,7 +18,9 @@ from amqp_streams.wire.types import Value
 
 _TARGETS: Final = (names.CURSOR_OFFSET, names.RESET_TIMESTAMP, names.RESET_POSITION)
 _KNOWN: Final = frozenset({names.INFO_LOG, names.INFO_PARTITION, *_TARGETS})
-_WAYS: Final = f"one of {names.CURSOR_OFFSET!r} (16 digits), {names.RESET_TIMESTAMP!r} (ms) and {names.RESET_POSITION!r}"
+_WAYS: Final = (
+    f"one of {names.CURSOR_OFFSET!r} (16 digits), {names.RESET_TIMESTAMP!r} (ms) and {names.RESET_POSITION!r}"
+)
 
 
 def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
@@ -30,7 +32,9 @@ def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
     body = {str(key): value for key, value in request.body.items() if value is not None}
     unknown = sorted(body.keys() - _KNOWN)
     if unknown:
-        raise RequestError(BAD_REQUEST, f"unknown entry {unknown[0][:64]!r}: known are {', '.join(sorted(_KNOWN))}")
+        raise RequestError(
+            BAD_REQUEST, f"unknown entry {unknown[0][:64]!r}: known are {', '.join(sorted(_KNOWN))}"
+        )
     given = [name for name in _TARGETS if name in body]
     if len(given) != 1:
         raise RequestError(BAD_REQUEST, f"the request has {len(given)} targets: give {_WAYS}")
@@ -44,7 +48,10 @@ def _partitions(name: Value, log: StoredLog) -> tuple[Partition, ...]:
         return log.partitions
     index = partition_index(name, len(log.partitions)) if isinstance(name, str) else None
     if index is None:
-        raise RequestError(BAD_REQUEST, f"log {log.name!r} has no partition {str(name)[:64]!r}: use 0 to {len(log.partitions) - 1}")
+        raise RequestError(
+            BAD_REQUEST,
+            f"log {log.name!r} has no partition {str(name)[:64]!r}: use 0 to {len(log.partitions) - 1}",
+        )
     return (log.partitions[index],)
 
 
@@ -63,13 +70,17 @@ def _offset(value: Value, partitions: tuple[Partition, ...]) -> _Target:
     if len(partitions) > 1:
         raise RequestError(BAD_REQUEST, f"an offset needs a partition: name it in {names.INFO_PARTITION!r}")
     if position >= partitions[0].end:
-        raise RequestError(BAD_REQUEST, f"partition {partitions[0].index} has no event with offset {value!r} yet")
+        raise RequestError(
+            BAD_REQUEST, f"partition {partitions[0].index} has no event with offset {value!r} yet"
+        )
     return lambda _partition: position + 1
 
 
 def _timestamp(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, or milliseconds since 1970 UTC")
+        raise RequestError(
+            BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, or milliseconds since 1970 UTC"
+        )
     return lambda partition: partition.seek_timestamp(value)
 
 
@@ -78,7 +89,9 @@ def _position(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
         return lambda partition: partition.start
     if value == names.OFFSET_LATEST:
         return lambda partition: partition.end
-    raise RequestError(BAD_REQUEST, f"{names.RESET_POSITION!r} must be {names.OFFSET_EARLIEST!r} or {names.OFFSET_LATEST!r}")
+    raise RequestError(
+        BAD_REQUEST, f"{names.RESET_POSITION!r} must be {names.OFFSET_EARLIEST!r} or {names.OFFSET_LATEST!r}"
+    )
 
 
 _READERS: Final[dict[str, Callable[[Value, tuple[Partition, ...]], _Target]]] = {

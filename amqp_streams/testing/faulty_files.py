@@ -1,4 +1,6 @@
-"""A file system in memory that fails as told, and forgets at a power loss what was not synced: for `DirectoryStore.open(files=…)`."""
+"""A file system in memory that fails as told, and forgets at a power loss what was not synced: for
+`DirectoryStore.open(files=…)`.
+"""
 
 import errno
 import os
@@ -27,8 +29,8 @@ class _Folder:
 class FaultyFiles:
     """See `storage.files.Files`.
 
-    `fault(operation, path)` is asked before each operation (its name as in `Files`) and may return an errno to fail with, 0 to go on,
-    or for `pwritev` -1 for a short write. `space` bounds the bytes of all files.
+    `fault(operation, path)` is asked before each operation (its name as in `Files`) and may return an errno
+    to fail with, 0 to go on, or for `pwritev` -1 for a short write. `space` bounds the bytes of all files.
     """
 
     def __init__(self, *, space: int | None = None) -> None:
@@ -43,7 +45,8 @@ class FaultyFiles:
     # -- what a test does
 
     def power_loss(self, rng: random.Random | None = None) -> None:
-        """Lose what was not synced: all of it, or with `rng` any part of it, sector by sector and name by name.
+        """Lose what was not synced: all of it, or with `rng` any part of it, sector by sector and name by
+        name.
 
         Whoever still has files open must be gone: their descriptors are dead from now on.
         """
@@ -129,7 +132,10 @@ class FaultyFiles:
         return bytes(file.data[position : position + count])
 
     def fdatasync(self, fd: int) -> None:
-        """See `Files.fdatasync`. After a failure the data counts as written, as in the kernel: a second try would lie."""
+        """See `Files.fdatasync`.
+
+        After a failure the data counts as written, as in the kernel: a second try would lie.
+        """
         path, file = self._opened(fd)
         self.operations += 1
         fault = self.fault("fdatasync", path)
@@ -278,9 +284,15 @@ def _lose_unsynced(file: _File, rng: random.Random | None) -> None:
     if rng is not None and file.dirty:
         kept: list[tuple[int, int]] = []
         for first, after in file.dirty:
-            sectors = [sector for sector in range(first // _SECTOR, -(-after // _SECTOR)) if rng.random() < 0.5]
+            sectors = [
+                sector for sector in range(first // _SECTOR, -(-after // _SECTOR)) if rng.random() < 0.5
+            ]
             kept += [(max(first, sector * _SECTOR), min(after, (sector + 1) * _SECTOR)) for sector in sectors]
-        _make_durable(file, kept, len(file.data) if rng.random() < 0.5 else max([len(file.durable), *(after for _, after in kept)]))
+        _make_durable(
+            file,
+            kept,
+            len(file.data) if rng.random() < 0.5 else max([len(file.durable), *(after for _, after in kept)]),
+        )
     file.data = bytearray(file.durable)
     file.dirty.clear()
 

@@ -1,6 +1,7 @@
 """States in memory: `storage/ports.py`'s `States`, whose writes end when the test, or its loop, says so.
 
-They outlive a restart when they are handed to the next `MemoryStore(states=…)`; `survivors` has what a crash would leave of them.
+They outlive a restart when they are handed to the next `MemoryStore(states=…)`; `survivors` has what a crash
+would leave of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,17 @@ from amqp_streams.storage.formats.state_record import checked
 
 
 class MemoryStates:
-    """Values by key. A write ends at `complete()`, which `defer`, if set, is given to call soon, unless they are `held`."""
+    """Values by key. A write ends at `complete()`, which `defer`, if set, is given to call soon, unless they
+    are `held`.
+    """
 
     def __init__(self, values: Mapping[str, bytes] | None = None) -> None:
         self.on_written: Callable[[int, StorageError | None], None] = _ignore
         self.defer: Callable[[Callable[[], object]], object] | None = None
-        """Calls soon what it is given, never at once: a loop's `call_soon`. Without one, writes wait for the test."""
+        """Calls soon what it is given, never at once: a loop's `call_soon`.
+
+        Without one, writes wait for the test.
+        """
         self.held = False
         """Whether writes wait for the test although there is a loop."""
         self.durable: dict[str, bytes] = dict(values or {})
@@ -64,7 +70,10 @@ class MemoryStates:
             self.on_written(number, failure)
 
     def fail(self, error: StorageError) -> None:
-        """Make the writes that wait or, without any, the next ones, end with this error. Their values stay, and go with the next."""
+        """Make the writes that wait or, without any, the next ones, end with this error.
+
+        Their values stay, and go with the next.
+        """
         self._failure = error
 
     def survivors(self) -> "MemoryStates":

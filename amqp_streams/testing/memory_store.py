@@ -1,4 +1,6 @@
-"""Logs in memory: every promise of `storage/ports.py` is kept except that nothing is left when the process ends."""
+"""Logs in memory: every promise of `storage/ports.py` is kept except that nothing is left when the process
+ends.
+"""
 
 from array import array
 from bisect import bisect_right
@@ -12,7 +14,16 @@ from amqp_streams.log_settings import log_name
 from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.chunks import cut
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, expired, must_roll, notice
-from amqp_streams.storage.ports import Chunk, CommitDone, Formats, Numbers, Partition, PartitionFacts, StoredLog, StoreFacts
+from amqp_streams.storage.ports import (
+    Chunk,
+    CommitDone,
+    Formats,
+    Numbers,
+    Partition,
+    PartitionFacts,
+    StoredLog,
+    StoreFacts,
+)
 from amqp_streams.testing.memory_states import MemoryStates
 
 
@@ -125,7 +136,9 @@ class MemoryPartition:
         """Drop what retention lets go; whether `start` moved."""
         active, settings = self._segments[-1], self.settings
         if active.chunks:
-            first_ms, active.noticed_ms = aging_from(active.chunks[0].timestamps[0], active.noticed_ms, now_ms)
+            first_ms, active.noticed_ms = aging_from(
+                active.chunks[0].timestamps[0], active.noticed_ms, now_ms
+            )
             if now_ms - first_ms >= settings.segment_ms:
                 active.noticed_ms = None
                 self._segments.append(_MemorySegment(self.end))
@@ -149,7 +162,8 @@ class MemoryPartition:
 
 
 class MemoryStore:
-    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`.
+    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()`
+    or `fail(…)`.
 
     `states` are those of a store before this one, or new ones.
     """
@@ -192,7 +206,9 @@ class MemoryStore:
         if log_name(name) in self._logs:
             message = f"log {name} exists"
             raise ValueError(message)
-        partitions = tuple(MemoryPartition(self, name, index, settings) for index in range(settings.partitions))
+        partitions = tuple(
+            MemoryPartition(self, name, index, settings) for index in range(settings.partitions)
+        )
         self._logs[name] = StoredLog(name, settings, incarnation, partitions)
         return self._logs[name]
 
@@ -253,7 +269,9 @@ class MemoryStore:
         return done
 
     def fail(self, partition: Partition, error: StorageError, *, stop: bool = True) -> None:
-        """Make `partition` lose what it has in the commit in flight or, without one, in the next; with `stop` it takes no more."""
+        """Make `partition` lose what it has in the commit in flight or, without one, in the next; with `stop`
+        it takes no more.
+        """
         assert isinstance(partition, MemoryPartition)
         self._failing[partition] = error
         if stop:
@@ -291,10 +309,16 @@ class MemoryStore:
         self._sequence += 1
 
     def _refuse(self, partition: Partition) -> None:
-        """Numbers after a lost record cannot stay: what is pending fails with its own commit, and until then nothing is taken."""
+        """Numbers after a lost record cannot stay: what is pending fails with its own commit, and until then
+        nothing is taken.
+        """
         assert isinstance(partition, MemoryPartition)
         waiting = any(owner is partition for owner, _ in self._pending)
-        partition.refusal = (StorageError("the commit before this one failed") if waiting else None) if not partition.failure else None
+        partition.refusal = (
+            (StorageError("the commit before this one failed") if waiting else None)
+            if not partition.failure
+            else None
+        )
         if not waiting:
             partition.forget_uncommitted()
 

@@ -135,8 +135,8 @@ class Sending:
 class EnginePair:
     """A client connection of Proton's own objects, joined to a node by byte buffers.
 
-    `node` may be shared by several pairs; each is a `container` of its own unless told otherwise. With `opened` the connection and one
-    session are open when this returns. `login`: who it is, None: anonymous.
+    `node` may be shared by several pairs; each is a `container` of its own unless told otherwise. With
+    `opened` the connection and one session are open when this returns. `login`: who it is, None: anonymous.
     """
 
     def __init__(
@@ -184,13 +184,27 @@ class EnginePair:
         self._attach(link, **options)
         return sending
 
-    def receiver(self, source: str | None, *, name: str | None = None, credit: int = 0, durable: bool = False, **options: Any) -> Receiving:
-        """Attach a receiver, and grant it credit; see `_attach` for the options. `durable`: its place is to be kept under its name."""
+    def receiver(
+        self,
+        source: str | None,
+        *,
+        name: str | None = None,
+        credit: int = 0,
+        durable: bool = False,
+        **options: Any,
+    ) -> Receiving:
+        """Attach a receiver, and grant it credit; see `_attach` for the options.
+
+        `durable`: its place is to be kept under its name.
+        """
         link = self.session.receiver(name or f"receiver-{next(self._names)}")
         if source is not None:
             link.source.address = source
         if durable:
-            link.source.durability, link.source.expiry_policy = proton.Terminus.DELIVERIES, proton.Terminus.EXPIRE_NEVER
+            link.source.durability, link.source.expiry_policy = (
+                proton.Terminus.DELIVERIES,
+                proton.Terminus.EXPIRE_NEVER,
+            )
         receiving = self._receivers[link.name] = Receiving(link)
         self._attach(link, **options)
         if credit:
@@ -209,7 +223,8 @@ class EnginePair:
         settle: tuple[int, int] | None = None,
         prepare: Callable[[Any], None] | None = None,
     ) -> None:
-        """`properties`: link properties, to which `partition`, `group`, `epoch` add theirs. `filters`: of the source, by name.
+        """`properties`: link properties, to which `partition`, `group`, `epoch` add theirs. `filters`: of the
+        source, by name.
 
         `settle`: sender's and receiver's mode. `prepare`: more.
         """
@@ -293,7 +308,9 @@ def _condition(link: proton.Link) -> str | None:
     return found.name if found and not link.state & proton.Endpoint.REMOTE_ACTIVE else None
 
 
-def filter_of(offset: str | None = None, timestamp_ms: int | None = None, *, code: bool = False) -> dict[str, Any]:
+def filter_of(
+    offset: str | None = None, timestamp_ms: int | None = None, *, code: bool = False
+) -> dict[str, Any]:
     """A source's filters that start behind an offset, a time, or both, for `EnginePair.receiver`."""
     conditions: dict[Any, Any] = {}
     if offset is not None:

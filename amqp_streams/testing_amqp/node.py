@@ -30,7 +30,10 @@ TURNS_MAX: Final = 100_000
 
 
 class ManualLoop:
-    """Stands in for an event loop: calls wait for `run_ready`, timers for `advance`. An exception is the caller's."""
+    """Stands in for an event loop: calls wait for `run_ready`, timers for `advance`.
+
+    An exception is the caller's.
+    """
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -121,7 +124,10 @@ class Peer(Protocol):
 
 
 class MemoryChannel:
-    """A byte stream to a peer (`server.listening.channel.ByteChannel`). With `stuck` the peer takes nothing."""
+    """A byte stream to a peer (`server.listening.channel.ByteChannel`).
+
+    With `stuck` the peer takes nothing.
+    """
 
     secure = False
 
@@ -247,13 +253,18 @@ class InMemoryNode:
         login: Login | None = None,
         certificate: dict[str, Any] | None = None,
     ) -> MemoryChannel:
-        """A new connection with this peer; with a `login` it is past the security layer already. `certificate`: as ssl tells it."""
+        """A new connection with this peer; with a `login` it is past the security layer already.
+
+        `certificate`: as ssl tells it.
+        """
         channel = MemoryChannel(f"127.0.0.1:{40_000 + len(self._wires)}", loopback=loopback)
         channel.certificate = certificate
         keys = cast("KeyStore | None", users if hasattr(users, "keys") else None)
         guard = self._guards.get(id(users))
         if guard is None:
-            guard = self._guards[id(users)] = Guard(self.settings, self.service, executor=_Inline(), passwords=users, keys=keys)
+            guard = self._guards[id(users)] = Guard(
+                self.settings, self.service, executor=_Inline(), passwords=users, keys=keys
+            )
         connection = AmqpConnection(self.service, channel, guard)
         if login is not None:
             connection._admitted(login, b"")
@@ -288,7 +299,10 @@ class InMemoryNode:
                 wire.lose()
 
     def append(self, log: str, *bodies: bytes, partition: int = 0) -> None:
-        """Events that are simply there, and wake who waits for them. The store has to complete its commits by itself."""
+        """Events that are simply there, and wake who waits for them.
+
+        The store has to complete its commits by itself.
+        """
         assert self.store.auto, "a commit that the test completes is for events that came over a link"
         messages = [DATA_BINARY8 + bytes((len(body),)) + body for body in bodies]
         owner = self.store.logs[log].partitions[partition]

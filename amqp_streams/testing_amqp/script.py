@@ -50,13 +50,26 @@ class ScriptedPeer:
     def open_with_window(self, incoming_window: int, **fields: Any) -> Performative:
         """The same with room for so many transfers."""
         self._out += frame_of("open", **({"container_id": f"script-{next(_CONTAINERS)}"} | fields))
-        self.send("begin", next_outgoing_id=UInt(0), incoming_window=UInt(incoming_window), outgoing_window=UInt(1 << 20))
+        self.send(
+            "begin",
+            next_outgoing_id=UInt(0),
+            incoming_window=UInt(incoming_window),
+            outgoing_window=UInt(1 << 20),
+        )
         return self.take("open")[0]
 
     def attach(
-        self, handle: int, *, source: str | None = None, target: str | None = None, filters: Value = None, **fields: Any
+        self,
+        handle: int,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        filters: Value = None,
+        **fields: Any,
     ) -> list[Performative]:
-        """Attach a sender (with `target`) or a receiver (with `source`); the attach that came back, and a detach if there was one."""
+        """Attach a sender (with `target`) or a receiver (with `source`); the attach that came back, and a
+        detach if there was one.
+        """
         receiver = source is not None
         both: dict[str, Value] = {
             "name": f"link-{handle}",
@@ -75,12 +88,20 @@ class ScriptedPeer:
 
     def transfer(self, handle: int, number: int, payload: bytes, **fields: Any) -> None:
         """Send a delivery, or a part of it."""
-        first: dict[str, Value] = {"handle": UInt(handle), "delivery_id": UInt(number), "delivery_tag": b"%d" % number}
+        first: dict[str, Value] = {
+            "handle": UInt(handle),
+            "delivery_id": UInt(number),
+            "delivery_tag": b"%d" % number,
+        }
         self.send("transfer", payload, **(first | fields))
 
     def flow(self, handle: int | None, credit: int = 0, **fields: Any) -> None:
         """Send a flow for a link, or with None for the session."""
-        link: dict[str, Value] = {} if handle is None else {"handle": UInt(handle), "delivery_count": UInt(0), "link_credit": UInt(credit)}
+        link: dict[str, Value] = (
+            {}
+            if handle is None
+            else {"handle": UInt(handle), "delivery_count": UInt(0), "link_credit": UInt(credit)}
+        )
         session: dict[str, Value] = {"next_incoming_id": UInt(0), "incoming_window": UInt(1 << 20)}
         session |= {"next_outgoing_id": UInt(0), "outgoing_window": UInt(1 << 20)}
         self.send("flow", **(session | link | fields))
@@ -121,11 +142,16 @@ class ScriptedPeer:
 
 def frame_of(name: str, payload: bytes = b"", /, *, channel: int = 0, **fields: Any) -> bytes:
     """One frame; the fields by the standard's names, hyphens as underscores."""
-    return frame(channel, performative(name, {key.replace("_", "-"): value for key, value in fields.items()}) + payload)
+    return frame(
+        channel, performative(name, {key.replace("_", "-"): value for key, value in fields.items()}) + payload
+    )
 
 
 def terminus(code: int, address: str | None, **rest: Value) -> Described:
-    """A source (0x28) or a target (0x29). `rest`: further fields by the standard's names, hyphens as underscores."""
+    """A source (0x28) or a target (0x29).
+
+    `rest`: further fields by the standard's names, hyphens as underscores.
+    """
     fields = _SOURCE_FIELDS if code == 0x28 else _TARGET_FIELDS
     given = {"address": address} | {key.replace("_", "-"): value for key, value in rest.items()}
     values: list[Value] = [given.get(each) for each in fields]
@@ -134,8 +160,23 @@ def terminus(code: int, address: str | None, **rest: Value) -> Described:
     return Described(ULong(code), values)
 
 
-_TARGET_FIELDS: Final = ("address", "durable", "expiry-policy", "timeout", "dynamic", "dynamic-node-properties", "capabilities")
-_SOURCE_FIELDS: Final = (*_TARGET_FIELDS[:-1], "distribution-mode", "filter", "default-outcome", "outcomes", "capabilities")
+_TARGET_FIELDS: Final = (
+    "address",
+    "durable",
+    "expiry-policy",
+    "timeout",
+    "dynamic",
+    "dynamic-node-properties",
+    "capabilities",
+)
+_SOURCE_FIELDS: Final = (
+    *_TARGET_FIELDS[:-1],
+    "distribution-mode",
+    "filter",
+    "default-outcome",
+    "outcomes",
+    "capabilities",
+)
 
 
 def symbols(value: Value) -> list[str]:

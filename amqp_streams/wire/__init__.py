@@ -1,1 +1,4 @@
-"""Bytes to values and back: AMQP 1.0 encodings, message sections, SASL frames. Pure: no sockets, no clock, no Proton."""
+"""Bytes to values and back:
+
+AMQP 1.0 encodings, message sections, SASL frames. Pure: no sockets, no clock, no Proton.
+"""

@@ -49,7 +49,9 @@ class AnnotationWriter:
 
     def __init__(self, partition: str, extra: Mapping[str, object] | None = None) -> None:
         entries = {Symbol(key): value for key, value in (extra or {}).items() if value is not None}
-        before = encode(Symbol(SOURCE_PARTITION)) + encode(Symbol(partition)) + encode(Symbol(TIMESTAMP)) + b"\x83"
+        before = (
+            encode(Symbol(SOURCE_PARTITION)) + encode(Symbol(partition)) + encode(Symbol(TIMESTAMP)) + b"\x83"
+        )
         self._after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
         pairs = b"".join([encode(part) for pair in entries.items() for part in pair]) + before
         count = 2 * (len(entries) + _PAIRS)
@@ -92,7 +94,12 @@ class AnnotationWriter:
             if timestamp != previous or low == _BLOCK:
                 if low == _BLOCK:
                     block, low = block + 1, 0
-                prefix = b"%b%b%b%013d" % (self._before_timestamp, timestamp.to_bytes(8), self._after_timestamp, block)
+                prefix = b"%b%b%b%013d" % (
+                    self._before_timestamp,
+                    timestamp.to_bytes(8),
+                    self._after_timestamp,
+                    block,
+                )
                 previous = timestamp
             written.append(prefix + _LOW[low])
             low += 1

@@ -1,18 +1,21 @@
-"""The batched delivery: many events of one partition in one AMQP message. For other clients: docs/batched-deliveries.md.
+"""The batched delivery: many events of one partition in one AMQP message. For other clients:
+docs/batched-deliveries.md.
 
     00 53 71  d1 <size> <count>                     delivery annotations: a map
       event-streams-source-partition                symbol
       amqp-streams:next-offset                      ulong: everything before this number has been looked at
-      event-streams-timestamp, event-streams-offset of the last event: whoever knows no more goes on behind the batch
-      amqp-streams:offsets                          array of ulong (f0 <size> <count> 80), 8 bytes each: record numbers, ascending
-      amqp-streams:timestamps                       array of timestamp (f0 <size> <count> 83), 8 bytes each
-      amqp-streams:sizes                            array of uint (f0 <size> <count> 70), 4 bytes each: bytes of the messages
-      amqp-streams:message-formats                  array of uint: an event's index in the batch, then its message-format, for each event
+      event-streams-timestamp, event-streams-offset of the last event: whoever knows no more goes on behind
+      the batch amqp-streams:offsets                          array of ulong (f0 <size> <count> 80), 8 bytes
+      each: record numbers, ascending amqp-streams:timestamps                       array of timestamp (f0
+      <size> <count> 83), 8 bytes each amqp-streams:sizes                            array of uint (f0 <size>
+      <count> 70), 4 bytes each: bytes of the messages amqp-streams:message-formats                  array of
+      uint: an event's index in the batch, then its message-format, for each event
                                                     whose format is not 0; absent where all are 0
-    00 53 75  b0 <size> <message as it is stored>   a data section for each event, always with four bytes of size
+    00 53 75  b0 <size> <message as it is stored>   a data section for each event, always with four bytes of
+    size
 
-Law: what was written is what is read, without a step of Python for each event but the slice that is its message. A batch without events
-only tells how far was looked; its body is null.
+Law: what was written is what is read, without a step of Python for each event but the slice that is its
+message. A batch without events only tells how far was looked; its body is null.
 """
 
 import sys
@@ -54,7 +57,8 @@ _MAP_CODE: Final = 0xD1
 _ARRAY_CODE: Final = 0xF0
 _LENGTH: Final = Struct(">I")
 _OFFSETS, _TIMESTAMPS, _SIZES, _FORMATS = (
-    encode(Symbol(name)) for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES, names.BATCH_MESSAGE_FORMATS)
+    encode(Symbol(name))
+    for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES, names.BATCH_MESSAGE_FORMATS)
 )
 _ARRAYS: Final = (
     (names.BATCH_OFFSETS, "Q"),
@@ -68,10 +72,11 @@ _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Events of one partition: number i has `offsets[i]`, `timestamps_ms[i]`, `messages[i]` (stored bytes: the message as it was sent).
+    """Events of one partition: number i has `offsets[i]`, `timestamps_ms[i]`, `messages[i]` (stored bytes:
+    the message as it was sent).
 
-    `next_offset`: everything before it has been looked at; None: not told. `annotations`: what else the delivery annotations say.
-    `formats`: the message-formats that are not 0, by index.
+    `next_offset`: everything before it has been looked at; None: not told. `annotations`: what else the
+    delivery annotations say. `formats`: the message-formats that are not 0, by index.
     """
 
     partition: str
@@ -93,17 +98,33 @@ def write_batch(
     extra: Mapping[str, object] | None = None,
     formats: Mapping[int, int] | None = None,
 ) -> bytes:
-    """The message of a batch. `extra`: further delivery annotations; those that are None are left out. `formats` as in `Batch`."""
+    """The message of a batch.
+
+    `extra`: further delivery annotations; those that are None are left out. `formats` as in `Batch`.
+    """
     count = len(messages)
     assert len(offsets) == len(timestamps_ms) == count, "each message has an offset and a timestamp"
-    entries: dict[str, object] = {names.SOURCE_PARTITION: Symbol(partition), names.BATCH_NEXT_OFFSET: ULong(next_offset)}
+    entries: dict[str, object] = {
+        names.SOURCE_PARTITION: Symbol(partition),
+        names.BATCH_NEXT_OFFSET: ULong(next_offset),
+    }
     if count:
-        entries |= {names.TIMESTAMP: Timestamp(timestamps_ms[-1]), names.OFFSET: Symbol(offset_text(offsets[-1]))}
+        entries |= {
+            names.TIMESTAMP: Timestamp(timestamps_ms[-1]),
+            names.OFFSET: Symbol(offset_text(offsets[-1])),
+        }
     entries |= {key: value for key, value in (extra or {}).items() if value is not None}
     pairs = [encode(part) for key, value in entries.items() for part in (Symbol(key), value)]
     if count:
         sizes = array("I", map(len, messages))
-        pairs += [_OFFSETS, _array(0x80, offsets), _TIMESTAMPS, _array(0x83, timestamps_ms), _SIZES, _array(0x70, sizes)]
+        pairs += [
+            _OFFSETS,
+            _array(0x80, offsets),
+            _TIMESTAMPS,
+            _array(0x83, timestamps_ms),
+            _SIZES,
+            _array(0x70, sizes),
+        ]
     if formats:
         pairs += [_FORMATS, _array(0x70, array("I", chain.from_iterable(formats.items())))]
     content = b"".join(pairs)
@@ -136,21 +157,37 @@ def read_batch(message: bytes) -> Batch:
     partition, next_offset = found.pop(names.SOURCE_PARTITION, None), found.pop(names.BATCH_NEXT_OFFSET, None)
     if not isinstance(partition, str):
         raise WireError("a batch says its partition")
-    offsets, stamps, sizes, pairs = (arrays.get((name, code)) or _numbers(found.pop(name, None), code) for name, code in _ARRAYS)
+    offsets, stamps, sizes, pairs = (
+        arrays.get((name, code)) or _numbers(found.pop(name, None), code) for name, code in _ARRAYS
+    )
     messages = _messages(message, extent.end, sizes) if sizes else _walked(message, len(offsets))
     if not len(offsets) == len(stamps) == len(messages):
-        raise WireError(f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps")
+        raise WireError(
+            f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps"
+        )
     if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
-        raise WireError(f"the message-formats of a batch of {len(messages)} events are not those of its events")
+        raise WireError(
+            f"the message-formats of a batch of {len(messages)} events are not those of its events"
+        )
     formats = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    return Batch(str(partition), offsets, stamps, messages, int(next_offset) if isinstance(next_offset, int) else None, found, formats)
+    return Batch(
+        str(partition),
+        offsets,
+        stamps,
+        messages,
+        int(next_offset) if isinstance(next_offset, int) else None,
+        found,
+        formats,
+    )
 
 
 def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
     """The bytes of data sections whose sizes are told."""
     count, size = len(sizes), sizes[0]
     if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
-        raise WireError(f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections")
+        raise WireError(
+            f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections"
+        )
     if sizes.count(size) == count:
         return list(chain.from_iterable(iter_unpack(f"{_SECTION_BYTES}x{size}s", memoryview(message)[at:])))
     ends = list(accumulate([size + _SECTION_BYTES for size in sizes], initial=at))
@@ -174,8 +211,12 @@ def _numbers(value: Value, code: str) -> "array[int]":
         raise WireError("an array of a batch has other items than numbers of its kind") from None
 
 
-def _annotations(message: bytes, at: int, end: int) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
-    """The entries of a map: arrays of numbers of one width apart, taken as they stand, by name and type of their items."""
+def _annotations(
+    message: bytes, at: int, end: int
+) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
+    """The entries of a map: arrays of numbers of one width apart, taken as they stand, by name and type of
+    their items.
+    """
     narrow = message[at] == 0xC1
     count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
     at += 3 if narrow else 9

@@ -1,11 +1,13 @@
 """Bytes in AMQP's type system -> values (AMQP 1.0 part 1, section 1.6).
 
-One law: for any bytes whatever the answer is a value or a WireError that names a byte position; never another exception, never
-more memory than a fixed multiple of the bytes, never deeper than DEPTH_MAX. Wherever `decode` succeeds, `skip` ends at the same byte,
-but for values with more than DESCRIBED_MAX descriptors that no list, map or array holds.
+One law: for any bytes whatever the answer is a value or a WireError that names a byte position; never another
+exception, never more memory than a fixed multiple of the bytes, never deeper than DEPTH_MAX. Wherever
+`decode` succeeds, `skip` ends at the same byte, but for values with more than DESCRIBED_MAX descriptors that
+no list, map or array holds.
 
 The first half of a constructor's code tells the width of what follows:
-0x4_ nothing, 0x5_ 1 byte, 0x6_ 2, 0x7_ 4, 0x8_ 8, 0x9_ 16, 0xA_ 0xC_ 0xE_ a 1-byte size, 0xB_ 0xD_ 0xF_ a 4-byte size.
+0x4_ nothing, 0x5_ 1 byte, 0x6_ 2, 0x7_ 4, 0x8_ 8, 0x9_ 16, 0xA_ 0xC_ 0xE_ a 1-byte size, 0xB_ 0xD_ 0xF_ a
+4-byte size.
 """
 
 import struct
@@ -38,7 +40,9 @@ from amqp_streams.wire.types import (
 )
 
 DESCRIBED_MAX: Final = 4096
-"""Descriptors that `skip` passes in one value: each costs a step, and a message has room for millions of them."""
+"""Descriptors that `skip` passes in one value: each costs a step, and a message has room for millions of
+them.
+"""
 _DESCRIBED: Final = 0x00
 _KEYS: Final = (str, int, bytes, float, UUID, type(None))
 _LIST0: Final = 0x45
@@ -50,7 +54,8 @@ def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
     Of equal keys in one map (a symbol and a string with the same text, too) the last one counts.
 
     Raises:
-        WireError: unknown constructor, cut short, sizes that contradict each other, text that is none, too deep, a compound value as a key.
+        WireError: unknown constructor, cut short, sizes that contradict each other, text that is none, too
+        deep, a compound value as a key.
     """
     assert at >= 0
     return _decode(data, at, DEPTH_MAX)
@@ -60,7 +65,8 @@ def skip(data: bytes, at: int = 0) -> int:
     """The byte after the value that starts at `at`; what is inside it is not looked at.
 
     Raises:
-        WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value goes beyond the end of `data`.
+        WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value goes beyond the
+        end of `data`.
     """
     pending = 1  # values still to pass: a described value is two, its descriptor and itself
     start, described = at, 0
@@ -94,7 +100,8 @@ def skip(data: bytes, at: int = 0) -> int:
 
 
 def few_values(data: bytes, at: int, values_max: int) -> bool:
-    """Whether at most `values_max` values are in the one that starts at byte `at`: what decoding costs depends on their number.
+    """Whether at most `values_max` values are in the one that starts at byte `at`: what decoding costs
+    depends on their number.
 
     Only counts; what is wrong inside is for `decode` to say. Raises WireError as `skip`.
     """
@@ -132,7 +139,9 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Value, int]:
 
 
 def _body(code: int, data: bytes, at: int, depth: int) -> tuple[Value, int]:
-    """The value whose constructor `code` was read and whose bytes begin at `at`; array items come here with a shared code."""
+    """The value whose constructor `code` was read and whose bytes begin at `at`; array items come here with a
+    shared code.
+    """
     width = _WIDTHS[code]
     if width >= 0:
         end = at + width
@@ -197,7 +206,10 @@ def _array(data: bytes, at: int, end: int, count: int, depth: int) -> tuple[Valu
         start = at + 1
         described, at = _decode(data, start, depth)
         if not isinstance(described, Symbol | ULong):
-            message = f"the items of an array are described by a {type(described).__name__} at byte {start}, not by a symbol or ulong"
+            message = (
+                f"the items of an array are described by a {type(described).__name__} at byte {start}, not by"
+                " a symbol or ulong"
+            )
             raise WireError(message)
         descriptor = described
     if at >= end:

@@ -40,16 +40,20 @@ _SMALL_SIGNED: Final = range(-128, 128)
 def encode(value: object) -> bytes:
     """The bytes of one value, constructor included.
 
-    Subclasses count as the type they are derived from (an IntEnum is a long, a StrEnum a string), a tuple as a list.
+    Subclasses count as the type they are derived from (an IntEnum is a long, a StrEnum a string), a tuple as
+    a list.
 
     Raises:
-        WireError: there is no AMQP type for it, an int beyond 64 bits, text that is not valid Unicode, or more than DEPTH_MAX levels.
+        WireError: there is no AMQP type for it, an int beyond 64 bits, text that is not valid Unicode, or
+        more than DEPTH_MAX levels.
     """
     return _encode(value, DEPTH_MAX)
 
 
 def encode_list(items: Sequence[object]) -> bytes:
-    """The bytes of a list whose trailing nulls are left out, as the fields of performatives and sections are written."""
+    """The bytes of a list whose trailing nulls are left out, as the fields of performatives and sections are
+    written.
+    """
     count = len(items)
     while count and items[count - 1] is None:
         count -= 1
@@ -202,7 +206,9 @@ def _array(value: object, depth: int) -> bytes:
     prefix = bytes((constructor,))
     if array.descriptor is not None:
         prefix = b"\x00" + _encode(array.descriptor, depth - 1) + prefix
-    return _compound(0xE0, len(array.items), prefix + b"".join([convert(item, depth - 1) for item in array.items]))
+    return _compound(
+        0xE0, len(array.items), prefix + b"".join([convert(item, depth - 1) for item in array.items])
+    )
 
 
 def _widened(small: int) -> _Encoder:
@@ -232,7 +238,8 @@ def _item_long(value: object, depth: int) -> bytes:
     return struct.pack(">q", value)
 
 
-# Two tables: how a value is written, and how an item of an array is (constructor, width or -1, bytes after the constructor).
+# Two tables: how a value is written, and how an item of an array is (constructor, width or -1, bytes after
+# the constructor).
 _ENCODERS: Final[dict[type, _Encoder]] = {
     type(None): _null,
     bool: _boolean,

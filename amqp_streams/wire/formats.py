@@ -1,10 +1,13 @@
-"""The message-formats of the transfers that come in (AMQP 1.0 section 2.7.5), found in the bytes of a connection. Pure.
+"""The message-formats of the transfers that come in (AMQP 1.0 section 2.7.5), found in the bytes of a
+connection. Pure.
 
-Proton reads transfers and drops this field. A search in C looks for transfers that may have another format than 0: they are rare, so
-that it costs next to nothing for each message. Only a block in which one may be is read frame by frame.
+Proton reads transfers and drops this field. A search in C looks for transfers that may have another format
+than 0: they are rare, so that it costs next to nothing for each message. Only a block in which one may be is
+read frame by frame.
 
-Law: what is in a message is never taken for a transfer, and a transfer is found whatever encodings it is written in. Where one cannot
-be told what the format of a delivery is, that is said (`UNKNOWN`): it is never taken for 0.
+Law: what is in a message is never taken for a transfer, and a transfer is found whatever encodings it is
+written in. Where one cannot be told what the format of a delivery is, that is said (`UNKNOWN`): it is never
+taken for 0.
 """
 
 import re
@@ -24,15 +27,32 @@ Endpoint = tuple[int, int]
 """A link as its peer names it: channel and handle."""
 
 _FRONT_BYTES_MAX: Final = 2048
-"""Kept of a frame that is not complete: its header (at most 1020 bytes), and its performative up to what is looked at."""
+"""Kept of a frame that is not complete: its header (at most 1020 bytes), and its performative up to what is
+looked at.
+"""
 _UINT: Final = rb"(?>\x43|\x52.|\x70....)"
 _ID: Final = rb"(?>\x43|\x52.|\x70....|\x40)"
 _TAG: Final = rb"(?>" + b"|".join(re.escape(bytes((size,))) + b"." * size for size in range(33)) + rb")"
 _SEEN: Final = re.compile(  # one byte is searched for, and what is usual is passed over first
-    rb"\x14(?!\xc0.." + _UINT + _ID + rb"\xa0" + _TAG + rb"[\x43\x40])(?>(?<=\x00\x53\x14)|(?<=\x00\x80\x00{7}\x14))", re.DOTALL
+    rb"\x14(?!\xc0.."
+    + _UINT
+    + _ID
+    + rb"\xa0"
+    + _TAG
+    + rb"[\x43\x40])(?>(?<=\x00\x53\x14)|(?<=\x00\x80\x00{7}\x14))",
+    re.DOTALL,
 )
 _USUAL: Final = re.compile(
-    rb"\x00\x53\x14\xc0.[^\x00-\x03](?P<handle>" + _UINT + rb")" + _ID + rb"\xa0(?P<tag>" + _TAG + rb")(?P<format>" + _ID + rb")", re.DOTALL
+    rb"\x00\x53\x14\xc0.[^\x00-\x03](?P<handle>"
+    + _UINT
+    + rb")"
+    + _ID
+    + rb"\xa0(?P<tag>"
+    + _TAG
+    + rb")(?P<format>"
+    + _ID
+    + rb")",
+    re.DOTALL,
 )
 _TRANSFER: Final = (b"\x00\x53\x14", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x14")
 _ATTACH: Final = (b"\x00\x53\x12", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x12")
@@ -43,7 +63,8 @@ _LISTS: Final = {0xC0: (2, 1), 0xD0: (8, 4)}
 class FormatFinder:
     """The transfers of one connection with another message-format than 0.
 
-    `waiting`: by link, the formats of deliveries by their tags; of a delivery whose tag was not seen under None.
+    `waiting`: by link, the formats of deliveries by their tags; of a delivery whose tag was not seen under
+    None.
     """
 
     __slots__ = ("_attached", "_begin", "_block", "_current", "_end", "_front", "_joined", "_left", "waiting")
@@ -62,7 +83,8 @@ class FormatFinder:
     def feed(self, block: memoryview | bytes, left: int) -> None:
         """The bytes that came. `left`: how many of the last ones are of a frame that is not complete.
 
-        It is negative while less than the protocol header has come. `find_link` looks into the block, until `release`.
+        It is negative while less than the protocol header has come. `find_link` looks into the block, until
+        `release`.
         """
         before, self._left, self._attached = self._left, left, None
         if left == before + len(block):  # no frame was completed
@@ -80,7 +102,9 @@ class FormatFinder:
             self._begin = int.from_bytes(self._joined[:4]) - before
         else:
             self._begin = -before
-        if _SEEN.search(block, self._begin, end) is not None or (self._joined and _SEEN.search(self._joined) is not None):
+        if _SEEN.search(block, self._begin, end) is not None or (
+            self._joined and _SEEN.search(self._joined) is not None
+        ):
             for channel, body in self._frames():
                 if body.startswith(_TRANSFER):
                     self._note(channel, body)
@@ -100,13 +124,18 @@ class FormatFinder:
         self._block, self._joined, self._attached, self._end = b"", b"", None, 0
 
     def prune(self) -> None:
-        """All that has come was taken: what is left is of deliveries that are not complete, or that nobody takes."""
+        """All that has come was taken: what is left is of deliveries that are not complete, or that nobody
+        takes.
+        """
         for link, entries in list(self.waiting.items()):
             tag = self._current.get(link)
             self._keep(link, {each: entries[each] for each in (tag, None) if each in entries})
 
     def find_link(self, name: str) -> Endpoint | None:
-        """The sender that attached in the last block under this name, the first that was not asked for yet; None: unknown."""
+        """The sender that attached in the last block under this name, the first that was not asked for yet;
+
+        None: unknown.
+        """
         if self._attached is None:
             self._attached = {}
             for channel, body in self._frames():
@@ -116,7 +145,10 @@ class FormatFinder:
         return named.popleft() if named else None
 
     def take(self, link: Endpoint | None, tags: Sequence[bytes], unfinished: bytes | None) -> list[int]:
-        """The formats of deliveries that are complete, in their order; none: all are 0. `unfinished`: the tag of the one that is not."""
+        """The formats of deliveries that are complete, in their order; none: all are 0.
+
+        `unfinished`: the tag of the one that is not.
+        """
         if link is None:  # an attach that could not be read
             known = {tag for entries in self.waiting.values() for tag in entries}
             return [UNKNOWN if tag in known else 0 for tag in tags] if known else []
@@ -128,7 +160,10 @@ class FormatFinder:
         found = [entries.pop(tag, 0) for tag in tags]
         if found and None in entries:
             found[0] = entries.pop(None) if not found[0] else UNKNOWN
-        self._keep(link, {tag: entries[tag] for tag in (unfinished, None) if tag in entries and unfinished is not None})
+        self._keep(
+            link,
+            {tag: entries[tag] for tag in (unfinished, None) if tag in entries and unfinished is not None},
+        )
         return found
 
     def pop(self, link: Endpoint | None, tags: Sequence[bytes]) -> list[int]:
@@ -169,7 +204,11 @@ class FormatFinder:
         """A transfer."""
         usual = _USUAL.match(body)
         if usual is not None:
-            handle, tag, number = int.from_bytes(usual["handle"][1:]), usual["tag"][1:], int.from_bytes(usual["format"][1:])
+            handle, tag, number = (
+                int.from_bytes(usual["handle"][1:]),
+                usual["tag"][1:],
+                int.from_bytes(usual["format"][1:]),
+            )
         else:
             handle, tag, number = _transfer(body)
         link = (channel, handle)

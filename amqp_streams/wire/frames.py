@@ -1,9 +1,10 @@
 """Frames and the performatives in them (AMQP 1.0 sections 2.3 and 2.7).
 
-    <size: 4 bytes, all of the frame> <doff: header in 4-byte words> <type: 0 AMQP, 1 SASL> <channel: 2 bytes> <body>
+    <size: 4 bytes, all of the frame> <doff: header in 4-byte words> <type: 0 AMQP, 1 SASL> <channel: 2 bytes>
+    <body>
 
-Proton reads and writes the connection; this is for what it does not do: seeing a flow's `echo`, putting a flow of ours between its
-frames, and looking at frames in tests and tools.
+Proton reads and writes the connection; this is for what it does not do: seeing a flow's `echo`, putting a
+flow of ours between its frames, and looking at frames in tests and tools.
 """
 
 import struct
@@ -20,7 +21,9 @@ AMQP: Final = 0
 SASL: Final = 1
 HEADER_SIZE: Final = 8
 FLOW_SIZE_MAX: Final = 512
-"""A flow with more bytes in properties than this gets no echo when it is cut by the end of a block that was read."""
+"""A flow with more bytes in properties than this gets no echo when it is cut by the end of a block that was
+read.
+"""
 
 _HEADER: Final = struct.Struct(">IBBH")
 _FLOW: Final = b"\x00\x53\x13"
@@ -35,15 +38,26 @@ _UINT_MAX: Final = (1 << 32) - 1
 FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     code: tuple(fields.split())
     for code, fields in {
-        0x10: """container-id hostname max-frame-size channel-max idle-time-out outgoing-locales incoming-locales
-            offered-capabilities desired-capabilities properties""",
-        0x11: """remote-channel next-outgoing-id incoming-window outgoing-window handle-max
-            offered-capabilities desired-capabilities properties""",
-        0x12: """name handle role snd-settle-mode rcv-settle-mode source target unsettled incomplete-unsettled
-            initial-delivery-count max-message-size offered-capabilities desired-capabilities properties""",
-        0x13: """next-incoming-id incoming-window next-outgoing-id outgoing-window handle delivery-count link-credit
-            available drain echo properties""",
-        0x14: "handle delivery-id delivery-tag message-format settled more rcv-settle-mode state resume aborted batchable",
+        0x10: (
+            """container-id hostname max-frame-size channel-max idle-time-out outgoing-locales incoming-locales
+            offered-capabilities desired-capabilities properties"""
+        ),
+        0x11: (
+            """remote-channel next-outgoing-id incoming-window outgoing-window handle-max
+            offered-capabilities desired-capabilities properties"""
+        ),
+        0x12: (
+            """name handle role snd-settle-mode rcv-settle-mode source target unsettled incomplete-unsettled
+            initial-delivery-count max-message-size offered-capabilities desired-capabilities properties"""
+        ),
+        0x13: (
+            """next-incoming-id incoming-window next-outgoing-id outgoing-window handle delivery-count link-credit
+            available drain echo properties"""
+        ),
+        0x14: (
+            "handle delivery-id delivery-tag message-format settled more rcv-settle-mode state resume aborted"
+            " batchable"
+        ),
         0x15: "role first last settled state batchable",
         0x16: "handle closed error",
         0x17: "error",
@@ -149,7 +163,9 @@ def read_performative(body: bytes) -> Performative:
 
 
 def performative(name: str, fields: Mapping[str, object]) -> bytes:
-    """The body of a frame; the fields by the standard's names with values of the types it says (UInt, Symbol, …)."""
+    """The body of a frame; the fields by the standard's names with values of the types it says (UInt, Symbol,
+    …).
+    """
     code = next(code for code, known in NAMES.items() if known == name)
     unknown = fields.keys() - set(FIELDS[code])
     assert not unknown, unknown
@@ -172,7 +188,16 @@ def flow_frame(
     properties: Mapping[str, object] | None = None,
 ) -> bytes:
     """A whole frame with a flow: of a link when `handle` is given, else of the session."""
-    numbers = (next_incoming_id, incoming_window, next_outgoing_id, outgoing_window, handle, delivery_count, link_credit, available)
+    numbers = (
+        next_incoming_id,
+        incoming_window,
+        next_outgoing_id,
+        outgoing_window,
+        handle,
+        delivery_count,
+        link_credit,
+        available,
+    )
     fields: list[object] = [None if number is None else UInt(number) for number in numbers]
     fields += [drain or None, echo or None]
     fields.append({Symbol(key): value for key, value in properties.items()} if properties else None)
@@ -194,12 +219,15 @@ def attach_handle(body: bytes) -> int | None:
 def find_echoes(block: bytes) -> list[Echo]:
     """The flows in a block of received bytes that ask for an echo, or grant more credit than Proton counts.
 
-    It is a search, not a walk over the frames: bytes of a message that look like a flow are taken for one, which does no harm
-    beyond an unasked-for flow to the peer that sent them. Never raises. A flow that is not whole is not found: `EchoFinder`.
+    It is a search, not a walk over the frames: bytes of a message that look like a flow are taken for one,
+    which does no harm beyond an unasked-for flow to the peer that sent them. Never raises. A flow that is not
+    whole is not found: `EchoFinder`.
     """
     echoes: list[Echo] = []
     at = block.find(b"\x13")
-    for _ in range(_SCAN_CANDIDATES_MAX):  # one byte is found many times faster than three, unless it is everywhere
+    for _ in range(
+        _SCAN_CANDIDATES_MAX
+    ):  # one byte is found many times faster than three, unless it is everywhere
         if at < 0:
             return echoes
         if block[at - 1] == 0x53 and block[at - 2] == 0 and (echo := _echo(block, at - 2)) is not None:
@@ -214,7 +242,9 @@ def find_echoes(block: bytes) -> list[Echo]:
 
 
 class EchoFinder:
-    """`find_echoes` over a stream: flows that are cut by the end of a block are found, too, each exactly once."""
+    """`find_echoes` over a stream: flows that are cut by the end of a block are found, too, each exactly
+    once.
+    """
 
     __slots__ = ("_tail",)
 
@@ -233,7 +263,10 @@ class EchoFinder:
         return find_echoes(block)
 
     def skip(self, end: bytes) -> None:
-        """Pass over a block in which no flow ends. `end`: its last FLOW_SIZE_MAX bytes, or all of a shorter one."""
+        """Pass over a block in which no flow ends.
+
+        `end`: its last FLOW_SIZE_MAX bytes, or all of a shorter one.
+        """
         self._tail = (self._tail + end)[-FLOW_SIZE_MAX:]
 
 
@@ -250,7 +283,9 @@ def _across(seam: bytes, boundary: int) -> list[Echo]:
 
 
 def _frame_end(block: bytes, at: int) -> int:
-    """Where the frame ends whose body begins at byte `at`; 0 if its header cannot be a frame's or is not in the block."""
+    """Where the frame ends whose body begins at byte `at`; 0 if its header cannot be a frame's or is not in
+    the block.
+    """
     start = at - HEADER_SIZE
     if start < 0 or block[start + 4 : start + 6] != b"\x02\x00":
         return 0
@@ -258,7 +293,10 @@ def _frame_end(block: bytes, at: int) -> int:
 
 
 def _echo(block: bytes, at: int) -> Echo | None:
-    """What the flow at byte `at` asks for: None if it is not a flow, not whole, or asks for nothing that Proton does not see to."""
+    """What the flow at byte `at` asks for:
+
+    None if it is not a flow, not whole, or asks for nothing that Proton does not see to.
+    """
     if not at + len(_FLOW) < _frame_end(block, at) <= len(block):
         return None
     try:
@@ -284,4 +322,6 @@ def _echo(block: bytes, at: int) -> Echo | None:
     excess = isinstance(credit, UInt) and int(credit) > _CREDIT_MAX
     if not (echo is True or excess) or not isinstance(handle, UInt | None):
         return None
-    return Echo(int.from_bytes(block[at - 2 : at]), None if handle is None else int(handle), echo is True, excess)
+    return Echo(
+        int.from_bytes(block[at - 2 : at]), None if handle is None else int(handle), echo is True, excess
+    )

@@ -17,7 +17,8 @@ _NAME: Final = encode(Symbol(GROUP_KEY)) + b"\xa1"
 _SHORT_MAX: Final = 255 - 2 - len(_NAME)
 """Bytes of the longest key whose map has a size of one byte."""
 _HEADS: Final = tuple(
-    MESSAGE_ANNOTATIONS_MAP8 + bytes((len(_NAME) + length + 2, 2)) + _NAME + bytes((length,)) for length in range(_SHORT_MAX + 1)
+    MESSAGE_ANNOTATIONS_MAP8 + bytes((len(_NAME) + length + 2, 2)) + _NAME + bytes((length,))
+    for length in range(_SHORT_MAX + 1)
 )
 
 

@@ -1,7 +1,7 @@
 """Where the sections of a message are, told without decoding them (AMQP 1.0 section 3.2).
 
-A section is a described value, nearly always `00 53 <code> <value>`; the long descriptors (`00 80` and eight bytes, `00 a3` and a
-name) are understood, too, just slower.
+A section is a described value, nearly always `00 53 <code> <value>`; the long descriptors (`00 80` and eight
+bytes, `00 a3` and a name) are understood, too, just slower.
 """
 
 from typing import Final, NamedTuple
@@ -61,7 +61,8 @@ _SYMBOLS: Final = {
     b"amqp:footer:map": FOOTER,
 }
 
-# How a section begins in the short form of its descriptor. Heads compare like the sections' order in a message.
+# How a section begins in the short form of its descriptor. Heads compare like the sections' order in a
+# message.
 HEADER_HEAD: Final = b"\x00\x53\x70"
 DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
 MESSAGE_ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
@@ -101,16 +102,22 @@ class Extent(NamedTuple):
 
 
 def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
-    """Every section in order, the whole message walked; values are passed over, not decoded. A message without a body is let pass.
+    """Every section in order, the whole message walked; values are passed over, not decoded. A message
+    without a body is let pass.
 
     Raises:
-        WireError: something that is not a section, of the wrong type, cut short, or out of order; or more than `sections_max` sections.
+        WireError: something that is not a section, of the wrong type, cut short, or out of order; or more
+        than `sections_max` sections.
     """
     walked: list[Section] = []
     at, previous = 0, 0
     while at < len(message):
         code, _, end = section_at(message, at)
-        if code < previous or (code == previous and code not in _REPEATED) or (code != previous and {code, previous} <= _BODY):
+        if (
+            code < previous
+            or (code == previous and code not in _REPEATED)
+            or (code != previous and {code, previous} <= _BODY)
+        ):
             message_text = f"{NAMES[code]} at byte {at} may not follow {NAMES[previous]}"
             raise WireError(message_text)
         if len(walked) == sections_max:
@@ -124,7 +131,10 @@ def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
 
 
 def bare_message_start(message: bytes) -> int:
-    """Where the bare message begins (properties to footer); the end if there is nothing of it. Raises WireError as `sections`."""
+    """Where the bare message begins (properties to footer); the end if there is nothing of it.
+
+    Raises WireError as `sections`.
+    """
     at = 0
     while at < len(message):
         code, _, end = section_at(message, at)
@@ -135,7 +145,10 @@ def bare_message_start(message: bytes) -> int:
 
 
 def find_section(message: bytes, wanted: int) -> Extent | None:
-    """The value of the first section with the code `wanted`; nothing behind it is looked at. Raises WireError for what is before it."""
+    """The value of the first section with the code `wanted`; nothing behind it is looked at.
+
+    Raises WireError for what is before it.
+    """
     at = 0
     while at < len(message):
         code, start, end = section_at(message, at)

@@ -1,7 +1,8 @@
 """Names with a NUL in what a peer opens and attaches, found in the bytes of its connection. Pure.
 
-Proton gives names as C strings, which end at a NUL: `one\\0x` would be taken for `one`. What is found is how such a name reads then; a
-message whose content looks like an attach is taken for one, which can only refuse links of the peer that sent it.
+Proton gives names as C strings, which end at a NUL: `one\\0x` would be taken for `one`. What is found is how
+such a name reads then; a message whose content looks like an attach is taken for one, which can only refuse
+links of the peer that sent it.
 """
 
 import re
@@ -28,7 +29,8 @@ _ATTACHES: Final = re.compile(rb"\x00\x53\x12(?=[\xc0\xd0])")
 class NulFinder:
     """Looks at the bytes of one connection.
 
-    `names`: of an open with a NUL the container-id, of an attach the name and the addresses of source and target; each up to its NUL.
+    `names`: of an open with a NUL the container-id, of an attach the name and the addresses of source and
+    target; each up to its NUL.
     """
 
     __slots__ = ("_kept", "names")
@@ -40,7 +42,11 @@ class NulFinder:
     def feed(self, block: memoryview | bytes, *, opened: bool) -> None:
         """The bytes that came. `opened`: an open came before them."""
         pattern, kept = _ATTACHES if opened else _OPENS, self._kept
-        if len(kept) > _SEAM_BYTES or (kept and pattern.search(kept + bytes(block[:_SEAM_BYTES]))) or len(block) < _SEAM_BYTES:
+        if (
+            len(kept) > _SEAM_BYTES
+            or (kept and pattern.search(kept + bytes(block[:_SEAM_BYTES])))
+            or len(block) < _SEAM_BYTES
+        ):
             block = kept + bytes(block)
         self._kept = self._look(block, pattern)
 

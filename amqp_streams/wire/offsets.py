@@ -47,5 +47,8 @@ def parse_offset(text: str) -> Position:
     if len(text) == OFFSET_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     shown = text if len(text) <= 2 * OFFSET_DIGITS else text[: 2 * OFFSET_DIGITS] + "…"
-    message = f"{shown!r} is not a valid offset: use 16 decimal digits as in event-streams-offset, {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
+    message = (
+        f"{shown!r} is not a valid offset: use 16 decimal digits as in event-streams-offset,"
+        f" {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
+    )
     raise ValueError(message)

@@ -1,12 +1,14 @@
-"""The message-format of transfers that are sent (AMQP 1.0 section 2.7.5), put into the frames that Proton wrote. Pure.
+"""The message-format of transfers that are sent (AMQP 1.0 section 2.7.5), put into the frames that Proton
+wrote. Pure.
 
-Proton always writes message-format 0. A delivery with another one is given to it under a longer tag, which holds the format, too:
+Proton always writes message-format 0. A delivery with another one is given to it under a longer tag, which
+holds the format, too:
 
     a0 10 <tag: 12 bytes> <format: 4 bytes> 43      as Proton writes it
     a0 0c <tag: 12 bytes> 70 <format: 4 bytes>      as it is sent
 
-Both have 19 bytes, so that no frame changes its size. A peer and Proton tell each other of a delivery by its delivery-id, never by its
-tag, unless a link is resumed, which this node does not do.
+Both have 19 bytes, so that no frame changes its size. A peer and Proton tell each other of a delivery by its
+delivery-id, never by its tag, unless a link is resumed, which this node does not do.
 
 Law: only transfers are changed, never what is in a message: the bytes are read frame by frame.
 """
@@ -23,7 +25,10 @@ _FRONT_BYTES_MAX: Final = 64
 """From the beginning of a frame to behind the message-format of its transfer, at most."""
 _UINT: Final = rb"(?>\x43|\x52.|\x70.{4})"
 _LONG_TAG: Final = re.compile(
-    rb"\x00\x53\x14(?>\xc0..|\xd0.{8})" + _UINT + _UINT + rb"\xa0\x10(?P<tag>.{%d})(?P<format>.{%d})\x43" % (TAG_BYTES, FORMAT_BYTES),
+    rb"\x00\x53\x14(?>\xc0..|\xd0.{8})"
+    + _UINT
+    + _UINT
+    + rb"\xa0\x10(?P<tag>.{%d})(?P<format>.{%d})\x43" % (TAG_BYTES, FORMAT_BYTES),
     re.DOTALL,
 )
 
@@ -40,7 +45,9 @@ class FormatWriter:
         """The beginning of a frame, too short to be dealt with."""
 
     def feed(self, block: bytes) -> bytes:
-        """The bytes to send instead; those of a frame whose beginning is not complete come with the next block."""
+        """The bytes to send instead; those of a frame whose beginning is not complete come with the next
+        block.
+        """
         data = bytearray(self._cut)
         data += block
         at, end = self._rest, len(data)

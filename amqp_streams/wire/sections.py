@@ -1,12 +1,15 @@
 """What the node needs of a message's sections, without decoding them (AMQP 1.0 section 3.2).
 
-    header 70 | delivery annotations 71 | message annotations 72 | properties 73 | application properties 74 | body 75 76 77 | footer 78
-    `------- stored: all but the delivery annotations; from 73 on it is the bare message, which never changes by a byte -----------'
+    header 70 | delivery annotations 71 | message annotations 72 | properties 73 | application properties 74 |
+    body 75 76 77 | footer 78 `------- stored: all but the delivery annotations; from 73 on it is the bare
+    message, which never changes by a byte -----------'
 
 Two messages compare as their bytes do, so one comparison with `00 53 72` and one with
-`00 53 79` tells that a message has neither header nor delivery annotations: that is the fast path, for one message and for a batch.
+`00 53 79` tells that a message has neither header nor delivery annotations: that is the fast path, for one
+message and for a batch.
 
-Only what is in front of the stored bytes is checked on the way in; what follows is the producer's and the consumer's affair.
+Only what is in front of the stored bytes is checked on the way in; what follows is the producer's and the
+consumer's affair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,20 +83,28 @@ _EMPTY_HEADER_ANNOTATED: Final = EMPTY_HEADER + MESSAGE_ANNOTATIONS_HEAD
 _EMPTY_HEADER_BARE: Final = EMPTY_HEADER + PROPERTIES_HEAD
 _EMPTY_HEADER_END: Final = EMPTY_HEADER + HEADS_END
 
-# What stands before the size of an annotations map when nothing but an empty header is in front, and after its count when the hint
+# What stands before the size of an annotations map when nothing but an empty header is in front, and after
+# its count when the hint
 # is the first entry: with these, a hint is read where it stands.
 _NARROW_FRONTS: Final = {
     code: frozenset(front + bytes((0, 0x53, code, 0xC1)) for front in (b"", EMPTY_HEADER))
     for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS)
 }
-_WIDE_FRONTS: Final = {code: frozenset(front[:-1] + b"\xd1" for front in fronts) for code, fronts in _NARROW_FRONTS.items()}
+_WIDE_FRONTS: Final = {
+    code: frozenset(front[:-1] + b"\xd1" for front in fronts) for code, fronts in _NARROW_FRONTS.items()
+}
 _GROUP_KEY_ENTRY: Final = encode(Symbol(GROUP_KEY))
 _TARGET_PARTITION_ENTRY: Final = encode(Symbol(TARGET_PARTITION))
 _SHORT_TEXTS: Final = frozenset((0xA1, 0xA3))
 _ENTRY_AT_MIN: Final = 6
 _ENTRY_END_MAX: Final = 48
 
-_TEXT_AT: Final = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}  # strings and symbols: where the text is, from their constructor
+_TEXT_AT: Final = {
+    0xA1: 2,
+    0xA3: 2,
+    0xB1: 5,
+    0xB3: 5,
+}  # strings and symbols: where the text is, from their constructor
 _GROUP_KEY: Final = GROUP_KEY.encode()
 _TARGET_PARTITION: Final = TARGET_PARTITION.encode()
 _DELIVERY_COUNT: Final = 4  # place in the header's list
@@ -102,7 +113,10 @@ _UINT_MAX: Final = (1 << 32) - 1
 
 
 class MessagesRefusedError(WireError):
-    """Some messages of a batch are not messages; `messages` and `header_sizes` are the others, stripped, in their order."""
+    """Some messages of a batch are not messages;
+
+    `messages` and `header_sizes` are the others, stripped, in their order.
+    """
 
     def __init__(self, refused: Mapping[int, WireError], messages: list[bytes], header_sizes: bytes) -> None:
         self.refused: Final = dict(refused)
@@ -115,12 +129,14 @@ class MessagesRefusedError(WireError):
 
 
 def strip(message: bytes) -> tuple[int, bytes]:
-    """The size of the header section (0: there is none) and the bytes to store: the message less its delivery annotations.
+    """The size of the header section (0: there is none) and the bytes to store: the message less its delivery
+    annotations.
 
     Without delivery annotations the bytes are `message` itself, not a copy.
 
     Raises:
-        WireError: it does not begin with a section of a message, has the front sections out of order, a header beyond
+        WireError: it does not begin with a section of a message, has the front sections out of order, a
+        header beyond
             HEADER_SIZE_MAX, or nothing to store.
     """
     if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END:
@@ -131,10 +147,12 @@ def strip(message: bytes) -> tuple[int, bytes]:
 
 
 def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
-    """What `strip` says of each: the bytes to store and the header sizes. `messages` itself when all stay as they are.
+    """What `strip` says of each: the bytes to store and the header sizes. `messages` itself when all stay as
+    they are.
 
     Raises:
-        MessagesRefusedError: some are not messages; it carries which, why, and what there is to store of the others.
+        MessagesRefusedError: some are not messages; it carries which, why, and what there is to store of the
+        others.
     """
     if not messages:
         return messages, b""
@@ -181,12 +199,16 @@ def group_key(message: bytes) -> str | None:
 
 
 def target_partition(message: bytes) -> str | None:
-    """The event-streams-target-partition of the delivery annotations, if there is one; symbol and string count.
+    """The event-streams-target-partition of the delivery annotations, if there is one; symbol and string
+    count.
 
     Raises:
         WireError: it is of another type, or the sections up to it are broken.
     """
-    if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END or _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
+    if (
+        MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END
+        or _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END
+    ):
         return None
     partition = _first_entry(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION_ENTRY)
     return _annotation(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION) if partition is None else partition
@@ -282,7 +304,9 @@ def _map(message: bytes, wanted: int) -> dict[Value, Value]:
 
 
 def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
-    """The text of a hint that is the first entry of the first section, as a client that sets nothing else writes it; else None."""
+    """The text of a hint that is the first entry of the first section, as a client that sets nothing else
+    writes it; else None.
+    """
     at = message.find(entry, _ENTRY_AT_MIN, _ENTRY_END_MAX)
     if at < 0:
         return None
@@ -293,7 +317,11 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
     else:
         return None
     start = at + len(entry) + 2
-    if not start <= end <= len(message) or message[start - 2] not in _SHORT_TEXTS or start + message[start - 1] > end:
+    if (
+        not start <= end <= len(message)
+        or message[start - 2] not in _SHORT_TEXTS
+        or start + message[start - 1] > end
+    ):
         return None
     try:
         return message[start : start + message[start - 1]].decode()
@@ -307,13 +335,20 @@ def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
     if found is None or message.find(name, found.start, found.end) < 0:
         return None
     if found.end - found.start > ANNOTATIONS_SIZE_MAX:
-        text = f"{NAMES[wanted]} of {found.end - found.start} bytes; {ANNOTATIONS_SIZE_MAX} are allowed with {name.decode()}"
+        text = (
+            f"{NAMES[wanted]} of {found.end - found.start} bytes; {ANNOTATIONS_SIZE_MAX} are allowed with"
+            f" {name.decode()}"
+        )
         raise WireError(text)
     at = found.start + (3 if message[found.start] == 0xC1 else 9)
     while at < found.end:
         value_at = skip(message, at)
         text_at = _TEXT_AT.get(message[at])
-        if text_at is not None and value_at - at == text_at + len(name) and message.startswith(name, at + text_at):
+        if (
+            text_at is not None
+            and value_at - at == text_at + len(name)
+            and message.startswith(name, at + text_at)
+        ):
             value, end = decode(message, value_at)
             if end > found.end:
                 raise _cut(found.start)

@@ -1,8 +1,8 @@
 """The values of AMQP's type system that Python has no type for (AMQP 1.0 part 1).
 
-One law: constructing is validating, so what exists can be encoded. All are subtypes of the Python type they resemble and compare
-equal to it: `UInt(5) == 5`, `Symbol("a") == "a"`. The rest map so: null None, boolean bool, long int, double float, string str,
-binary bytes, uuid UUID, list list, map dict.
+One law: constructing is validating, so what exists can be encoded. All are subtypes of the Python type they
+resemble and compare equal to it: `UInt(5) == 5`, `Symbol("a") == "a"`. The rest map so: null None, boolean
+bool, long int, double float, string str, binary bytes, uuid UUID, list list, map dict.
 """
 
 import struct
@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self, TypeAlias
 from uuid import UUID
 
-Value: TypeAlias = "bool | int | float | str | bytes | UUID | list[Value] | dict[Value, Value] | Array | Described | None"
+Value: TypeAlias = (
+    "bool | int | float | str | bytes | UUID | list[Value] | dict[Value, Value] | Array | Described | None"
+)
 
 DEPTH_MAX: Final = 32
 """Values within values within values: the standard's own go 6 deep; a bound on the interpreter's stack."""
 ZERO_WIDTH_ITEMS_MAX: Final = 16
-"""Items of an array whose encoding takes no bytes (null, true, …): without a bound 10 bytes could become 4 billion values."""
+"""Items of an array whose encoding takes no bytes (null, true, …): without a bound 10 bytes could become 4
+billion values.
+"""
 UUID_KEYS_MAX: Final = 256
 """UUIDs as keys of one map: their hashes can be made to collide, which costs the square of their number."""
 
@@ -196,8 +200,8 @@ class Char(str):
 class Array:
     """Values of one type, which is told once: `Array(Symbol, ("0", "1"))`.
 
-    `element` is the Python type that stands for the AMQP type (`int` for long, `type(None)` for null). With a `descriptor` all
-    elements are described by it. Whether the items fit the element type shows when encoding.
+    `element` is the Python type that stands for the AMQP type (`int` for long, `type(None)` for null). With a
+    `descriptor` all elements are described by it. Whether the items fit the element type shows when encoding.
     """
 
     element: type

@@ -41,7 +41,9 @@ CASES: Final = {
     "partitions": Case(1024, lambda folder, size: gateway_cases.wide_broker(folder, size, WIDE_EVENTS)),
     "triggers": Case(1000, gateway_cases.many_triggers),
     "burst": Case(300, gateway_cases.burst),
-    "links": Case(1000, lambda folder, size: node_cases.many_links(folder, size, min(1024, size + 24), LINK_EVENTS)),
+    "links": Case(
+        1000, lambda folder, size: node_cases.many_links(folder, size, min(1024, size + 24), LINK_EVENTS)
+    ),
     "groups": Case(1000, lambda folder, size: node_cases.many_groups(folder, size, GROUP_EVENTS)),
     "connections": Case(5000, node_cases.many_connections),
 }
@@ -53,7 +55,10 @@ def complaints(row: Found) -> list[str]:
     if row.probe_failed:
         said.append(f"{row.case}: {row.probe_failed} probes failed")
     if row.probe_p99_ms > PROBE_MS_MAX:
-        said.append(f"{row.case}: the 99th percentile of the probes is {row.probe_p99_ms} ms, more than {PROBE_MS_MAX:g}")
+        said.append(
+            f"{row.case}: the 99th percentile of the probes is {row.probe_p99_ms} ms, more than"
+            f" {PROBE_MS_MAX:g}"
+        )
     said += [
         f"{row.case}: {name} uses {cost.rest_percent} % of a core at rest, more than {REST_PERCENT_MAX:g}"
         for name, cost in row.costs.items()
@@ -61,16 +66,22 @@ def complaints(row: Found) -> list[str]:
     ]
     beside = row.notes.get(gateway_cases.BESIDE, 0.0)
     if beside > BESIDE_S_MAX:
-        said.append(f"{row.case}: an unrelated object took {beside} s to be Ready, more than {BESIDE_S_MAX:g}")
+        said.append(
+            f"{row.case}: an unrelated object took {beside} s to be Ready, more than {BESIDE_S_MAX:g}"
+        )
     return said
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen cases one after the other."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--case", action="append", choices=list(CASES), help="only this one; may be given several times")
+    parser.add_argument(
+        "--case", action="append", choices=list(CASES), help="only this one; may be given several times"
+    )
     parser.add_argument("--share", type=float, default=1.0, help="of the full size of each case")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args(arguments)

@@ -1,4 +1,5 @@
-"""One HTTP server for all subscribers of a case, and the calls by which a case creates objects and sends events.
+"""One HTTP server for all subscribers of a case, and the calls by which a case creates objects and sends
+events.
 
 A subscriber's path is its name; what arrived is kept by path. Nothing of an event but its id is kept.
 """
@@ -73,7 +74,10 @@ class Crowd:
         return answer
 
     async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002  for subclasses
-        """What a subscriber says to one event; a subclass may fail, wait or reply. Counted as taken if it is a success."""
+        """What a subscriber says to one event; a subclass may fail, wait or reply.
+
+        Counted as taken if it is a success.
+        """
         return web.Response(status=202)
 
     async def until(self, holds: Callable[[], bool], seconds: float) -> None:
@@ -96,7 +100,9 @@ class Crowd:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
 
@@ -113,7 +119,9 @@ class Api:
         self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120))
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._session is not None
         await self._session.close()
 
@@ -134,7 +142,9 @@ class Api:
     async def _create(self, one: Mapping[str, Any], namespace: str) -> None:
         assert self._session is not None
         path = f"{_root(one['kind'])}/namespaces/{namespace}/{one['kind'].lower()}s"
-        async with self._session.post(self._base + path, json={"apiVersion": KINDS[one["kind"]], **one}) as answer:
+        async with self._session.post(
+            self._base + path, json={"apiVersion": KINDS[one["kind"]], **one}
+        ) as answer:
             if answer.status >= 300:
                 message = f"POST {path}: {answer.status}: {(await answer.text())[:500]}"
                 raise RuntimeError(message)
@@ -164,7 +174,9 @@ class Api:
             if (ready := ready_condition(one)).get("status") != "True"
         ]
 
-    async def wait_ready(self, seconds: float, kinds: Iterable[str] = WITH_STATUS, namespace: str | None = None) -> None:
+    async def wait_ready(
+        self, seconds: float, kinds: Iterable[str] = WITH_STATUS, namespace: str | None = None
+    ) -> None:
         """Until every object of these kinds is Ready.
 
         Raises:
@@ -173,16 +185,34 @@ class Api:
         kinds, left = tuple(kinds), seconds
         while missing := await self.unready(kinds, namespace):
             if left <= 0:
-                message = f"{len(missing)} objects are not Ready after {seconds:.0f} s: {'; '.join(missing[:10])}"
+                message = (
+                    f"{len(missing)} objects are not Ready after {seconds:.0f} s: {'; '.join(missing[:10])}"
+                )
                 raise RuntimeError(message)
             await asyncio.sleep(READY_EVERY_S)
             left -= READY_EVERY_S
 
-    async def send(self, path: str, id_: str, *, type_: str = "t", data: bytes = b"{}", headers: Mapping[str, str] | None = None) -> int:
+    async def send(
+        self,
+        path: str,
+        id_: str,
+        *,
+        type_: str = "t",
+        data: bytes = b"{}",
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
         """POST one event in binary mode; the status."""
         assert self._session is not None
-        binary = {"ce-specversion": "1.0", "ce-id": id_, "ce-source": "/scale", "ce-type": type_, "content-type": "application/json"}
-        async with self._session.post(self._base + path, data=data, headers={**binary, **(headers or {})}) as answer:
+        binary = {
+            "ce-specversion": "1.0",
+            "ce-id": id_,
+            "ce-source": "/scale",
+            "ce-type": type_,
+            "content-type": "application/json",
+        }
+        async with self._session.post(
+            self._base + path, data=data, headers={**binary, **(headers or {})}
+        ) as answer:
             await answer.read()
             return answer.status
 

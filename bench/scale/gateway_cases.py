@@ -1,4 +1,7 @@
-"""The gateway with many objects: Brokers, partitions, Triggers, and a burst of changes beside an object that has nothing to do with it."""
+"""The gateway with many objects:
+
+Brokers, partitions, Triggers, and a burst of changes beside an object that has nothing to do with it.
+"""
 
 import asyncio
 import time
@@ -25,7 +28,9 @@ Batches = tuple[Sequence[dict[str, Any]], ...]
 
 @dataclass
 class Running:
-    """A gateway with default settings and an embedded node, its API, subscribers for all paths, and the meter of its two processes."""
+    """A gateway with default settings and an embedded node, its API, subscribers for all paths, and the meter
+    of its two processes.
+    """
 
     gateway: GatewayProcess
     api: Api
@@ -56,17 +61,24 @@ async def many_brokers(folder: Path, count: int, rest_s: float = REST_S) -> Foun
     def objects(url: str) -> Batches:
         return [broker(name) for name in names], [trigger(name, name, f"{url}/{name}") for name in names]
 
-    return await _delivered(folder, f"{count} Brokers with a Trigger each", objects, [(name, name) for name in names], rest_s)
+    return await _delivered(
+        folder, f"{count} Brokers with a Trigger each", objects, [(name, name) for name in names], rest_s
+    )
 
 
 async def wide_broker(folder: Path, count: int, events: int, rest_s: float = REST_S) -> Found:
     """One Broker of `count` partitions with a Trigger, and `events` events."""
 
     def objects(url: str) -> Batches:
-        return [partitions("wide", count)], [broker("wide", config="wide"), trigger("wide", "wide", f"{url}/wide")]
+        return [partitions("wide", count)], [
+            broker("wide", config="wide"),
+            trigger("wide", "wide", f"{url}/wide"),
+        ]
 
     sent = [("wide", f"e{number}") for number in range(events)]
-    return await _delivered(folder, f"one Broker of {count} partitions, {events} events", objects, sent, rest_s)
+    return await _delivered(
+        folder, f"one Broker of {count} partitions, {events} events", objects, sent, rest_s
+    )
 
 
 async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
@@ -76,10 +88,14 @@ async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Fou
     def objects(url: str) -> Batches:
         return [broker("one")], [trigger(name, "one", f"{url}/{name}", name) for name in names]
 
-    return await _delivered(folder, f"one Broker with {count} Triggers", objects, [("one", name) for name in names], rest_s)
+    return await _delivered(
+        folder, f"one Broker with {count} Triggers", objects, [("one", name) for name in names], rest_s
+    )
 
 
-async def _delivered(folder: Path, case: str, objects: Callable[[str], Batches], events: list[tuple[str, str]], rest_s: float) -> Found:
+async def _delivered(
+    folder: Path, case: str, objects: Callable[[str], Batches], events: list[tuple[str, str]], rest_s: float
+) -> Found:
     """Create objects, batch after batch, wait until all are Ready, and have each event delivered once.
 
     `objects` gets the URL of the subscribers; an event is the name of its Broker and its id.
@@ -99,12 +115,16 @@ async def _delivered(folder: Path, case: str, objects: Callable[[str], Batches],
 
 
 async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
-    """`count` objects are created as fast as the API takes them; meanwhile Channels of another namespace become Ready."""
+    """`count` objects are created as fast as the API takes them; meanwhile Channels of another namespace
+    become Ready.
+    """
     async with running(folder, rest_s) as on:
         await on.api.create([broker("busy")])
         await on.api.wait_ready(READY_S_MAX)
         began = time.monotonic()
-        creating = asyncio.create_task(on.api.create(trigger(f"t{number}", "busy", f"{on.crowd.url}/t") for number in range(count)))
+        creating = asyncio.create_task(
+            on.api.create(trigger(f"t{number}", "busy", f"{on.crowd.url}/t") for number in range(count))
+        )
         beside: list[float] = []
         while not creating.done():
             beside.append(await _ready_beside(on.api, f"beside{len(beside)}"))
@@ -121,7 +141,12 @@ async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
         events_s=float("nan"),
         costs=costs,
         probed=on.probed,
-        notes={"seconds to create them": created_s, BESIDE: max(beside), "unrelated objects": len(beside), **cpu},
+        notes={
+            "seconds to create them": created_s,
+            BESIDE: max(beside),
+            "unrelated objects": len(beside),
+            **cpu,
+        },
     )
 
 
@@ -141,7 +166,8 @@ async def _ready_beside(api: Api, name: str) -> float:
 
 
 async def _sent(on: Running, events: list[tuple[str, str]], count: int) -> float:
-    """Send events (the Broker, the id, which is the type as well) and wait until `count` have arrived; the seconds.
+    """Send events (the Broker, the id, which is the type as well) and wait until `count` have arrived; the
+    seconds.
 
     Raises:
         RuntimeError: one is not accepted, or they do not arrive in time.

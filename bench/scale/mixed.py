@@ -1,7 +1,9 @@
-"""`make mixed`: a gateway with 200 Brokers and a node with 1,000 groups, for long, under load, poison and restarts by SIGTERM.
+"""`make mixed`: a gateway with 200 Brokers and a node with 1,000 groups, for long, under load, poison and
+restarts by SIGTERM.
 
-Law: each event answered 202 reaches its Trigger's subscriber or dead letter sink; each event accepted over AMQP reaches every group, in its
-partition's order; in the end every object is Ready; memory at the end of a period between two restarts does not grow from period to period.
+Law: each event answered 202 reaches its Trigger's subscriber or dead letter sink; each event accepted over
+AMQP reaches every group, in its partition's order; in the end every object is Ready; memory at the end of a
+period between two restarts does not grow from period to period.
 
     python -m bench.scale.mixed [--minutes 120] [--brokers 200] [--groups 1000]
 
@@ -61,26 +63,35 @@ class Plan:
 
 
 class Mixed(Crowd):
-    """Subscribers of which some fail. Broker number n is served by path `n`, its dead letters go to `dead-n`."""
+    """Subscribers of which some fail.
+
+    Broker number n is served by path `n`, its dead letters go to `dead-n`.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._chance: Final = random.Random(seed)
 
     async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002  failing does not depend on the event
-        """By the last digit of the number: 7 sometimes fails, 8 always does, 9 hangs, 6 replies with what cannot be read."""
+        """By the last digit of the number: 7 sometimes fails, 8 always does, 9 hangs, 6 replies with what
+        cannot be read.
+        """
         kind = path[-1]
         if path.startswith("dead-"):
             return web.Response(status=202)
         if kind == "7" and self._chance.random() < 0.3:
-            return web.Response(status=503, headers={"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"})
+            return web.Response(
+                status=503, headers={"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"}
+            )
         if kind == "8":
             return web.Response(status=500)
         if kind == "9":
             await asyncio.sleep(5)
             return web.Response(status=503)
         if kind == "6":
-            return web.Response(status=200, body=b"AAAA", headers={"content-type": "application/cloudevents+avro"})
+            return web.Response(
+                status=200, body=b"AAAA", headers={"content-type": "application/cloudevents+avro"}
+            )
         return web.Response(status=202)
 
 
@@ -92,7 +103,9 @@ class World:
     posted: dict[str, set[str]] = field(default_factory=dict)
     refused: Counter[int] = field(default_factory=Counter)
     poisoned: Counter[str] = field(default_factory=Counter)
-    appended: dict[int, set[int]] = field(default_factory=lambda: {partition: set() for partition in range(PARTITIONS)})
+    appended: dict[int, set[int]] = field(
+        default_factory=lambda: {partition: set() for partition in range(PARTITIONS)}
+    )
     doubtful: int = 0
     read: dict[int, list[int]] = field(default_factory=dict)
     periods: dict[str, list[int]] = field(default_factory=lambda: {"gateway": [], "node": []})
@@ -139,7 +152,9 @@ async def _post(world: World, api: Api) -> None:
 
 
 async def _poison(world: World, api: Api, client: Client) -> None:
-    """What cannot be read, decoded, filtered or reconciled, now and then, for Brokers that serve others as well."""
+    """What cannot be read, decoded, filtered or reconciled, now and then, for Brokers that serve others as
+    well.
+    """
     chance = random.Random(world.plan.seed)
     for round_ in range(1_000_000):
         if world.ending.is_set():
@@ -212,9 +227,10 @@ def _show(seconds: float, world: World, crowd: Crowd, gateway: Usage, node: Usag
     posted = sum(len(ids) for ids in world.posted.values())
     taken = sum(len(ids) for ids in crowd.came.values())
     print(
-        f"{seconds:7.0f} s  accepted {posted:8,}  delivered {taken:8,}  poison {sum(world.poisoned.values()):5}  "
-        f"restarts {world.restarts:3}  gateway {gateway.anonymous_bytes / 1e6:6.1f} MB {gateway.open_files:4} files  "
-        f"node {node.anonymous_bytes / 1e6:6.1f} MB {node.open_files:4} files",
+        f"{seconds:7.0f} s  accepted {posted:8,}  delivered {taken:8,}  poison"
+        f" {sum(world.poisoned.values()):5}  restarts {world.restarts:3}  gateway"
+        f" {gateway.anonymous_bytes / 1e6:6.1f} MB {gateway.open_files:4} files  node"
+        f" {node.anonymous_bytes / 1e6:6.1f} MB {node.open_files:4} files",
         flush=True,
     )
 
@@ -225,18 +241,27 @@ def missing(world: World, crowd: Crowd) -> list[str]:
     for name, ids in world.posted.items():
         reached = set(crowd.came.get(name, ())) | set(crowd.came.get(f"dead-{name}", ()))
         if lost := ids - reached:
-            said.append(f"Broker b{name}: {len(lost)} of {len(ids)} accepted events did not arrive, for example {min(lost)}")
+            said.append(
+                f"Broker b{name}: {len(lost)} of {len(ids)} accepted events did not arrive, for example"
+                f" {min(lost)}"
+            )
     for group, numbers in world.read.items():
         expected, got = world.appended[group % PARTITIONS], set(numbers)
         if lost_numbers := expected - got:
-            said.append(f"group {group}: {len(lost_numbers)} of {len(expected)} events did not arrive, first {min(lost_numbers)}")
+            said.append(
+                f"group {group}: {len(lost_numbers)} of {len(expected)} events did not arrive, first"
+                f" {min(lost_numbers)}"
+            )
         if out_of_order(numbers):
             said.append(f"group {group}: events arrived out of order")
     return said
 
 
 def out_of_order(numbers: Sequence[int]) -> bool:
-    """Whether an event came for the first time behind a later one. Repetitions after a restart are allowed."""
+    """Whether an event came for the first time behind a later one.
+
+    Repetitions after a restart are allowed.
+    """
     highest = -1
     seen: set[int] = set()
     for number in numbers:
@@ -274,15 +299,19 @@ async def run(plan: Plan, folder: Path) -> list[str]:
                 client = await stack.enter_async_context(connect(node.url, retry=retry, container_id="mixed"))
                 await _set_up(api, crowd, plan)
                 readers = await stack.enter_async_context(asyncio.TaskGroup())
-                reading = [readers.create_task(_consume(world, group, one)) for group, one in await _join(stack, client, plan)]
+                reading = [
+                    readers.create_task(_consume(world, group, one))
+                    for group, one in await _join(stack, client, plan)
+                ]
                 await _load(world, api, client, (gateway, node), crowd)
                 said = await _settled(world, api, crowd)
                 for task in reading:
                     task.cancel()
     said += [f"{name}: {words}" for name, periods in world.periods.items() if (words := growth(periods))]
     print(
-        f"refused {dict(world.refused)}, poison {dict(world.poisoned)}, doubtful appends {world.doubtful}, restarts {world.restarts}, "
-        f"probe ms p50 {probed.at(0.5):.1f} p99 {probed.at(0.99):.1f} max {probed.at(1.0):.1f}, not answered {probed.failed}"
+        f"refused {dict(world.refused)}, poison {dict(world.poisoned)}, doubtful appends {world.doubtful},"
+        f" restarts {world.restarts}, probe ms p50 {probed.at(0.5):.1f} p99 {probed.at(0.99):.1f} max"
+        f" {probed.at(1.0):.1f}, not answered {probed.failed}"
     )
     for name, periods in world.periods.items():
         print(f"{name}, MB at the end of each period: {', '.join(f'{each / 1e6:.1f}' for each in periods)}")
@@ -292,12 +321,21 @@ async def run(plan: Plan, folder: Path) -> list[str]:
 async def _join(stack: AsyncExitStack, client: Client, plan: Plan) -> list[tuple[int, Consumer]]:
     joined = []
     for group in range(plan.groups):
-        consumer = client.consumer(LOG, partition=group % PARTITIONS, group=f"g{group}", durable=f"m{group}", start=EARLIEST, credit=64)
+        consumer = client.consumer(
+            LOG,
+            partition=group % PARTITIONS,
+            group=f"g{group}",
+            durable=f"m{group}",
+            start=EARLIEST,
+            credit=64,
+        )
         joined.append((group, await stack.enter_async_context(consumer)))
     return joined
 
 
-async def _load(world: World, api: Api, client: Client, processes: tuple[GatewayProcess, NodeProcess], crowd: Crowd) -> None:
+async def _load(
+    world: World, api: Api, client: Client, processes: tuple[GatewayProcess, NodeProcess], crowd: Crowd
+) -> None:
     gateway, node = processes
     async with asyncio.TaskGroup() as group:
         for each in (
@@ -328,7 +366,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it and judge."""
     plan = Plan()
     parser = argparse.ArgumentParser(
-        prog="python -m bench.scale.mixed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.scale.mixed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--minutes", type=float, default=plan.minutes)
     parser.add_argument("--brokers", type=int, default=plan.brokers)

@@ -53,7 +53,14 @@ async def many_links(folder: Path, count: int, partitions: int, events: int, res
         events_s = await _arrived(on.client, consumers, events)
         costs = await asyncio.to_thread(on.meter.costs)
     name = f"{count} consumer links on a log of {partitions} partitions"
-    return found(name, ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes={"deliveries": count * events})
+    return found(
+        name,
+        ready_s=ready_s,
+        events_s=events_s,
+        costs=costs,
+        probed=on.probed,
+        notes={"deliveries": count * events},
+    )
 
 
 async def many_groups(folder: Path, count: int, events: int, rest_s: float = REST_S) -> Found:
@@ -61,7 +68,9 @@ async def many_groups(folder: Path, count: int, events: int, rest_s: float = RES
     async with running(folder, 1, rest_s) as on, AsyncExitStack() as stack:
         began = time.monotonic()
         consumers = [
-            on.client.consumer(LOG, partition=0, group=f"g{number}", durable=f"c{number}", start=EARLIEST, credit=100)
+            on.client.consumer(
+                LOG, partition=0, group=f"g{number}", durable=f"c{number}", start=EARLIEST, credit=100
+            )
             for number in range(count)
         ]
         await _attached(stack, consumers)
@@ -75,7 +84,14 @@ async def many_groups(folder: Path, count: int, events: int, rest_s: float = RES
             raise RuntimeError(message)
         costs = await asyncio.to_thread(on.meter.costs)
     notes = {"deliveries": count * events, "seconds to list them": listed_s}
-    return found(f"{count} groups of one log", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes=notes)
+    return found(
+        f"{count} groups of one log",
+        ready_s=ready_s,
+        events_s=events_s,
+        costs=costs,
+        probed=on.probed,
+        notes=notes,
+    )
 
 
 async def many_connections(folder: Path, count: int, rest_s: float = REST_S) -> Found:
@@ -86,12 +102,18 @@ async def many_connections(folder: Path, count: int, rest_s: float = REST_S) -> 
         server = Server(on.node.process, int(host_port.rpartition(":")[2]), on.node.data_dir)
         connections.allow_files(count + connections.SPARE_FILES)
         began = time.monotonic()
-        figures = await connections.measure(server, count, idle_seconds=max(0.1, rest_s), patience=ARRIVED_S_MAX)
+        figures = await connections.measure(
+            server, count, idle_seconds=max(0.1, rest_s), patience=ARRIVED_S_MAX
+        )
         elapsed = time.monotonic() - began
         costs = await asyncio.to_thread(on.meter.costs)
-    notes = {name: figures[name] for name in ("rss_open_MB", "KiB_per_idle_connection", "cpu_percent_while_idle")}
+    notes = {
+        name: figures[name] for name in ("rss_open_MB", "KiB_per_idle_connection", "cpu_percent_while_idle")
+    }
     ready_s = count / figures["opened_per_second"]
-    return found(f"{count} connections", ready_s=ready_s, events_s=elapsed, costs=costs, probed=on.probed, notes=notes)
+    return found(
+        f"{count} connections", ready_s=ready_s, events_s=elapsed, costs=costs, probed=on.probed, notes=notes
+    )
 
 
 async def _attached(stack: AsyncExitStack, consumers: Sequence[Consumer]) -> None:

@@ -11,7 +11,14 @@ _STRUCTURED: Final = {"content-type": "application/cloudevents+json"}
 
 def _announcing(media_type: str) -> tuple[bytes, Mapping[str, str]]:
     """An event whose data say that they are an event in some format."""
-    event = {"specversion": "1.0", "id": "p", "source": "/s", "type": "t", "datacontenttype": media_type, "data_base64": "AAAA"}
+    event = {
+        "specversion": "1.0",
+        "id": "p",
+        "source": "/s",
+        "type": "t",
+        "datacontenttype": media_type,
+        "data_base64": "AAAA",
+    }
     return json.dumps(event).encode(), _STRUCTURED
 
 
@@ -44,7 +51,9 @@ POSTS: Final[tuple[tuple[bytes, Mapping[str, str]], ...]] = (
 MESSAGES: Final[tuple[Event, ...]] = (
     Event(b"\x00", content_type="application/cloudevents+avro"),
     Event(b"{", content_type="application/cloudevents+json"),
-    Event(b"x", content_type="text/plain", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": 7}),
+    Event(
+        b"x", content_type="text/plain", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": 7}
+    ),
     Event({"a": [1, 2, 3]}, properties={"cloudEvents:specversion": "9.9"}),
     Event("text", properties={"httpHeader_x-request-id": "a\r\nb"}),
     Event(None),
@@ -60,5 +69,9 @@ def objects(round_: int) -> list[dict[str, Any]]:
     return [
         {"kind": "ConfigMap", "metadata": {"name": name}, "data": {"delivery": slips[round_ % len(slips)]}},
         {"kind": "Broker", "metadata": {"name": name}, "spec": {"config": config}},
-        {"kind": "Trigger", "metadata": {"name": name}, "spec": {"broker": "none", "subscriber": {"uri": "http://127.0.0.1:9/"}}},
+        {
+            "kind": "Trigger",
+            "metadata": {"name": name},
+            "spec": {"broker": "none", "subscriber": {"uri": "http://127.0.0.1:9/"}},
+        },
     ]

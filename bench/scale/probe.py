@@ -20,7 +20,10 @@ ANSWER_S_MAX: Final = 60.0
 
 @dataclass
 class Probed:
-    """Answer times in ms, filled when the probe has ended. `failed`: requests without an answer with status 200 or 503."""
+    """Answer times in ms, filled when the probe has ended.
+
+    `failed`: requests without an answer with status 200 or 503.
+    """
 
     latencies_ms: list[float] = field(default_factory=list)
     failed: int = 0

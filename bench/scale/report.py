@@ -25,7 +25,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One case. `ready_s`: until everything was Ready or attached; `events_s`: until every event had arrived everywhere."""
+    """One case. `ready_s`: until everything was Ready or attached;
+
+    `events_s`: until every event had arrived everywhere.
+    """
 
     case: str
     ready_s: float
@@ -54,7 +57,9 @@ class Meter:
         self._cpu_before: Final = {name: each.cpu_seconds for name, each in began.items()}
 
     def cpu_seconds(self) -> dict[str, float]:
-        """What each has used since the meter was made, as notes of a case: unlike seconds of a clock, other programs do not change it."""
+        """What each has used since the meter was made, as notes of a case: unlike seconds of a clock, other
+        programs do not change it.
+        """
         return {
             f"CPU seconds of the {name} until all was ready": usage(pid).cpu_seconds - self._cpu_before[name]
             for name, pid in self._pids.items()
@@ -72,14 +77,24 @@ class Meter:
             name: Cost(
                 before_mb=round(self._before[name] / 1e6, 1),
                 after_mb=round(ended[name].rss_bytes / 1e6, 1),
-                rest_percent=round(100 * (ended[name].cpu_seconds - began[name].cpu_seconds) / elapsed, 1) if self._rest_s else 0.0,
+                rest_percent=(
+                    round(100 * (ended[name].cpu_seconds - began[name].cpu_seconds) / elapsed, 1)
+                    if self._rest_s
+                    else 0.0
+                ),
             )
             for name in self._pids
         }
 
 
 def found(
-    case: str, *, ready_s: float, events_s: float, costs: Mapping[str, Cost], probed: Probed, notes: Mapping[str, float] | None = None
+    case: str,
+    *,
+    ready_s: float,
+    events_s: float,
+    costs: Mapping[str, Cost],
+    probed: Probed,
+    notes: Mapping[str, float] | None = None,
 ) -> Found:
     """Put a case's figures together, rounded."""
     return Found(
@@ -96,7 +111,8 @@ def found(
 
 
 _HEAD: Final = (
-    f"{'case':<52} {'ready s':>8} {'events s':>9}  {'memory MB (before > after)':<38} {'CPU at rest %':<22} {'probe ms p50/p99/max':>22}"
+    f"{'case':<52} {'ready s':>8} {'events s':>9}  {'memory MB (before > after)':<38} {'CPU at rest %':<22}"
+    f" {'probe ms p50/p99/max':>22}"
 )
 
 
@@ -104,10 +120,14 @@ def table(rows: Iterable[Found]) -> str:
     """For people: a line for each case, and its notes below it."""
     lines = [_HEAD]
     for row in rows:
-        memory = ", ".join(f"{name} {cost.before_mb:.0f} > {cost.after_mb:.0f}" for name, cost in row.costs.items())
+        memory = ", ".join(
+            f"{name} {cost.before_mb:.0f} > {cost.after_mb:.0f}" for name, cost in row.costs.items()
+        )
         rest = ", ".join(f"{name} {cost.rest_percent:.1f}" for name, cost in row.costs.items())
         probe = f"{row.probe_p50_ms:.0f} / {row.probe_p99_ms:.0f} / {row.probe_max_ms:.0f}"
-        lines.append(f"{row.case:<52} {row.ready_s:8.1f} {row.events_s:9.1f}  {memory:<38} {rest:<22} {probe:>22}")
+        lines.append(
+            f"{row.case:<52} {row.ready_s:8.1f} {row.events_s:9.1f}  {memory:<38} {rest:<22} {probe:>22}"
+        )
         if row.probe_failed:
             lines.append(f"    {row.probe_failed} probes failed")
         lines += [f"    {name}: {value:g}" for name, value in row.notes.items()]

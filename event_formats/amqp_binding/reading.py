@@ -75,7 +75,10 @@ def identity(message: bytes) -> tuple[str, str]:
         properties = _map(message, found[APPLICATION_PROPERTIES]) if APPLICATION_PROPERTIES in found else {}
     except (WireError, IndexError):
         return "", ""
-    values = [next((properties[prefix + name] for prefix in AMQP_PREFIXES if prefix + name in properties), "") for name in ("id", "source")]
+    values = [
+        next((properties[prefix + name] for prefix in AMQP_PREFIXES if prefix + name in properties), "")
+        for name in ("id", "source")
+    ]
     event_id, source = (value[:IDENTITY_MAX] if isinstance(value, str) else "" for value in values)
     return event_id, source
 
@@ -85,7 +88,9 @@ def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
     if _HEADER_PREFIX not in message:
         return []
     try:
-        found = next((section for section in sections(message) if section.code == APPLICATION_PROPERTIES), None)
+        found = next(
+            (section for section in sections(message) if section.code == APPLICATION_PROPERTIES), None
+        )
         properties = {} if found is None else _map(message, found)
     except WireError:
         return []
@@ -202,7 +207,10 @@ def _value(name: str, value: object) -> Value:
         return str(value)
     if isinstance(value, int):
         return int(value)
-    raise InvalidEventError(f"{name} is a {type(value).__name__}: an attribute is a string, a boolean, an integer, binary or a timestamp")
+    raise InvalidEventError(
+        f"{name} is a {type(value).__name__}: an attribute is a string, a boolean, an integer, binary or a"
+        " timestamp"
+    )
 
 
 def _moment(name: str, at_ms: int) -> str:
@@ -228,7 +236,9 @@ def _decoded_content_type(message: bytes, section: Section) -> str | None:
     value, _ = decode_value(message, section.start)
     assert isinstance(value, Described)
     fields = value.value
-    found = fields[CONTENT_TYPE_FIELD] if isinstance(fields, list) and len(fields) > CONTENT_TYPE_FIELD else None
+    found = (
+        fields[CONTENT_TYPE_FIELD] if isinstance(fields, list) and len(fields) > CONTENT_TYPE_FIELD else None
+    )
     if found is None or isinstance(found, str):
         return None if found is None else str(found)
     raise InvalidEventError(f"content-type is a {type(found).__name__}, not a string")

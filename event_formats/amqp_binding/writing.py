@@ -58,7 +58,9 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
             pieces.append(_STRINGS[size] if size <= _SHORT_MAX else b"\xb1" + size.to_bytes(4))
             pieces.append(text)
         elif type(value) is int:
-            pieces.append(_BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True))
+            pieces.append(
+                _BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True)
+            )
         else:
             pieces.append(encode_value(value))
     if passed_on:
@@ -79,7 +81,10 @@ def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
     front = b"" if key is None else key_section(text_of(key))
     front += content_type_section(STRUCTURED_JSON)
     if passed_on:
-        pieces = [encode_value(AMQP_HEADER_PREFIX + name) + encode_value(header) for name, header in passed_on.items()]
+        pieces = [
+            encode_value(AMQP_HEADER_PREFIX + name) + encode_value(header)
+            for name, header in passed_on.items()
+        ]
         front += properties_section(b"".join(pieces), len(pieces))
     body = write_event(event, binary=True)
     return front + DATA_BINARY32 + len(body).to_bytes(4) + body
@@ -88,7 +93,9 @@ def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
 def attribute(name: str, value: Value) -> bytes:
     """Key and value of an attribute among the application properties."""
     if type(value) is int:
-        return attribute_key(name) + (_BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True))
+        return attribute_key(name) + (
+            _BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True)
+        )
     return attribute_key(name) + encode_value(value)
 
 

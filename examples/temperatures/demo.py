@@ -1,4 +1,5 @@
-"""`make demo`: a year of temperatures through a log, with the node killed on the way, then through the gateway (gateway.py).
+"""`make demo`: a year of temperatures through a log, with the node killed on the way, then through the
+gateway (gateway.py).
 
 1 if anything is missing or out of order.
 """
@@ -48,7 +49,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="amqp-streams-demo-"))
     with NodeProcess(folder, log=[f"{LOG}:4", f"{FOREIGN_LOG}:4"]) as node:
         title("A node on this machine, its log in a folder")
-        say(f"amqp-streams serve --data-dir {node.data_dir} --log {LOG}:4    (process {node.pid}, {node.url})")
+        say(
+            f"amqp-streams serve --data-dir {node.data_dir} --log {LOG}:4    (process {node.pid}, {node.url})"
+        )
         title(f"Send {len(rows):,} hourly temperatures, keyed by day; kill -9 the node half way")
         attempts = asyncio.run(send_with_a_kill(node, rows))
         title("Read the year back")
@@ -57,7 +60,10 @@ def main() -> int:
         from_a_time(node, year)
         title("Kill it once more, now that all is stored")
         kill_and_restart(node)
-        check(by_place(read(node, "--from", "earliest")) == by_place(year), "the same events at the same offsets")
+        check(
+            by_place(read(node, "--from", "earliest")) == by_place(year),
+            "the same events at the same offsets",
+        )
         statistics_of(node, rows, folder / "statistics")
         title("The same with a client that is not ours")
         with_another_client(node, rows)
@@ -85,7 +91,9 @@ async def send_with_a_kill(node: NodeProcess, rows: Sequence[str]) -> list[int]:
         node.kill()
         say(f"kill -9 with {accepted:,} events accepted and {len(pending) - accepted:,} on their way")
         await asyncio.to_thread(node.start)
-        say(f"started again on the same folder (process {node.pid}); the producer connects again and sends on")
+        say(
+            f"started again on the same folder (process {node.pid}); the producer connects again and sends on"
+        )
         pending += await post(producer, rows[len(pending) :])
         receipts: list[Receipt] = [await one for one in pending]
     check(len(receipts) == len(rows), f"{len(rows):,} events accepted: each of them is on the disk")
@@ -95,7 +103,9 @@ async def send_with_a_kill(node: NodeProcess, rows: Sequence[str]) -> list[int]:
 
 
 async def post(producer: Producer, rows: Iterable[str]) -> list[Pending]:
-    """Send without waiting for the outcomes; events of a day have one key, so they stay in one partition, in their order."""
+    """Send without waiting for the outcomes; events of a day have one key, so they stay in one partition, in
+    their order.
+    """
     return [await producer.post(Event(row, key=day(row))) for row in rows]
 
 
@@ -115,12 +125,22 @@ def from_the_earliest(node: NodeProcess, rows: Sequence[str], attempts: Sequence
     year = read(node, "--from", "earliest")
     copies = Counter(one.row for one in year)
     check(
-        all(copies[row] for row in rows) and len(copies) == len(rows), f"{len(year):,} events, {len(copies):,} different: none is missing"
+        all(copies[row] for row in rows) and len(copies) == len(rows),
+        f"{len(year):,} events, {len(copies):,} different: none is missing",
     )
-    check(all(copies[row] <= sent for row, sent in zip(rows, attempts, strict=True)), "each is there once, or twice if it was sent twice")
+    check(
+        all(copies[row] <= sent for row, sent in zip(rows, attempts, strict=True)),
+        "each is there once, or twice if it was sent twice",
+    )
     twice = [row for row in rows if copies[row] > 1]
-    say(f"there twice: {len(twice)}" + (f", {twice[0]!r} to {twice[-1]!r}: stored, then killed before the answer" if twice else ""))
-    check(in_order(year, rows), "in order: offsets without a gap in each partition, the hours of each partition as they were sent")
+    say(
+        f"there twice: {len(twice)}"
+        + (f", {twice[0]!r} to {twice[-1]!r}: stored, then killed before the answer" if twice else "")
+    )
+    check(
+        in_order(year, rows),
+        "in order: offsets without a gap in each partition, the hours of each partition as they were sent",
+    )
     for partition in sorted({one.partition for one in year}):
         events = [one for one in year if one.partition == partition]
         say(f"partition {partition}: {len(events):,} events, {events[0].row!r} to {events[-1].row!r}")
@@ -131,7 +151,9 @@ def from_an_offset(node: NodeProcess, year: Sequence[Stored]) -> None:
     """One partition from an offset on."""
     wanted = [one for one in year if one.partition == "2" and one.offset >= 1000]
     got = read(node, "--partition", "2", "--from", "1000")
-    check(got == wanted, f"{len(got):,} events from {got[0].row!r} (offset {got[0].offset}) to {got[-1].row!r}")
+    check(
+        got == wanted, f"{len(got):,} events from {got[0].row!r} (offset {got[0].offset}) to {got[-1].row!r}"
+    )
 
 
 def from_a_time(node: NodeProcess, year: Sequence[Stored]) -> None:
@@ -140,12 +162,15 @@ def from_a_time(node: NodeProcess, year: Sequence[Stored]) -> None:
     wanted = [one for one in year if one.time >= moment]
     got = read(node, "--from", moment)
     check(
-        0 < len(got) < len(year) and by_place(got) == by_place(wanted), f"{len(got):,} events stored at that moment or later, and no other"
+        0 < len(got) < len(year) and by_place(got) == by_place(wanted),
+        f"{len(got):,} events stored at that moment or later, and no other",
     )
 
 
 def in_order(events: Sequence[Stored], rows: Sequence[str]) -> bool:
-    """Offsets count up from 0 in each partition; what is new there comes in the order of sending; a day is in one partition."""
+    """Offsets count up from 0 in each partition; what is new there comes in the order of sending; a day is in
+    one partition.
+    """
     place = {row: number for number, row in enumerate(rows)}
     for partition in {one.partition for one in events}:
         ours = [one for one in events if one.partition == partition]
@@ -173,7 +198,10 @@ def with_another_client(node: NodeProcess, rows: Sequence[str]) -> None:
     after = 1999
     wanted = [one for one in year if one.offset > after]
     got = foreign_read(client, node, f"offset:{after:016d}", len(wanted))
-    check(by_place(got) == by_place(wanted), f"{name} read the {len(got):,} with an offset greater than {after}, of all partitions")
+    check(
+        by_place(got) == by_place(wanted),
+        f"{name} read the {len(got):,} with an offset greater than {after}, of all partitions",
+    )
     moment = sorted(one.time for one in year)[len(year) // 2]
     wanted = [one for one in year if int(one.time) > int(moment)]
     got = foreign_read(client, node, f"time:{moment}", len(wanted))
@@ -211,12 +239,21 @@ def command(node: NodeProcess, *arguments: str, hidden: Sequence[str] = ()) -> s
     print(f"  $ amqp-streams {' '.join(arguments)}")
     program = str(Path(sys.executable).parent / "amqp-streams")
     environment = {**os.environ, "AMQP_STREAMS_URL": node.url}
-    return subprocess.run([program, *arguments, *hidden], check=True, stdout=subprocess.PIPE, text=True, env=environment, timeout=60).stdout
+    return subprocess.run(
+        [program, *arguments, *hidden],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        timeout=60,
+    ).stdout
 
 
 def by_place(events: Iterable[Stored]) -> list[Stored]:
     """Partition after partition: how partitions alternate on a link is nobody's promise."""
-    return sorted(events, key=lambda one: one.partition)  # stable: within a partition the order stays as it came
+    return sorted(
+        events, key=lambda one: one.partition
+    )  # stable: within a partition the order stays as it came
 
 
 def day(row: str) -> str:

@@ -1,4 +1,6 @@
-"""The second half of `make demo`: the same temperatures as CloudEvents, POSTed to a Broker and pushed on to subscribers that fail."""
+"""The second half of `make demo`: the same temperatures as CloudEvents, POSTed to a Broker and pushed on to
+subscribers that fail.
+"""
 
 import json
 import os
@@ -59,12 +61,17 @@ def through_the_gateway(rows: Sequence[str]) -> None:
         title("A gateway on this machine, with a log node of its own")
         gateway = open_.enter_context(GatewayProcess(Path(folder)))
         say(f"knative-gateway serve --state-dir {gateway.data_dir}")
-        say(f"process {gateway.pid}, {gateway.base_url}; its log node: process {gateway.node_pid}, {gateway.url}")
+        say(
+            f"process {gateway.pid}, {gateway.base_url}; its log node: process {gateway.node_pid},"
+            f" {gateway.url}"
+        )
         gateway.apply(RESOURCES.format(hot=int(HOT), live=live.url, broken=broken.url, sink=sink.url))
         say("applied: the Broker `weather`, the Triggers `hot` and `new-years-eve`; all of them Ready")
         title(f"POST the same {len(rows):,} temperatures as CloudEvents to the Broker")
         post_all(gateway, rows)
-        title(f"A Trigger takes those of {HOT:.0f} °F and more; its subscriber fails {FAILURES} times at first")
+        title(
+            f"A Trigger takes those of {HOT:.0f} °F and more; its subscriber fails {FAILURES} times at first"
+        )
         to_the_live_one(live, rows)
         title("Another Trigger's subscriber always fails: its events go to the dead letter sink")
         to_the_sink(broken, sink, rows)
@@ -86,13 +93,22 @@ def post_all(gateway: GatewayProcess, rows: Sequence[str]) -> None:
     with ThreadPoolExecutor(SENDERS) as pool:
         accepted = sum(pool.map(some, [rows[first::SENDERS] for first in range(SENDERS)]))
     check(accepted == len(rows), f"{accepted:,} times 202: each of them is on the disk")
-    say(f"{len(rows) / (time.monotonic() - began):,.0f} a second, from {SENDERS} senders that wait for each answer")
+    say(
+        f"{len(rows) / (time.monotonic() - began):,.0f} a second, from {SENDERS} senders that wait for each"
+        " answer"
+    )
 
 
 def attributes(row: str) -> dict[str, str]:
     """Of the event: `id` is when it was measured."""
     moment, degrees = row.split(",")
-    known = {"id": moment, "source": "/noaa/seattle", "type": "temperature.measured", "day": moment[:10], "partitionkey": moment[:10]}
+    known = {
+        "id": moment,
+        "source": "/noaa/seattle",
+        "type": "temperature.measured",
+        "day": moment[:10],
+        "partitionkey": moment[:10],
+    }
     return {**known, "fahrenheit": f"{float(degrees):.0f}"}
 
 
@@ -109,7 +125,10 @@ def to_the_live_one(live: SubscriberServer, rows: Sequence[str]) -> None:
     failed = sum(one.status == 503 for one in live.requests)
     check(set(taken) == wanted, f"{len(wanted):,} events taken, and no other, after {failed} answers of 503")
     check(len(taken) == len(wanted), "each of them once")
-    say(f"the first: {live.taken[0].data.decode()!r}, {live.taken[0].headers['content-type']}, {dict(live.taken[0].attributes)}")
+    say(
+        f"the first: {live.taken[0].data.decode()!r}, {live.taken[0].headers['content-type']},"
+        f" {dict(live.taken[0].attributes)}"
+    )
 
 
 def to_the_sink(broken: SubscriberServer, sink: SubscriberServer, rows: Sequence[str]) -> None:
@@ -119,11 +138,18 @@ def to_the_sink(broken: SubscriberServer, sink: SubscriberServer, rows: Sequence
     letters = sink.taken
     attempts = len(broken.requests)
     check(
-        {one.data.decode() for one in letters} == wanted, f"{len(wanted)} events of New Year's Eve in the sink, after {attempts} attempts"
+        {one.data.decode() for one in letters} == wanted,
+        f"{len(wanted)} events of New Year's Eve in the sink, after {attempts} attempts",
     )
-    told = {name: letters[0].attributes[name] for name in ("knativeerrorcode", "knativeerrordest", "knativeerrordata", "deadletterretry")}
+    told = {
+        name: letters[0].attributes[name]
+        for name in ("knativeerrorcode", "knativeerrordest", "knativeerrordata", "deadletterretry")
+    }
     say(f"what it says of one: {told}")
-    check(all(one.attributes["knativeerrorcode"] == "500" for one in letters), "each with the code of its last answer")
+    check(
+        all(one.attributes["knativeerrorcode"] == "500" for one in letters),
+        "each with the code of its last answer",
+    )
 
 
 def over_amqp(gateway: GatewayProcess, rows: Sequence[str]) -> None:

@@ -1,4 +1,6 @@
-"""The part of `make demo` that runs a Spark job: statistics of the temperatures in the log, into a second log and into Parquet files."""
+"""The part of `make demo` that runs a Spark job: statistics of the temperatures in the log, into a second log
+and into Parquet files.
+"""
 
 import json
 import os
@@ -23,7 +25,10 @@ MUCH_LATER: Final = "2011/03/01 00:00,40.0"
 
 
 def statistics_of(node: NodeProcess, rows: Sequence[str], folder: Path) -> None:
-    """Show it; ends the program if a number is wrong. `rows`: date and temperature; some are in the log twice."""
+    """Show it; ends the program if a number is wrong.
+
+    `rows`: date and temperature; some are in the log twice.
+    """
     title("A Spark job reads the log and computes daily and hourly statistics")
     folder.mkdir(parents=True)
     with words_to(folder / "spark.log"):
@@ -33,18 +38,31 @@ def statistics_of(node: NodeProcess, rows: Sequence[str], folder: Path) -> None:
         say(f"Spark {spark.version} in this process; what it says goes to {folder / 'spark.log'}")
         statistics.run(spark, node.url, folder)
         days = daily(node)
-        say(f"{len(days)} days are in the log {statistics.STATISTICS!r}; for the others more may come yet: late readings are waited for")
+        say(
+            f"{len(days)} days are in the log {statistics.STATISTICS!r}; for the others more may come yet:"
+            " late readings are waited for"
+        )
         send(node, MUCH_LATER)
         say(f"a reading of {MUCH_LATER[:10]} comes in, and the job is run again: it goes on where it ended")
         statistics.run(spark, node.url, folder)
         days = daily(node)
         wanted = by_day(rows)
         check(len(days) == len(wanted), f"{len(days)} days in the log {statistics.STATISTICS!r}, each once")
-        check(close(days, wanted), "mean, lowest and highest of each day are those of the file, however often a reading is in the log")
+        check(
+            close(days, wanted),
+            "mean, lowest and highest of each day are those of the file, however often a reading is in"
+            " the log",
+        )
         hottest = max(days, key=lambda day: days[day][2])
         say(f"the hottest day: {hottest}, {days[hottest][2]} °F; the mean of that day {days[hottest][0]} °F")
-        hours = {row.until: (row.mean, row.readings) for row in spark.read.parquet(str(folder / "hourly")).collect()}
-        check(close(hours, by_hour(rows)), f"{len(hours):,} hours in Parquet files: the mean of the 24 hours up to each is right")
+        hours = {
+            row.until: (row.mean, row.readings)
+            for row in spark.read.parquet(str(folder / "hourly")).collect()
+        }
+        check(
+            close(hours, by_hour(rows)),
+            f"{len(hours):,} hours in Parquet files: the mean of the 24 hours up to each is right",
+        )
     finally:
         spark.stop()
 
@@ -69,7 +87,10 @@ def send(node: NodeProcess, row: str) -> None:
 
 
 def daily(node: NodeProcess) -> dict[str, tuple[float, float, float, int]]:
-    """What a client reads from the second log: mean, lowest, highest and number of readings by day. Ends if one is there twice."""
+    """What a client reads from the second log: mean, lowest, highest and number of readings by day.
+
+    Ends if one is there twice.
+    """
     days: dict[str, tuple[float, float, float, int]] = {}
     with connect(node.url) as client, client.consumer(statistics.STATISTICS, start=EARLIEST) as consumer:
         while events := consumer.receive_retained():
@@ -100,14 +121,19 @@ def by_hour(rows: Sequence[str]) -> dict[datetime, tuple[float, int]]:
     values = dict(map(reading, rows))
     hour = timedelta(hours=1)
     ends = {time + after * hour for time in values for after in range(1, 25)}
-    windows = {end: [values[time] for time in (end - before * hour for before in range(1, 25)) if time in values] for end in ends}
+    windows = {
+        end: [values[time] for time in (end - before * hour for before in range(1, 25)) if time in values]
+        for end in ends
+    }
     return {end: (fmean(inside), len(inside)) for end, inside in windows.items()}
 
 
 def close(one: Mapping[Key, tuple[float, ...]], other: Mapping[Key, tuple[float, ...]]) -> bool:
     """The same keys, and the same numbers but for the rounding of two decimals."""
     return one.keys() == other.keys() and all(
-        abs(ours - theirs) < ROUNDING for key in one for ours, theirs in zip(one[key], other[key], strict=True)
+        abs(ours - theirs) < ROUNDING
+        for key in one
+        for ours, theirs in zip(one[key], other[key], strict=True)
     )
 
 

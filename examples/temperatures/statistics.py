@@ -1,8 +1,10 @@
-"""A Spark job: daily and hourly statistics of the temperatures in a log, into a second log and into Parquet files.
+"""A Spark job: daily and hourly statistics of the temperatures in a log, into a second log and into Parquet
+files.
 
     python -m examples.temperatures.statistics --endpoint amqp://127.0.0.1:5672 --folder statistics
 
-Reads the log `temps`, rows such as `2010/01/01 00:00,39.4`. It takes what is there and ends; run it again, and it goes on where it ended.
+Reads the log `temps`, rows such as `2010/01/01 00:00,39.4`. It takes what is there and ends; run it again,
+and it goes on where it ended.
 """
 
 import argparse
@@ -18,16 +20,21 @@ from examples import java
 
 STATISTICS: Final = "temps-daily"
 LATE: Final = "30 days"
-"""How much later than a newer reading an older one may come. A day's readings are in one partition, and when a log is read that has been
-filled for a long time, one partition may be read some weeks ahead of another."""
+"""How much later than a newer reading an older one may come. A day's readings are in one partition, and when
+a log is read that has been filled for a long time, one partition may be read some weeks ahead of another."""
 
 
 def main() -> None:
     """Both statistics."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--endpoint", default="amqp://127.0.0.1:5672", help="where the log node listens")
     parser.add_argument(
-        "--folder", type=Path, default=Path("statistics"), help="for the Parquet files, and for how far each query has come"
+        "--folder",
+        type=Path,
+        default=Path("statistics"),
+        help="for the Parquet files, and for how far each query has come",
     )
     chosen = parser.parse_args()
     spark = session()
@@ -38,12 +45,17 @@ def main() -> None:
 
 
 def session() -> SparkSession:
-    """Spark in this process, on two threads. On a cluster that is `spark-submit --master …` and the same job."""
+    """Spark in this process, on two threads.
+
+    On a cluster that is `spark-submit --master …` and the same job.
+    """
     java.provide()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python processes are this one
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # of use for short jobs: starts in half the time
+        "spark.driver.extraJavaOptions": (
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        ),  # of use for short jobs: starts in half the time
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
@@ -60,10 +72,14 @@ def session() -> SparkSession:
 
 
 def run(spark: SparkSession, endpoint: str, folder: Path) -> None:
-    """What is in the log now; each query remembers in its checkpoint what it has read and written, so nothing counts twice."""
+    """What is in the log now; each query remembers in its checkpoint what it has read and written, so nothing
+    counts twice.
+    """
     readings = read(spark, endpoint)
     to_log = (
-        daily(readings).writeStream.format("amqpstreams").options(endpoint=endpoint, stream=STATISTICS, createPartitions=1, sortRows=True)
+        daily(readings)
+        .writeStream.format("amqpstreams")
+        .options(endpoint=endpoint, stream=STATISTICS, createPartitions=1, sortRows=True)
     )
     to_files = hourly(readings).writeStream.format("parquet").option("path", str(folder / "hourly"))
     for name, writer in (("daily", to_log), ("hourly", to_files)):
@@ -79,12 +95,18 @@ def read(spark: SparkSession, endpoint: str) -> DataFrame:
         .load()
     )
     parts = f.split(f.col("body").cast("string"), ",")
-    readings = rows.select(f.to_timestamp(parts[0], "yyyy/MM/dd HH:mm").alias("time"), parts[1].cast("double").alias("fahrenheit"))
+    readings = rows.select(
+        f.to_timestamp(parts[0], "yyyy/MM/dd HH:mm").alias("time"),
+        parts[1].cast("double").alias("fahrenheit"),
+    )
     return readings.withWatermark("time", LATE).dropDuplicatesWithinWatermark(["time"])
 
 
 def daily(readings: DataFrame) -> DataFrame:
-    """For each day its mean, lowest and highest, as messages: JSON, with the month as key and the day as subject."""
+    """For each day its mean, lowest and highest, as messages:
+
+    JSON, with the month as key and the day as subject.
+    """
     days = readings.groupBy(f.window("time", "1 day")).agg(*measures())
     day = f.date_format("window.start", "yyyy-MM-dd")
     return days.select(

@@ -32,5 +32,7 @@ def load(name: str) -> Target:
 
 
 def quiet() -> None:
-    """What a node in this process would log is not wanted: there would be a line for each thing that is wrong with an input."""
+    """What a node in this process would log is not wanted: there would be a line for each thing that is wrong
+    with an input.
+    """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

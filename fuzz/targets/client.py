@@ -1,4 +1,6 @@
-"""The client's end of a connection, talking to a node that means no good: it must say what is wrong, and never raise."""
+"""The client's end of a connection, talking to a node that means no good: it must say what is wrong, and
+never raise.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -34,7 +36,9 @@ class _Client:
     """A client with a producer and a consumer."""
 
     def __init__(self, credentials: Credentials) -> None:
-        self.protocol = ConnectionProtocol(container_id="client", hostname="h", credentials=credentials, idle_timeout_ms=30_000)
+        self.protocol = ConnectionProtocol(
+            container_id="client", hostname="h", credentials=credentials, idle_timeout_ms=30_000
+        )
         self.told: list[Happening] = []
 
     def hear(self, data: bytes) -> None:
@@ -55,16 +59,39 @@ def run(data: bytes) -> str:
         return _end(client)
     client = _Client(Credentials())
     client.hear(_WELCOME)
-    client.hear(frame_of("open", container_id="node", max_frame_size=UInt(draw.pick((4096, 4096, 512))), channel_max=UShort(10)))
+    client.hear(
+        frame_of(
+            "open",
+            container_id="node",
+            max_frame_size=UInt(draw.pick((4096, 4096, 512))),
+            channel_max=UShort(10),
+        )
+    )
     if not client.protocol.closed:
         client.hear(_begin(0))
     if not any(isinstance(each, Opened) for each in client.told):
         return _end(client)
-    sender, receiver = client.protocol.open_sender("events"), client.protocol.open_receiver("events", durable=draw.chance(2))
+    sender, receiver = (
+        client.protocol.open_sender("events"),
+        client.protocol.open_receiver("events", durable=draw.chance(2)),
+    )
     client.hear(_begin(1))
     for channel, (role, name) in enumerate(((True, sender.name), (False, receiver.name))):
-        attach = {"name": name, "handle": UInt(0), "role": role, "initial_delivery_count": None if role else UInt(0)}
-        client.hear(frame_of("attach", channel=channel, source=terminus(0x28, "events"), target=terminus(0x29, "events"), **attach))
+        attach = {
+            "name": name,
+            "handle": UInt(0),
+            "role": role,
+            "initial_delivery_count": None if role else UInt(0),
+        }
+        client.hear(
+            frame_of(
+                "attach",
+                channel=channel,
+                source=terminus(0x28, "events"),
+                target=terminus(0x29, "events"),
+                **attach,
+            )
+        )
     draw.handles.append(0)
     if sender.alive and receiver.alive:
         receiver.grant(10)
@@ -84,7 +111,9 @@ def run(data: bytes) -> str:
 def _begin(channel: int) -> bytes:
     """The answer to the session that the client began on this channel: a session for each of its first links."""
     windows = {"incoming_window": UInt(100), "outgoing_window": UInt(9)}
-    return frame_of("begin", channel=channel, remote_channel=UShort(channel), next_outgoing_id=UInt(0), **windows)
+    return frame_of(
+        "begin", channel=channel, remote_channel=UShort(channel), next_outgoing_id=UInt(0), **windows
+    )
 
 
 def _end(client: _Client) -> str:

@@ -1,5 +1,5 @@
-"""A conversation with a whole node in this process: real frames, the real engine, storage in memory. Afterwards a client that behaves
-must be served as if nothing had happened, and time must be able to go on.
+"""A conversation with a whole node in this process: real frames, the real engine, storage in memory.
+Afterwards a client that behaves must be served as if nothing had happened, and time must be able to go on.
 """
 
 from typing import Final
@@ -75,7 +75,9 @@ def _gist(heard: bytes) -> str:
         for one in read_frames(heard[8:]):
             performative = read_performative(one.body) if one.body else None
             error = performative.fields.get("error") if performative else None
-            condition = error.value[0] if isinstance(error, Described) and isinstance(error.value, list) else ""
+            condition = (
+                error.value[0] if isinstance(error, Described) and isinstance(error.value, list) else ""
+            )
             said.append(f"{performative.name if performative else '-'} {condition!r}")
     except WireError:
         said.append("?")
@@ -94,7 +96,10 @@ def serves_others(node: InMemoryNode) -> None:
     receiver = client.receiver("single", name="well-behaved-in", credit=1_000)
     sent = client.send(client.sender("single", name="well-behaved-out"), b"\x00\x53\x75\xa0\x02ok")
     if sent[0].outcome != "accepted" or receiver.bodies[-1:] != [b"ok"]:
-        message = f"sent: {sent[0].outcome}, received: {receiver.bodies[-1:]}, lost: {client.lost}, refused: {receiver.refused}"
+        message = (
+            f"sent: {sent[0].outcome}, received: {receiver.bodies[-1:]}, lost: {client.lost}, refused:"
+            f" {receiver.refused}"
+        )
         raise WrongError(message)
     client.connection.close()
     node.run()

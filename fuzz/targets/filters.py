@@ -1,4 +1,6 @@
-"""Filter sets as they are on the wire: property filters, groups, kinds by symbol and by code, values of every type."""
+"""Filter sets as they are on the wire: property filters, groups, kinds by symbol and by code, values of every
+type.
+"""
 
 from typing import Final
 
@@ -19,7 +21,9 @@ _KINDS: Final = tuple(CODES.values())
 def run(data: bytes) -> str:
     """One filter set against messages of choices."""
     draw = Draw(data)
-    filters: dict[str, Value] = {f"{text(draw)[:8]}{place}": _filter(draw, 0) for place in range(1 + draw.below(3))}
+    filters: dict[str, Value] = {
+        f"{text(draw)[:8]}{place}": _filter(draw, 0) for place in range(1 + draw.below(3))
+    }
     try:
         compiled = compile_filters(filters)
     except PeerError as error:

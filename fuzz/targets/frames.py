@@ -1,4 +1,7 @@
-"""Bytes that should be frames: ours to read where the engine shows too little. Only `WireError` is an answer."""
+"""Bytes that should be frames: ours to read where the engine shows too little.
+
+Only `WireError` is an answer.
+"""
 
 from collections import Counter
 from typing import Final
@@ -11,7 +14,9 @@ from fuzz.targets.speech import flows, frames_of
 
 
 def run(data: bytes) -> str:
-    """One block of frames, made of choices or as it is; of flows of ours, cut anywhere, each echo is found once."""
+    """One block of frames, made of choices or as it is; of flows of ours, cut anywhere, each echo is found
+    once.
+    """
     draw = Draw(data)
     match draw.byte() % 3:
         case 0:
@@ -56,5 +61,8 @@ def _performatives(block: bytes) -> str:
 
 
 TARGET: Final = Target(
-    "frames", run, seconds_max=0.5, words=(b"\x00\x00\x00\x08\x02\x00\x00\x00", b"\x00\x53\x13", b"\x00\x53\x14", b"\xc0")
+    "frames",
+    run,
+    seconds_max=0.5,
+    words=(b"\x00\x00\x00\x08\x02\x00\x00\x00", b"\x00\x53\x13", b"\x00\x53\x14", b"\xc0"),
 )

@@ -1,6 +1,5 @@
-"""Requests with events as the gateway takes them: what the ingress stores a reader reads, and a subscriber gets, whatever its attributes,
-media types and data. Only `GatewayError` and
-`EventFormatError` are answers.
+"""Requests with events as the gateway takes them: what the ingress stores a reader reads, and a subscriber
+gets, whatever its attributes, media types and data. Only `GatewayError` and `EventFormatError` are answers.
 """
 
 import json
@@ -58,12 +57,18 @@ def run(data: bytes) -> str:
 
 
 def _binary(draw: Draw) -> tuple[Headers | None, bytes]:
-    headers = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")][draw.byte() % 8 == 1 :]
+    headers = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")][
+        draw.byte() % 8 == 1 :
+    ]
     for _ in range(draw.byte() % 6):
-        headers.append((b"ce-" + draw.pick(NAMES).encode(), draw.raw(40).replace(b"\r", b"").replace(b"\n", b"")))
+        headers.append(
+            (b"ce-" + draw.pick(NAMES).encode(), draw.raw(40).replace(b"\r", b"").replace(b"\n", b""))
+        )
     headers.append((b"content-type", draw.pick(TYPES)))
     if draw.chance(4):
-        headers.append((draw.pick((b"traceparent", b"tracestate", b"x-request-id", b"knative-hops")), draw.raw(40)))
+        headers.append(
+            (draw.pick((b"traceparent", b"tracestate", b"x-request-id", b"knative-hops")), draw.raw(40))
+        )
     return headers, draw.rest()
 
 
@@ -71,7 +76,12 @@ def _structured(draw: Draw) -> tuple[Headers | None, bytes]:
     content_type = draw.pick((b"application/cloudevents+json", b"application/cloudevents-batch+json"))
     if draw.chance(4):
         return [(b"content-type", content_type)], draw.rest()
-    event: dict[str, object] = {"specversion": draw.pick(("1.0", "0.3")), "id": "1", "source": "/s", "type": "t"}
+    event: dict[str, object] = {
+        "specversion": draw.pick(("1.0", "0.3")),
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+    }
     if draw.chance(2):
         event["datacontenttype"] = draw.pick(TYPES).decode()
     for _ in range(draw.byte() % 6):
@@ -109,7 +119,9 @@ def _delivered(event: CloudEvent, message: bytes) -> None:
         headers, body = arrival.request(departs=False, structured=structured)
         lines(headers)
         again = from_http([(name.encode(), value.encode()) for name, value in headers], body)
-        if _texts(again) != _texts(event) or _data(again, structured=structured) != _data(event, structured=structured):
+        if _texts(again) != _texts(event) or _data(again, structured=structured) != _data(
+            event, structured=structured
+        ):
             wrong = f"{event!r} is delivered as {again!r}"
             raise WrongError(wrong)
 
@@ -119,11 +131,16 @@ def _texts(event: CloudEvent) -> dict[str, str]:
 
 
 def _data(event: CloudEvent, *, structured: bool) -> bytes:
-    """Binary mode does not tell empty data from none; in structured mode the space around JSON is not part of it."""
+    """Binary mode does not tell empty data from none; in structured mode the space around JSON is not part of
+    it.
+    """
     data = event.data or b""
     return data.strip(b" \t\r\n") if structured else data
 
 
 TARGET: Final = Target(
-    "gateway", run, seconds_max=0.5, words=(b"application/cloudevents", b"ce-", b"cloudEvents_", b"\x00\x53\x74\xc1", b"\x00\x53\x73\xc0")
+    "gateway",
+    run,
+    seconds_max=0.5,
+    words=(b"application/cloudevents", b"ce-", b"cloudEvents_", b"\x00\x53\x74\xc1", b"\x00\x53\x73\xc0"),
 )

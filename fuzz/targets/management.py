@@ -1,4 +1,6 @@
-"""Requests to `$management` through a link, whatever they hold: each is answered or rejected, and the node goes on."""
+"""Requests to `$management` through a link, whatever they hold: each is answered or rejected, and the node
+goes on.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +17,18 @@ from fuzz.targets.dialogue import serves_others
 from fuzz.targets.speech import message
 from fuzz.values import TEXTS, mapping, text, value
 
-_OPERATIONS: Final = ("CREATE", "READ", "UPDATE", "DELETE", "QUERY", "GET-TYPES", "GET-OPERATIONS", "REGISTER", "create", "")
+_OPERATIONS: Final = (
+    "CREATE",
+    "READ",
+    "UPDATE",
+    "DELETE",
+    "QUERY",
+    "GET-TYPES",
+    "GET-OPERATIONS",
+    "REGISTER",
+    "create",
+    "",
+)
 _TYPES: Final = (names.LOG_TYPE, names.CURSOR_TYPE, names.GROUP_TYPE, "", "x")
 _KEYS: Final = (
     "partitions",
@@ -38,14 +51,22 @@ def run(data: bytes) -> str:
     node.append("events", b"one", b"two")
     client = EnginePair(node)
     if draw.chance(2):
-        client.receiver("events", name="a", properties={names.PARTITION: proton.symbol("1"), names.CONSUMER_GROUP: "group"})
+        client.receiver(
+            "events",
+            name="a",
+            properties={names.PARTITION: proton.symbol("1"), names.CONSUMER_GROUP: "group"},
+        )
     replies = client.receiver(names.MANAGEMENT, name="replies", credit=100, prepare=_reply_to)
     sender = client.sender(names.MANAGEMENT)
     asked = [message(draw) if draw.chance(6) else _request(draw) for _ in range(1 + draw.below(6))]
     outcomes = [each.outcome for each in client.send(sender, *asked)]
     answered: list[Mapping[str, Any]] = [arrived.message.properties or {} for arrived in replies.arrived]
     statuses = [properties.get(names.STATUS_CODES[0]) for properties in answered]
-    if not client.lost and sender.refused is None and (None in outcomes or outcomes.count("accepted") != len(statuses)):
+    if (
+        not client.lost
+        and sender.refused is None
+        and (None in outcomes or outcomes.count("accepted") != len(statuses))
+    ):
         words = f"outcomes {outcomes}, answers {statuses}"
         raise WrongError(words)
     if any(not isinstance(status, int) or status == 500 for status in statuses):
@@ -70,7 +91,12 @@ def _request(draw: Draw) -> bytes:
     ]
     if draw.chance(3):
         properties.append(value(draw))
-    asked: dict[Value, Value] = {"operation": draw.pick(_OPERATIONS), "type": draw.pick(_TYPES), "name": _name(draw), "log": _name(draw)}
+    asked: dict[Value, Value] = {
+        "operation": draw.pick(_OPERATIONS),
+        "type": draw.pick(_TYPES),
+        "name": _name(draw),
+        "log": _name(draw),
+    }
     for key in list(asked):
         if draw.chance(10):
             asked[key] = value(draw)
@@ -85,11 +111,29 @@ def _request(draw: Draw) -> bytes:
 
 
 def _name(draw: Draw) -> str:
-    return text(draw) if draw.chance(4) else draw.pick(("events", "single", "new", "group", "gr*up", *TEXTS[:3]))
+    return (
+        text(draw) if draw.chance(4) else draw.pick(("events", "single", "new", "group", "gr*up", *TEXTS[:3]))
+    )
 
 
 def _setting(draw: Draw) -> Value:
-    return draw.pick((0, 1, 2, -1, 10_001, 1 << 40, "1", "@earliest", "@latest", "0000000000000001", None, True, value(draw)))
+    return draw.pick(
+        (
+            0,
+            1,
+            2,
+            -1,
+            10_001,
+            1 << 40,
+            "1",
+            "@earliest",
+            "@latest",
+            "0000000000000001",
+            None,
+            True,
+            value(draw),
+        )
+    )
 
 
 TARGET: Final = Target("management", run, seconds_max=2.0)

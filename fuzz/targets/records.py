@@ -46,9 +46,16 @@ def _message(*sections: tuple[int, Value]) -> bytes:
 
 
 MESSAGES: Final = (
-    _message((0x70, [True, UByte(7), UInt(60_000), None, UInt(2)]), (0x73, _PROPERTIES), (0x74, _APPLICATION), (0x77, "body")),
+    _message(
+        (0x70, [True, UByte(7), UInt(60_000), None, UInt(2)]),
+        (0x73, _PROPERTIES),
+        (0x74, _APPLICATION),
+        (0x77, "body"),
+    ),
     _message((0x75, b"body")),
-    _message((0x72, {Symbol("x-opt-key"): "k", ULong(7): 1}), (0x74, {}), (0x76, [1]), (0x78, {Symbol("sum"): 12})),
+    _message(
+        (0x72, {Symbol("x-opt-key"): "k", ULong(7): 1}), (0x74, {}), (0x76, [1]), (0x78, {Symbol("sum"): 12})
+    ),
 )
 LATEST: Final = 5
 NOW_MS: Final = 1_700_000_000_000
@@ -81,7 +88,9 @@ def judge(compiled: Compiled, of: Sequence[bytes]) -> str:
     single = [
         place
         for place, message in enumerate(of)
-        if compiled.matches(message, number=3 + place, timestamp_ms=times[place], partition="0", latest=LATEST, now_ms=NOW_MS)
+        if compiled.matches(
+            message, number=3 + place, timestamp_ms=times[place], partition="0", latest=LATEST, now_ms=NOW_MS
+        )
     ]
     if chosen != single:
         message = f"all at once {chosen}, one by one {single}"
@@ -100,8 +109,13 @@ def check_refusal(error: PeerError, condition: str, characters: int | None = Non
         message = f"refused with {error.condition} {error.info}"
         raise WrongError(message)
     if position is not None and (
-        not str(position).isdecimal() or int(position) < 1 or (characters is not None and int(position) > characters + 1)
+        not str(position).isdecimal()
+        or int(position) < 1
+        or (characters is not None and int(position) > characters + 1)
     ):
         message = f"position {position} of a text of {characters} characters"
         raise WrongError(message)
-    return "".join("#" if character.isdigit() else character for character in error.description.split(":", 1)[-1].split("'")[0][:60])
+    return "".join(
+        "#" if character.isdigit() else character
+        for character in error.description.split(":", 1)[-1].split("'")[0][:60]
+    )

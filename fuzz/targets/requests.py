@@ -1,4 +1,5 @@
-"""What a client sends to the gateway's HTTP listener: read in one piece or in many, it means the same, and every request is answered once.
+"""What a client sends to the gateway's HTTP listener: read in one piece or in many, it means the same, and
+every request is answered once.
 
 Inputs stay below the limit on headers: beyond it, the pieces decide which of two refusals a client gets.
 """

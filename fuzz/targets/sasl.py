@@ -1,5 +1,5 @@
-"""The security layer of a connection, with every mechanism, in pieces of any size. Nobody gets in without the password, a certificate that
-a rule fits, or a good token: nobody at all, since nobody here has one.
+"""The security layer of a connection, with every mechanism, in pieces of any size. Nobody gets in without the
+password, a certificate that a rule fits, or a good token: nobody at all, since nobody here has one.
 """
 
 import base64
@@ -49,7 +49,10 @@ _RESPONSES: Final = (
 _BEARERS: Final = ("OAUTHBEARER", "XOAUTH2")
 _CERTIFICATES: Final[tuple[dict[str, Any] | None, ...]] = (
     None,
-    {"subject": ((("commonName", "other"),),), "subjectAltName": (("DNS", "other.example"), ("email", "x@y"))},
+    {
+        "subject": ((("commonName", "other"),),),
+        "subjectAltName": (("DNS", "other.example"), ("email", "x@y")),
+    },
     {"subject": ((("commonName", "user\nfake"),),)},
     {},
 )
@@ -65,7 +68,9 @@ def _folder() -> Path:
 @cache
 def _users() -> UsersFile:
     users = UsersFile.load(
-        _folder() / "users.json", hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1), scram_iterations=4096
+        _folder() / "users.json",
+        hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1),
+        scram_iterations=4096,
     )
     users.add("user", "the password")
     return users
@@ -80,7 +85,9 @@ def _settings() -> dict[str, Any]:
         "anonymous": AnonymousAccess.NEVER,
         "tls": TlsSettings(certificate=secret, key=secret, client_ca=secret),
         "external": (ExternalRule(name=CertificateName.CN, pattern="user", user="user"),),
-        "oauth": OAuthSettings(issuer=_ISSUER, audience=(_AUDIENCE,), secret_file=secret, algorithms=(TokenAlgorithm.HS256,)),
+        "oauth": OAuthSettings(
+            issuer=_ISSUER, audience=(_AUDIENCE,), secret_file=secret, algorithms=(TokenAlgorithm.HS256,)
+        ),
     }
 
 
@@ -133,7 +140,9 @@ def run(data: bytes) -> str:
 def _scram(draw: Draw, stranger: _Stranger) -> None:
     """SCRAM as it should be, but for the password, and perhaps for what is changed on the way."""
     algorithm = draw.pick(tuple(ScramAlgorithm))
-    client = ScramClient(algorithm, draw.pick(("user", "nobody", "us,er=")), "a wrong password", nonce="nonce")
+    client = ScramClient(
+        algorithm, draw.pick(("user", "nobody", "us,er=")), "a wrong password", nonce="nonce"
+    )
     stranger.say(_HEADER + _frame(draw, _INIT, [Symbol(algorithm), _changed(draw, client.first()), None]))
     try:
         final = client.final(stranger.challenge())
@@ -147,7 +156,10 @@ def _scram(draw: Draw, stranger: _Stranger) -> None:
 def _token(draw: Draw) -> bytes:
     """A token with something wrong: its signature, its time, its issuer, its audience, or all of it."""
     claims: dict[str, Any] = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": "user", "exp": 1 << 40}
-    header: dict[str, Any] = {"alg": draw.pick(("HS256", "HS256", "HS256", "HS256", "none", "HS512", "RS256", "", None, 5)), "typ": "JWT"}
+    header: dict[str, Any] = {
+        "alg": draw.pick(("HS256", "HS256", "HS256", "HS256", "none", "HS512", "RS256", "", None, 5)),
+        "typ": "JWT",
+    }
     secret = _SECRET
     match draw.below(6):
         case 0:
@@ -163,7 +175,9 @@ def _token(draw: Draw) -> bytes:
         case _:
             secret = b""
             claims |= {str(key): str(inner) for key, inner in mapping(draw).items()}
-    parts = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims))
+    parts = b".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)
+    )
     signature = base64.urlsafe_b64encode(hmac.new(secret, parts, hashlib.sha256).digest()).rstrip(b"=")
     token = _changed(draw, parts) + b"." + signature if draw.chance(4) else parts + b"." + signature
     if draw.chance(2):
@@ -183,9 +197,12 @@ def _changed(draw: Draw, data: bytes) -> bytes:
 def login(draw: Draw) -> list[bytes]:
     """A log-in by some mechanism, mostly in order, and then perhaps more."""
     blocks = [_HEADER if not draw.chance(8) else draw.raw(10)]
-    blocks.append(_frame(draw, _INIT, [Symbol(draw.pick(_MECHANISMS)), _response(draw), draw.pick((None, "host", ""))]))
+    blocks.append(
+        _frame(draw, _INIT, [Symbol(draw.pick(_MECHANISMS)), _response(draw), draw.pick((None, "host", ""))])
+    )
     blocks += [
-        _frame(draw, draw.pick((_RESPONSE, _RESPONSE, _RESPONSE, _INIT, 0x40, 0x42, 0x44)), [_response(draw)]) for _ in range(draw.below(5))
+        _frame(draw, draw.pick((_RESPONSE, _RESPONSE, _RESPONSE, _INIT, 0x40, 0x42, 0x44)), [_response(draw)])
+        for _ in range(draw.below(5))
     ]
     return blocks + conversation(draw) if draw.chance(3) else blocks
 
@@ -196,7 +213,11 @@ def challenged(draw: Draw) -> list[bytes]:
     mechanisms: Value = offered[0] if offered and draw.chance(2) else Array(Symbol, tuple(offered))
     blocks = [_HEADER if not draw.chance(8) else draw.raw(10), _frame(draw, 0x40, [mechanisms])]
     blocks += [_frame(draw, 0x42, [_changed(draw, draw.pick(_CHALLENGES))]) for _ in range(draw.below(4))]
-    blocks.append(_frame(draw, 0x44, [UByte(draw.pick((0, 1, 4, 9))), draw.pick((None, b"v=AAAA", b"e=no", draw.raw(9)))]))
+    blocks.append(
+        _frame(
+            draw, 0x44, [UByte(draw.pick((0, 1, 4, 9))), draw.pick((None, b"v=AAAA", b"e=no", draw.raw(9)))]
+        )
+    )
     return [*blocks, *conversation(draw)] if draw.chance(3) else blocks
 
 
@@ -220,7 +241,9 @@ def _frame(draw: Draw, code: int, fields: list[Value]) -> bytes:
     if draw.chance(8):
         fields[draw.below(len(fields))] = value(draw)
     made = frame(
-        draw.below(2) if draw.chance(12) else 0, encode(Described(ULong(code), fields)), type=_SASL if not draw.chance(12) else draw.byte()
+        draw.below(2) if draw.chance(12) else 0,
+        encode(Described(ULong(code), fields)),
+        type=_SASL if not draw.chance(12) else draw.byte(),
     )
     if draw.chance(12):
         changed = bytearray(made)

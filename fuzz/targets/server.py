@@ -1,5 +1,6 @@
-"""A node in a process of its own, behind real sockets: conversations with and without a log-in, HTTP and WebSocket, several at once and
-cut off anywhere. After each input a client that behaves must be served; the node's log must hold no traceback, and its memory must stay.
+"""A node in a process of its own, behind real sockets: conversations with and without a log-in, HTTP and
+WebSocket, several at once and cut off anywhere. After each input a client that behaves must be served; the
+node's log must hold no traceback, and its memory must stay.
 """
 
 import atexit
@@ -52,7 +53,14 @@ class Node:
         folder = Path(self._folder.name)
         UsersFile.load(folder / "users.json").add("user", "password")
         (folder / "node.toml").write_text(_CONFIGURATION)
-        options = ("--config", str(folder / "node.toml"), "--users", str(folder / "users.json"), "--admin-listen", "127.0.0.1:0")
+        options = (
+            "--config",
+            str(folder / "node.toml"),
+            "--users",
+            str(folder / "users.json"),
+            "--admin-listen",
+            "127.0.0.1:0",
+        )
         self.process = NodeProcess(folder, *options)
         self.process.start()
         self._read = 0
@@ -78,14 +86,20 @@ class Node:
         words_now = (self.process.folder / "node.log").read_bytes()
         said, self._read = words_now[self._read :], len(words_now)
         if found := _TRACEBACK.search(said):
-            words = f"the node logged: {said[max(0, found.start() - 500) : found.start() + 4000].decode(errors='replace')}"
+            words = (
+                "the node logged:"
+                f" {said[max(0, found.start() - 500) : found.start() + 4000].decode(errors='replace')}"
+            )
             raise WrongError(words)
         self._inputs += 1
         used = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096
         if self._inputs == _WARM_UP:
             self._warm_bytes = used
         if self._warm_bytes and used > self._warm_bytes + _GROWTH_BYTES_MAX:
-            words = f"the node's memory grew from {self._warm_bytes >> 20} MiB to {used >> 20} MiB in {self._inputs - _WARM_UP} inputs"
+            words = (
+                f"the node's memory grew from {self._warm_bytes >> 20} MiB to {used >> 20} MiB in"
+                f" {self._inputs - _WARM_UP} inputs"
+            )
             self._warm_bytes = used
             raise WrongError(words)
 
@@ -122,7 +136,9 @@ def run(data: bytes) -> str:
     shown = []
     for speaker in speakers:
         if draw.chance(3):
-            speaker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")  # a reset instead of an end
+            speaker.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+            )  # a reset instead of an end
         elif draw.chance(2):
             speaker.settimeout(0.02)
             with contextlib.suppress(OSError):
@@ -135,7 +151,9 @@ def run(data: bytes) -> str:
 
 def _speak(node: Node, draw: Draw) -> socket.socket:
     kind = draw.below(8)
-    speaker = socket.create_connection(node.address("admin" if kind in {6, 7} and "admin" in node.process.addresses else "amqp"), timeout=2)
+    speaker = socket.create_connection(
+        node.address("admin" if kind in {6, 7} and "admin" in node.process.addresses else "amqp"), timeout=2
+    )
     match kind:
         case 0 | 1 | 2 | 3:
             blocks = conversation(draw)
@@ -157,7 +175,9 @@ def _speak(node: Node, draw: Draw) -> socket.socket:
     return speaker
 
 
-_LOGIN: Final = b"AMQP\x03\x01\x00\x00" + frame(0, encode(Described(ULong(0x41), [Symbol("ANONYMOUS"), b"x"])), type=1)
+_LOGIN: Final = b"AMQP\x03\x01\x00\x00" + frame(
+    0, encode(Described(ULong(0x41), [Symbol("ANONYMOUS"), b"x"])), type=1
+)
 _REST: Final = b" HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -180,11 +200,18 @@ def _websocket(draw: Draw, block: bytes) -> bytes:
 
 def _serves_others(node: Node) -> None:
     try:
-        with blocking.connect(node.process.url) as client, client.consumer("health") as consumer, client.producer("health") as producer:
+        with (
+            blocking.connect(node.process.url) as client,
+            client.consumer("health") as consumer,
+            client.producer("health") as producer,
+        ):
             producer.send(b"\x00\x53\x75\xa0\x02ok", timeout=_TIMEOUT_S)
             events = consumer.receive(1, timeout=_TIMEOUT_S)
     except Exception as error:
-        words = f"a client that behaves was not served: {type(error).__name__}: {error}\n{node.process.words[-1500:]}"
+        words = (
+            f"a client that behaves was not served: {type(error).__name__}:"
+            f" {error}\n{node.process.words[-1500:]}"
+        )
         raise WrongError(words) from error
     if not events:
         words = "a client that behaves got nothing"

@@ -43,7 +43,19 @@ WORDS: Final = (
         "partitions = 4",
         "data_dir = 'x'",
     ),
-    *("listen = ['127.0.0.1:0']", "= ", "\n", "''", "[", "]", "{}", "[]", "1e999", "nan", "1979-05-27T07:32:00Z"),
+    *(
+        "listen = ['127.0.0.1:0']",
+        "= ",
+        "\n",
+        "''",
+        "[",
+        "]",
+        "{}",
+        "[]",
+        "1e999",
+        "nan",
+        "1979-05-27T07:32:00Z",
+    ),
 )
 
 
@@ -55,9 +67,12 @@ def run(data: bytes) -> str:
         written = draw.rest()
     else:
         for _ in range(draw.below(4)):
-            environment[variable_of(draw.pick(_NAMES))] = draw.pick(_VALUES) if not draw.chance(4) else draw.text(20)
+            environment[variable_of(draw.pick(_NAMES))] = (
+                draw.pick(_VALUES) if not draw.chance(4) else draw.text(20)
+            )
         written = "\n".join(
-            draw.pick((" ", "", " = ")).join(draw.pick(WORDS) for _ in range(draw.below(5))) for _ in range(draw.below(8))
+            draw.pick((" ", "", " = ")).join(draw.pick(WORDS) for _ in range(draw.below(5)))
+            for _ in range(draw.below(8))
         ).encode()
     path = Path(_FOLDER.name) / "node.toml"
     path.write_bytes(written)
@@ -67,8 +82,12 @@ def run(data: bytes) -> str:
         if not str(error).strip():
             message = "a ConfigError without words"
             raise WrongError(message) from error
-        return "".join("#" if character.isdigit() else character for character in str(error).replace(str(path), "FILE"))[:50]
+        return "".join(
+            "#" if character.isdigit() else character for character in str(error).replace(str(path), "FILE")
+        )[:50]
     return "settings"
 
 
-TARGET: Final = Target("settings", run, seconds_max=0.5, words=tuple(word.encode() for word in WORDS), share=0.5)
+TARGET: Final = Target(
+    "settings", run, seconds_max=0.5, words=tuple(word.encode() for word in WORDS), share=0.5
+)

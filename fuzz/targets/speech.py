@@ -1,4 +1,6 @@
-"""What a peer might say: frames that are mostly right, in an order that mostly makes sense, with something wrong now and then."""
+"""What a peer might say: frames that are mostly right, in an order that mostly makes sense, with something
+wrong now and then.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,7 +27,13 @@ ADDRESSES: Final = (
     "events/$x",
     "e" * 300,
 )
-_FILTERS: Final = (*3 * (names.FILTER_DELIVERY_ANNOTATIONS,), names.FILTER_SQL, names.FILTEX_SQL, names.FILTEX_PROPERTIES, names.SELECTOR)
+_FILTERS: Final = (
+    *3 * (names.FILTER_DELIVERY_ANNOTATIONS,),
+    names.FILTER_SQL,
+    names.FILTEX_SQL,
+    names.FILTEX_PROPERTIES,
+    names.SELECTOR,
+)
 
 
 def conversation(draw: Draw) -> list[bytes]:
@@ -143,7 +151,13 @@ def _with(draw: Draw, frame_name: str, payload: bytes = b"", /, **fields: Any) -
     try:
         return frame_of(frame_name, payload, channel=channel, **fields)
     except ValueError:
-        return frame(channel, encode(Described(ULong(draw.pick(range(0x10, 0x19))), [value(draw) for _ in range(draw.below(6))])) + payload)
+        return frame(
+            channel,
+            encode(
+                Described(ULong(draw.pick(range(0x10, 0x19))), [value(draw) for _ in range(draw.below(6))])
+            )
+            + payload,
+        )
 
 
 def _uint(draw: Draw) -> UInt:
@@ -173,7 +187,9 @@ def _open(draw: Draw) -> bytes:
         max_frame_size=draw.pick((None, UInt(512), UInt(4096), UInt(0), UInt(511), UInt((1 << 32) - 1))),
         channel_max=draw.pick((None, UShort(0), UShort(10), UShort(65535))),
         idle_time_out=draw.pick((None, None, UInt(0), UInt(1), UInt(30_000))),
-        desired_capabilities=draw.pick((None, Symbol(names.CAPABILITY_EVENT_STREAMS), Array(Symbol, (Symbol("x"),)))),
+        desired_capabilities=draw.pick(
+            (None, Symbol(names.CAPABILITY_EVENT_STREAMS), Array(Symbol, (Symbol("x"),)))
+        ),
         properties=draw.pick((None, {Symbol("product"): "azsdk-python-eventhubs"}, {})),
     )
 
@@ -181,13 +197,23 @@ def _open(draw: Draw) -> bytes:
 def _begin(draw: Draw) -> bytes:
     window = UInt(draw.pick((1 << 20, 1 << 20, 1, 0, 1 << 31)))
     return _with(
-        draw, "begin", remote_channel=None, next_outgoing_id=UInt(0), incoming_window=window, outgoing_window=UInt(2048), handle_max=None
+        draw,
+        "begin",
+        remote_channel=None,
+        next_outgoing_id=UInt(0),
+        incoming_window=window,
+        outgoing_window=UInt(2048),
+        handle_max=None,
     )
 
 
 def _properties(draw: Draw) -> Value:
     if draw.chance(3):
-        return {Symbol(key): value(draw) if draw.chance(4) else wanted for key, wanted in _LINK_PROPERTIES if draw.chance(2)}
+        return {
+            Symbol(key): value(draw) if draw.chance(4) else wanted
+            for key, wanted in _LINK_PROPERTIES
+            if draw.chance(2)
+        }
     return None if not draw.chance(6) else mapping(draw)
 
 
@@ -204,18 +230,30 @@ def _filter(draw: Draw) -> Value:
     kind = draw.pick(_FILTERS)
     content: Value = draw.pick(("a = 1", "d.event-streams-offset > '@earliest'", "NOT", "a.x LIKE '%y%'"))
     if kind == names.FILTER_DELIVERY_ANNOTATIONS:
-        content = {Symbol(names.OFFSET): Symbol(draw.pick(("@earliest", "@earliest", "@latest", "0000000000000001", "x")))}
+        content = {
+            Symbol(names.OFFSET): Symbol(
+                draw.pick(("@earliest", "@earliest", "@latest", "0000000000000001", "x"))
+            )
+        }
     return {Symbol("f"): Described(Symbol(kind), value(draw) if draw.chance(8) else content)}
 
 
 def _producer(draw: Draw) -> bytes:
-    return _attach(draw, receiver=False, target=terminus(0x29, draw.pick(ADDRESSES)), source=terminus(0x28, draw.pick((None, "here"))))
+    return _attach(
+        draw,
+        receiver=False,
+        target=terminus(0x29, draw.pick(ADDRESSES)),
+        source=terminus(0x28, draw.pick((None, "here"))),
+    )
 
 
 def _consumer(draw: Draw) -> bytes:
     more: dict[str, Value] = {}
     if draw.chance(4):
-        more = {"durable": UInt(draw.below(4)), "expiry_policy": Symbol(draw.pick(("never", "link-detach", "session-end", "x")))}
+        more = {
+            "durable": UInt(draw.below(4)),
+            "expiry_policy": Symbol(draw.pick(("never", "link-detach", "session-end", "x"))),
+        }
     if draw.chance(8):
         more = {"dynamic": True}
     source = terminus(0x28, draw.pick(ADDRESSES), filter=_filter(draw), **more)
@@ -263,12 +301,28 @@ def message(draw: Draw) -> bytes:
     if draw.chance(3):
         parts.append((0x70, [value(draw) for _ in range(draw.below(6))]))
     if draw.chance(3):
-        parts.append((0x71, {Symbol(names.TARGET_PARTITION): Symbol(draw.pick(("0", "1", "9")))} if draw.chance(2) else mapping(draw)))
+        parts.append(
+            (
+                0x71,
+                {Symbol(names.TARGET_PARTITION): Symbol(draw.pick(("0", "1", "9")))}
+                if draw.chance(2)
+                else mapping(draw),
+            )
+        )
     if draw.chance(3):
         parts.append((0x72, {Symbol(names.GROUP_KEY): text(draw)} if draw.chance(2) else mapping(draw)))
     if draw.chance(2):
         parts.append(
-            (0x73, [draw.pick(("id", UInt(5), None)), None, draw.pick(("events", "$management", None)), None, draw.pick(("back", None))])
+            (
+                0x73,
+                [
+                    draw.pick(("id", UInt(5), None)),
+                    None,
+                    draw.pick(("events", "$management", None)),
+                    None,
+                    draw.pick(("back", None)),
+                ],
+            )
         )
     if draw.chance(2):
         parts.append((0x74, _request(draw)))
@@ -335,7 +389,10 @@ def _detach(draw: Draw) -> bytes:
 
 
 def _any(draw: Draw) -> bytes:
-    return frame(draw.below(3), encode(Described(ULong(draw.pick(range(0x0F, 0x1A))), [value(draw) for _ in range(draw.below(15))])))
+    return frame(
+        draw.below(3),
+        encode(Described(ULong(draw.pick(range(0x0F, 0x1A))), [value(draw) for _ in range(draw.below(15))])),
+    )
 
 
 _ATTACHES: Final = (_producer, _consumer, _consumer)

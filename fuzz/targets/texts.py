@@ -1,5 +1,5 @@
-"""Filter texts in all three dialects: read, compiled, evaluated. The first byte chooses the dialect and whether the rest is the text itself
-or choices among the words of the grammar.
+"""Filter texts in all three dialects: read, compiled, evaluated. The first byte chooses the dialect and
+whether the rest is the text itself or choices among the words of the grammar.
 """
 
 from typing import Final
@@ -53,9 +53,15 @@ def _predicate(draw: Draw, depth: int) -> str:  # noqa: PLR0911  one for each ki
         case 0:
             return f"NOT {_predicate(draw, depth + 1)}"
         case 1 | 2:
-            return f"({_predicate(draw, depth + 1)} {draw.pick(('AND', 'OR', 'and'))} {_predicate(draw, depth + 1)})"
+            return (
+                f"({_predicate(draw, depth + 1)} {draw.pick(('AND', 'OR', 'and'))}"
+                f" {_predicate(draw, depth + 1)})"
+            )
         case 3:
-            return f"{_expression(draw, depth)} {draw.pick(('', 'NOT '))}LIKE {_expression(draw, depth)}{draw.pick(('', ' ESCAPE  ! '))}"
+            return (
+                f"{_expression(draw, depth)} {draw.pick(('', 'NOT '))}LIKE"
+                f" {_expression(draw, depth)}{draw.pick(('', ' ESCAPE  ! '))}"
+            )
         case 4:
             members = ", ".join(_expression(draw, depth) for _ in range(1 + draw.below(4)))
             return f"{_expression(draw, depth)} {draw.pick(('', 'NOT '))}IN ({members})"
@@ -64,7 +70,10 @@ def _predicate(draw: Draw, depth: int) -> str:  # noqa: PLR0911  one for each ki
         case 6:
             return f"EXISTS({draw.pick(WORDS[:24])})"
         case _:
-            return f"{_expression(draw, depth)} {draw.pick(('=', '<>', '!=', '<', '<=', '>', '>='))} {_expression(draw, depth)}"
+            return (
+                f"{_expression(draw, depth)} {draw.pick(('=', '<>', '!=', '<', '<=', '>', '>='))}"
+                f" {_expression(draw, depth)}"
+            )
 
 
 def _expression(draw: Draw, depth: int) -> str:

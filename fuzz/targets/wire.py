@@ -1,5 +1,5 @@
-"""Bytes that should be AMQP: values, sections of a message, annotations, offsets. Only `WireError` is an answer, and what is read once is
-read again the same after it was written.
+"""Bytes that should be AMQP: values, sections of a message, annotations, offsets. Only `WireError` is an
+answer, and what is read once is read again the same after it was written.
 """
 
 import contextlib
@@ -120,5 +120,8 @@ def _shape(error: WireError) -> str:
 
 
 TARGET: Final = Target(
-    "wire", run, seconds_max=0.5, words=(b"\x00\x53", b"\xc1", b"\xd1", b"\xf0\x00\x00\x00", b"\xa3\x16event-streams-group-key")
+    "wire",
+    run,
+    seconds_max=0.5,
+    words=(b"\x00\x53", b"\xc1", b"\xd1", b"\xf0\x00\x00\x00", b"\xa3\x16event-streams-group-key"),
 )

@@ -17,7 +17,9 @@ def send(connection: Any, log: str) -> None:
     accepted = 0
     for lines in batched(sys.stdin.read().splitlines()):
         sent = [sender.link.send(event(line)) for line in lines]
-        connection.wait(lambda sent=sent: all(delivery.settled for delivery in sent), timeout=10, msg="outcomes")
+        connection.wait(
+            lambda sent=sent: all(delivery.settled for delivery in sent), timeout=10, msg="outcomes"
+        )
         accepted += sum(delivery.remote_state == Delivery.ACCEPTED for delivery in sent)
     print(accepted)
 
@@ -30,7 +32,9 @@ def batched(lines: list[str]) -> Iterator[list[str]]:
 
 def event(line: str) -> Message:
     """The line as an AMQP message; its group key keeps a day in one partition."""
-    return Message(body=line.encode(), annotations={symbol("event-streams-group-key"): line[:10]}, inferred=True)
+    return Message(
+        body=line.encode(), annotations={symbol("event-streams-group-key"): line[:10]}, inferred=True
+    )
 
 
 def begin(where: str) -> Filter:
@@ -51,7 +55,9 @@ def receive(connection: Any, log: str, where: str, count: str) -> None:
         receiver.accept()
         about = message.instructions  # Proton's word for delivery annotations
         body = bytes(message.body).decode()
-        partition, offset, moment = (about[f"event-streams-{name}"] for name in ("source-partition", "offset", "timestamp"))
+        partition, offset, moment = (
+            about[f"event-streams-{name}"] for name in ("source-partition", "offset", "timestamp")
+        )
         print(partition, offset, int(moment), body, sep="\t")
 
 

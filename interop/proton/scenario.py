@@ -1,11 +1,25 @@
-"""One connection with Qpid Proton's own client: told what to do in JSON lines on stdin, tells what happens on stdout. See ../README.md."""
+"""One connection with Qpid Proton's own client: told what to do in JSON lines on stdin, tells what happens on
+stdout. See ../README.md.
+"""
 
 import json
 import sys
 import threading
 from typing import Any
 
-from proton import Array, Delivery, Described, Endpoint, Link, Message, Terminus, int32, symbol, timestamp, ulong
+from proton import (
+    Array,
+    Delivery,
+    Described,
+    Endpoint,
+    Link,
+    Message,
+    Terminus,
+    int32,
+    symbol,
+    timestamp,
+    ulong,
+)
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOption
 
@@ -30,7 +44,11 @@ def value(given: Any) -> Any:
 def filter_of(given: dict[str, Any]) -> Described:
     """A filter: a text or a map, described by a symbol or by a code."""
     descriptor = given["descriptor"]
-    content = given["text"] if "text" in given else {symbol(key): value(inner) for key, inner in given["map"].items()}
+    content = (
+        given["text"]
+        if "text" in given
+        else {symbol(key): value(inner) for key, inner in given["map"].items()}
+    )
     return Described(symbol(descriptor) if isinstance(descriptor, str) else ulong(descriptor), content)
 
 
@@ -48,7 +66,9 @@ class Terms(LinkOption):
         if link.is_sender:
             return
         if self.command["filters"]:
-            link.source.filter.put_object({symbol(name): filter_of(inner) for name, inner in self.command["filters"].items()})
+            link.source.filter.put_object(
+                {symbol(name): filter_of(inner) for name, inner in self.command["filters"].items()}
+            )
         if self.command["durable"]:
             link.source.durability, link.source.expiry_policy = Terminus.DELIVERIES, Terminus.EXPIRE_NEVER
         if self.command["presettled"]:
@@ -84,7 +104,9 @@ class Scenario(MessagingHandler):  # type: ignore[misc]  # it has no types
     # -- what it is told
 
     def attach(self, command: dict[str, Any]) -> None:
-        create = self.container.create_sender if command["role"] == "producer" else self.container.create_receiver
+        create = (
+            self.container.create_sender if command["role"] == "producer" else self.container.create_receiver
+        )
         link = create(self.connection, command["address"], name=command["name"], options=[Terms(command)])
         self.links[command["link"]], self.names[link] = link, command["link"]
         if command["credit"]:
@@ -94,8 +116,13 @@ class Scenario(MessagingHandler):  # type: ignore[misc]  # it has no types
         link = self.links[command["link"]]
         for place, body in enumerate(command["bodies"]):
             message = Message(body=body)
-            hints = {"target": "event-streams-target-partition", "relayed-from": "event-streams-source-partition"}
-            instructions: dict[symbol, Any] = {symbol(name): symbol(command[hint]) for hint, name in hints.items() if hint in command}
+            hints = {
+                "target": "event-streams-target-partition",
+                "relayed-from": "event-streams-source-partition",
+            }
+            instructions: dict[symbol, Any] = {
+                symbol(name): symbol(command[hint]) for hint, name in hints.items() if hint in command
+            }
             if "sequence" in command:
                 instructions[symbol("x-opt-amqp-streams-sequence")] = ulong(command["sequence"] + place)
             message.instructions = instructions or None
@@ -171,7 +198,13 @@ class Scenario(MessagingHandler):  # type: ignore[misc]  # it has no types
         condition = event.delivery.remote.condition
         body = self.sent.pop(f"{event.link.name} {event.delivery.tag}")
         outcome = SAID[int(event.delivery.remote_state)]
-        tell("outcome", link=self.names[event.link], body=body, outcome=outcome, condition=condition.name if condition else None)
+        tell(
+            "outcome",
+            link=self.names[event.link],
+            body=body,
+            outcome=outcome,
+            condition=condition.name if condition else None,
+        )
 
     def on_transport_closed(self, _event: Any) -> None:
         tell("disconnected")

@@ -1,10 +1,12 @@
-"""What a Trigger or Subscription can be asked beyond Kubernetes: its delivery history, pause and resume, replay and redrive. [io]
+"""What a Trigger or Subscription can be asked beyond Kubernetes: its delivery history, pause and resume,
+replay and redrive. [io]
 
 GET  …/NAME/deliveries    the latest failures and how far it has come
 POST …/NAME/pause         as the annotation knative-gateway/paused
 POST …/NAME/resume
-POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…": deliver again from there
-POST …/NAME/redrive       deliver again what went to the dead letter sink or was given up
+POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
+deliver again from there POST …/NAME/redrive       deliver again what went to the dead letter sink or was
+given up
 """
 
 from collections.abc import Mapping
@@ -32,7 +34,8 @@ class Replays(Protocol):
     """What the data plane does again when it is asked to."""
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
-        """Deliver again from `start`, written like the annotation knative-gateway/start; what was begun, for the answer.
+        """Deliver again from `start`, written like the annotation knative-gateway/start; what was begun, for
+        the answer.
 
         Raises:
             StatusError: that cannot be.
@@ -48,7 +51,10 @@ class Replays(Protocol):
 
 def applies(kind: Kind, subresource: str) -> bool:
     """Whether a kind has such a subresource."""
-    return (kind.group, kind.kind) in {(EVENTING, "Trigger"), (MESSAGING, "Subscription")} and subresource in {DELIVERIES, *POSTED}
+    return (kind.group, kind.kind) in {
+        (EVENTING, "Trigger"),
+        (MESSAGING, "Subscription"),
+    } and subresource in {DELIVERIES, *POSTED}
 
 
 class Actions:
@@ -72,7 +78,9 @@ class Actions:
             "kind": "Deliveries",
             "apiVersion": GROUP_VERSION,
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
-            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())],
+            "positions": [
+                {"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())
+            ],
             "failures": [asdict(failure) for failure in failures],
         }
 
@@ -84,7 +92,9 @@ class Actions:
         """
         if action in {PAUSE, RESUME}:
             change = {"metadata": {"annotations": {extensions.PAUSED: "true" if action == PAUSE else None}}}
-            written = await self._objects.change(request, lambda old: admission.patch(request, old, json_patches.MERGE, change))
+            written = await self._objects.change(
+                request, lambda old: admission.patch(request, old, json_patches.MERGE, change)
+            )
             return written.object
         if not isinstance(options, Mapping | None):
             raise bad_request("the body must be an object")
@@ -102,5 +112,7 @@ def _start(options: Mapping[str, object] | None) -> str:
     causes = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})[1]
     if not isinstance(start, str) or causes:
         words = f": {causes[0].words}" if causes else ""
-        raise bad_request(f'start must be given as {{"start": "earliest"}}, "time=…" or "offset=PARTITION=OFFSET,…"{words}')
+        raise bad_request(
+            f'start must be given as {{"start": "earliest"}}, "time=…" or "offset=PARTITION=OFFSET,…"{words}'
+        )
     return start

@@ -33,7 +33,10 @@ def _wall_ms() -> int:
 
 
 class Api:
-    """The whole API as an ASGI application. `start` before the first request, `close` before the listener drains: it ends watches."""
+    """The whole API as an ASGI application.
+
+    `start` before the first request, `close` before the listener drains: it ends watches.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,9 @@ class Api:
         self.settings: Final = settings or ApiSettings()
         self.definitions: Final = Definitions(store, started=timestamp(now_ms()), tasks=tasks)
         self.objects: Final = Objects(store, self.definitions, self.settings.namespaces)
-        self._handlers: Final = Handlers(self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms)
+        self._handlers: Final = Handlers(
+            self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms
+        )
         self._gate: Final = gate or Gate()
         self._now_ms: Final = now_ms
 
@@ -90,7 +95,12 @@ class Api:
         identity = self._gate.identify(authorization)
         path = request.scope["path"]
         if path in reviews.PATHS and request.method == "POST":
-            return answer(reviews.answered(path, await reading.body(request, self.settings.body_bytes_max), self._gate, identity), 201)
+            return answer(
+                reviews.answered(
+                    path, await reading.body(request, self.settings.body_bytes_max), self._gate, identity
+                ),
+                201,
+            )
         if meant is None:  # discovery is for everybody who is known
             found = document(request, self.definitions.registry)
             if found is None:
@@ -129,9 +139,13 @@ def _refusal(error: Exception, request: Request) -> Response:
         case ForbiddenError():
             status = StatusError(403, "Forbidden", str(error))
         case UnavailableError():
-            status = StatusError(503, "ServiceUnavailable", str(error), details={"retryAfterSeconds": RETRY_AFTER_S})
+            status = StatusError(
+                503, "ServiceUnavailable", str(error), details={"retryAfterSeconds": RETRY_AFTER_S}
+            )
             headers["retry-after"] = str(RETRY_AFTER_S)
-            _log.warning("request_failed", method=request.method, path=request.scope["path"], reason=str(error))
+            _log.warning(
+                "request_failed", method=request.method, path=request.scope["path"], reason=str(error)
+            )
         case _:
             _log.error("request_broke", method=request.method, path=request.scope["path"], exc_info=error)
             status = StatusError(500, "InternalError", "Internal error occurred: see the gateway's log")

@@ -1,4 +1,6 @@
-"""The kinds that are served now: ours and those of the stored CustomResourceDefinitions, whoever stored them. [io]"""
+"""The kinds that are served now: ours and those of the stored CustomResourceDefinitions, whoever stored them.
+[io]
+"""
 
 import asyncio
 from contextlib import suppress

@@ -46,7 +46,13 @@ class Handlers:
     """One for all kinds; `closing` ends the watches."""
 
     def __init__(
-        self, objects: Objects, store: ResourceStore, actions: Actions, settings: ApiSettings, *, now_ms: Callable[[], int]
+        self,
+        objects: Objects,
+        store: ResourceStore,
+        actions: Actions,
+        settings: ApiSettings,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
         self._objects: Final = objects
         self._store: Final = store
@@ -82,7 +88,9 @@ class Handlers:
                 return await self._list(request, target, kind)
             case "POST" if target.namespace or not kind.namespaced:
                 body = await self._body(request)
-                made = await self._objects.create(self._meant(request, target, kind, access), body, dry_run=reading.dry_run(request))
+                made = await self._objects.create(
+                    self._meant(request, target, kind, access), body, dry_run=reading.dry_run(request)
+                )
                 return self._written(request, kind, made)
             case "DELETE" if target.namespace or not kind.namespaced:
                 return await self._delete_collection(request, target, kind, access)
@@ -91,12 +99,16 @@ class Handlers:
 
     async def _object(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         match request.method:
-            case "GET" if request.query_params.get("watch", "").lower() in {"1", "true"} and not target.subresource:
+            case "GET" if (
+                request.query_params.get("watch", "").lower() in {"1", "true"} and not target.subresource
+            ):
                 return self._watch(request, target, kind, access)
             case "GET":
                 wanted = form(request.headers.get("accept", ""))
                 found = await self._objects.get(kind, target.namespace, target.name)
-                return answer(object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request)))
+                return answer(
+                    object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request))
+                )
             case "PUT":
                 return await self._replace(request, target, kind, access)
             case "PATCH":
@@ -120,7 +132,9 @@ class Handlers:
         if self._watches >= WATCHES_MAX:
             words = f"there are {WATCHES_MAX} watches already, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
-        stream = events(watch, self._objects, self._store, self.closing, now_ms=self._now_ms, allowed=access.may_read)
+        stream = events(
+            watch, self._objects, self._store, self.closing, now_ms=self._now_ms, allowed=access.may_read
+        )
 
         async def lines() -> AsyncIterator[bytes]:
             self._watches += 1
@@ -131,14 +145,19 @@ class Handlers:
             finally:
                 self._watches -= 1
 
-        return StreamingResponse(lines(), media_type="application/json", headers={"cache-control": "no-cache, private"})
+        return StreamingResponse(
+            lines(), media_type="application/json", headers={"cache-control": "no-cache, private"}
+        )
 
     async def _replace(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         body = await self._body(request)
         meant = self._meant(request, target, kind, access)
         once = bool(text(body, "metadata", "resourceVersion"))
         written = await self._objects.change(
-            meant, lambda old: admission.replace(meant, old, body), dry_run=reading.dry_run(request), once=once
+            meant,
+            lambda old: admission.replace(meant, old, body),
+            dry_run=reading.dry_run(request),
+            once=once,
         )
         return self._written(request, kind, written)
 
@@ -149,33 +168,53 @@ class Handlers:
         body = await self._body(request)
         if type_ == json_patches.APPLY:
             if not request.query_params.get("fieldManager"):
-                raise invalid("meta.k8s.io", "PatchOptions", "", [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")])
+                raise invalid(
+                    "meta.k8s.io",
+                    "PatchOptions",
+                    "",
+                    [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")],
+                )
             force = request.query_params.get("force", "").lower() in {"1", "true"}
-            return self._written(request, kind, await self._objects.apply(meant, body, force=force, dry_run=dry_run))
+            return self._written(
+                request, kind, await self._objects.apply(meant, body, force=force, dry_run=dry_run)
+            )
         once = bool(text(body, "metadata", "resourceVersion"))
-        written = await self._objects.change(meant, lambda old: admission.patch(meant, old, type_, body), dry_run=dry_run, once=once)
+        written = await self._objects.change(
+            meant, lambda old: admission.patch(meant, old, type_, body), dry_run=dry_run, once=once
+        )
         return self._written(request, kind, written)
 
-    async def _delete_collection(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
+    async def _delete_collection(
+        self, request: Request, target: Target, kind: Kind, access: Access
+    ) -> Response:
         options = await self._body(request)
         matches = selector(kind, request.query_params)
         version, found = await self._objects.list(kind, target.namespace)
         chosen = [each for each in found if matches(each)]
         gone: list[Object] = []
-        if kind.namespaced and not reading.dry_run(request, options):  # nothing goes with them, and there may be many
+        if kind.namespaced and not reading.dry_run(
+            request, options
+        ):  # nothing goes with them, and there may be many
             gone += await self._objects.remove(kind, chosen)
             removed = {(namespace_of(each), name_of(each)) for each in gone}
             chosen = [each for each in chosen if (namespace_of(each), name_of(each)) not in removed]
         for each in chosen:
             one = Target(target.group, target.version, target.plural, namespace_of(each), name_of(each))
             try:
-                deleted = await self._objects.delete(self._meant(request, one, kind, access), {}, dry_run=reading.dry_run(request, options))
+                deleted = await self._objects.delete(
+                    self._meant(request, one, kind, access), {}, dry_run=reading.dry_run(request, options)
+                )
             except StatusError as error:
                 if error.code not in {403, 404}:  # gone meanwhile; or one of those that always stay
                     raise
                 continue
             gone.append(deleted)
-        items = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}, "items": gone}
+        items = {
+            "kind": kind.list_kind,
+            "apiVersion": kind.api_version,
+            "metadata": {"resourceVersion": str(version)},
+            "items": gone,
+        }
         return answer(items)
 
     async def _action(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
@@ -183,13 +222,19 @@ class Handlers:
             return answer(await self._actions.deliveries(kind, target.namespace, target.name))
         if request.method == "POST" and target.subresource in POSTED:
             options = await self._body(request)
-            return answer(await self._actions.act(self._meant(request, target, kind, access, plain=True), target.subresource, options))
+            return answer(
+                await self._actions.act(
+                    self._meant(request, target, kind, access, plain=True), target.subresource, options
+                )
+            )
         raise not_allowed()
 
     async def _body(self, request: Request) -> object:
         return await reading.body(request, self._settings.body_bytes_max)
 
-    def _meant(self, request: Request, target: Target, kind: Kind, access: Access, *, plain: bool = False) -> admission.Request:
+    def _meant(
+        self, request: Request, target: Target, kind: Kind, access: Access, *, plain: bool = False
+    ) -> admission.Request:
         return admission.Request(
             kind,
             target.namespace,
@@ -204,10 +249,14 @@ class Handlers:
 
     def _written(self, request: Request, kind: Kind, written: Written) -> Response:
         wanted = form(request.headers.get("accept", ""))
-        document = object_document(kind, written.object, wanted, now_ms=self._now_ms(), include=_include(request))
+        document = object_document(
+            kind, written.object, wanted, now_ms=self._now_ms(), include=_include(request)
+        )
         response = answer(document, 201 if written.made else 200)
         for words in written.warnings:
-            shown = "".join(character if " " <= character <= "~" else "?" for character in words[:WARNING_CHARACTERS_MAX])
+            shown = "".join(
+                character if " " <= character <= "~" else "?" for character in words[:WARNING_CHARACTERS_MAX]
+            )
             escaped = shown.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.append("warning", f'299 - "{escaped}"')
         return response
@@ -215,7 +264,9 @@ class Handlers:
 
 def answer(document: object, code: int = 200) -> Response:
     """A JSON answer."""
-    return Response(_json(document), code, media_type="application/json", headers={"cache-control": "no-cache, private"})
+    return Response(
+        _json(document), code, media_type="application/json", headers={"cache-control": "no-cache, private"}
+    )
 
 
 def nowhere() -> StatusError:
@@ -225,7 +276,9 @@ def nowhere() -> StatusError:
 
 def not_allowed() -> StatusError:
     """No such verb there (405)."""
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return StatusError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
 
 
 def _json(document: object) -> bytes:
@@ -237,5 +290,10 @@ def _include(request: Request) -> str:
 
 
 def _deleted(kind: Kind, gone: Object) -> dict[str, object]:
-    details = {"name": name_of(gone), **({"group": kind.group} if kind.group else {}), "kind": kind.plural, "uid": uid_of(gone)}
+    details = {
+        "name": name_of(gone),
+        **({"group": kind.group} if kind.group else {}),
+        "kind": kind.plural,
+        "uid": uid_of(gone),
+    }
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -1,8 +1,8 @@
 """Lists in pages, by selectors, in the form that was asked for. Pure.
 
 Spec: Kubernetes API concepts, "Retrieving large results sets in chunks".
-A page goes on behind the last name of the one before. All pages tell the version of the first: who watches after it sees whatever
-changed while the pages were read.
+A page goes on behind the last name of the one before. All pages tell the version of the first: who watches
+after it sees whatever changed while the pages were read.
 """
 
 import base64
@@ -40,7 +40,10 @@ def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
     """
     chosen = [
         made
-        for made in (label_selector(query.get("labelSelector", "")), field_selector(query.get("fieldSelector", ""), kind.schema))
+        for made in (
+            label_selector(query.get("labelSelector", "")),
+            field_selector(query.get("fieldSelector", ""), kind.schema),
+        )
         if made is not everything
     ]
     return (lambda object_: all(matches(object_) for matches in chosen)) if chosen else everything
@@ -77,20 +80,36 @@ def number(query: Mapping[str, str], name: str) -> int:
     return int(written)
 
 
-def list_document(kind: Kind, part: Page, form: Form, *, now_ms: int, include: str = "Metadata") -> dict[str, object]:
+def list_document(
+    kind: Kind, part: Page, form: Form, *, now_ms: int, include: str = "Metadata"
+) -> dict[str, object]:
     """The list as it is sent."""
-    more: dict[str, object] = {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
+    more: dict[str, object] = (
+        {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
+    )
     version = str(part.version)
     if form is Form.TABLE:
         return table(kind, part.objects, now_ms=now_ms, version=version, include=include, more=more)
     metadata = {"resourceVersion": version, **more}
     if form is Form.METADATA:
         items = [partial(each) for each in part.objects]
-        return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
-    return {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": list(part.objects)}
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "items": items,
+        }
+    return {
+        "kind": kind.list_kind,
+        "apiVersion": kind.api_version,
+        "metadata": metadata,
+        "items": list(part.objects),
+    }
 
 
-def object_document(kind: Kind, object_: Object, form: Form, *, now_ms: int, include: str = "Metadata") -> Object:
+def object_document(
+    kind: Kind, object_: Object, form: Form, *, now_ms: int, include: str = "Metadata"
+) -> Object:
     """One object as it is sent."""
     if form is Form.TABLE:
         version = str(object_.get("metadata", {}).get("resourceVersion", ""))  # type: ignore[attr-defined]  # every object has metadata

@@ -20,7 +20,12 @@ class Form(StrEnum):
     METADATA = "PartialObjectMetadata"
 
 
-_FORMS = {"": Form.PLAIN, "Table": Form.TABLE, "PartialObjectMetadata": Form.METADATA, "PartialObjectMetadataList": Form.METADATA}
+_FORMS = {
+    "": Form.PLAIN,
+    "Table": Form.TABLE,
+    "PartialObjectMetadata": Form.METADATA,
+    "PartialObjectMetadataList": Form.METADATA,
+}
 
 
 def form(accept: str) -> Form:
@@ -31,14 +36,24 @@ def form(accept: str) -> Form:
     """
     for media_type, parameters in ranges(accept):
         wanted = _FORMS.get(parameters.get("as", ""))
-        if media_type in _JSON and wanted is not None and (wanted is Form.PLAIN or parameters.get("g") == "meta.k8s.io"):
+        if (
+            media_type in _JSON
+            and wanted is not None
+            and (wanted is Form.PLAIN or parameters.get("g") == "meta.k8s.io")
+        ):
             return wanted
-    message = "only the following media types are accepted: application/json (as Table or PartialObjectMetadata of meta.k8s.io, too)"
+    message = (
+        "only the following media types are accepted: application/json (as Table or PartialObjectMetadata of"
+        " meta.k8s.io, too)"
+    )
     raise StatusError(406, "NotAcceptable", message)
 
 
 def ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The media ranges of an Accept header in their order, with parameters. Weights are left alone: clients write the best first."""
+    """The media ranges of an Accept header in their order, with parameters.
+
+    Weights are left alone: clients write the best first.
+    """
     for part in accept.split(",", _PARTS_MAX)[:_PARTS_MAX]:
         media_type, *written = (piece.strip() for piece in part.split(";"))
         pairs = (piece.partition("=") for piece in written)

@@ -1,6 +1,7 @@
 """Reading and writing objects: admission, then the store; again if somebody else was faster. [io]
 
-What a client sends is judged in `resources.admission`; here is what needs the store: namespaces, definitions and what goes with them.
+What a client sends is judged in `resources.admission`; here is what needs the store: namespaces, definitions
+and what goes with them.
 """
 
 import json
@@ -97,7 +98,14 @@ class Objects:
         except ConflictError:
             raise already_exists(request.kind.group, request.kind.plural, name) from None
 
-    async def change(self, request: Request, change: Callable[[Object], Admitted], *, dry_run: bool = False, once: bool = False) -> Written:
+    async def change(
+        self,
+        request: Request,
+        change: Callable[[Object], Admitted],
+        *,
+        dry_run: bool = False,
+        once: bool = False,
+    ) -> Written:
         """What `change` makes of the object that is there; `once`: its author meant this very version.
 
         Raises:
@@ -119,9 +127,15 @@ class Objects:
         """
         uid = str(uuid.uuid4())
         if request.subresource:
-            return await self.change(request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run)
+            return await self.change(
+                request,
+                lambda old: admission.apply(request, old, body, uid=uid, force=force),
+                dry_run=dry_run,
+            )
         await self._need_namespace(request, dry_run=dry_run)
-        return await self._write(request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run)
+        return await self._write(
+            request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run
+        )
 
     async def delete(self, request: Request, options: object, *, dry_run: bool = False) -> Object:
         """The object that was deleted, and with it what lives in it or by it.
@@ -143,7 +157,8 @@ class Objects:
                 gone = await self._store.write(_key(request), None, expected_version=version_of(old))
             except ConflictError:
                 continue
-            # Again: something may have come while it was still there. And not only now: a crash here would leave all of it.
+            # Again: something may have come while it was still there. And not only now: a crash here would
+            # leave all of it.
             await self._delete_with(kind, old)
             assert gone is not None, "deleted at a version that it had"
             return in_version(kind, gone)
@@ -154,11 +169,21 @@ class Objects:
         gone: list[Object] = []
         for start in range(0, len(objects), REMOVED_AT_ONCE):
             part = objects[start : start + REMOVED_AT_ONCE]
-            keys = {Key(kind.group, kind.kind, namespace_of(each), name_of(each)): version_of(each) for each in part}
+            keys = {
+                Key(kind.group, kind.kind, namespace_of(each), name_of(each)): version_of(each)
+                for each in part
+            }
             gone += [in_version(kind, each) for each in await self._store.remove(dict(keys))]
         return gone
 
-    async def _write(self, request: Request, change: Callable[[Object | None], Admitted], *, dry_run: bool, once: bool = False) -> Written:
+    async def _write(
+        self,
+        request: Request,
+        change: Callable[[Object | None], Admitted],
+        *,
+        dry_run: bool,
+        once: bool = False,
+    ) -> Written:
         kind = request.kind
         for _ in range(1 if once else ATTEMPTS):
             old = await self.find(kind, request.namespace, request.name)
@@ -170,7 +195,9 @@ class Objects:
             if dry_run:
                 return Written(admitted.object, admitted.warnings, made=old is None)
             try:
-                stored = await self._put(request, admitted.object, request.name, 0 if old is None else version_of(old))
+                stored = await self._put(
+                    request, admitted.object, request.name, 0 if old is None else version_of(old)
+                )
             except ConflictError:
                 continue
             return Written(stored, admitted.warnings, made=old is None)
@@ -182,9 +209,14 @@ class Objects:
         if is_definition:
             object_ = _served(object_, timestamp(request.now_ms))
         if (size := len(json.dumps(object_))) > OBJECT_BYTES_MAX:
-            words = f"Request entity too large: the object would have {size} bytes, the limit is {OBJECT_BYTES_MAX}"
+            words = (
+                f"Request entity too large: the object would have {size} bytes, the limit is"
+                f" {OBJECT_BYTES_MAX}"
+            )
             raise StatusError(413, "RequestEntityTooLarge", words)
-        stored = await self._store.write(_key(replace(request, name=name)), object_, expected_version=expected)
+        stored = await self._store.write(
+            _key(replace(request, name=name)), object_, expected_version=expected
+        )
         if is_definition:
             await self._definitions.refresh()
         assert stored is not None
@@ -221,7 +253,9 @@ class Objects:
                     await self._delete_all(each.group, each.kind, name_of(object_))
         elif kind.group == EXTENSIONS and kind.kind == DEFINITION:
             await self._definitions.refresh()
-            await self._delete_all(text(object_, "spec", "group"), text(object_, "spec", "names", "kind"), None)
+            await self._delete_all(
+                text(object_, "spec", "group"), text(object_, "spec", "names", "kind"), None
+            )
 
     async def _delete_all(self, group: str, kind: str, namespace: str | None) -> None:
         _, found = await self._store.list(group, kind, namespace)
@@ -246,7 +280,9 @@ def _check_references(request: Request, object_: Object, old: Object | None) -> 
 
 def in_version(kind: Kind, stored: Object) -> Object:
     """As it is told to who asks for this version of its kind."""
-    return stored if stored.get("apiVersion") == kind.api_version else {**stored, "apiVersion": kind.api_version}
+    return (
+        stored if stored.get("apiVersion") == kind.api_version else {**stored, "apiVersion": kind.api_version}
+    )
 
 
 def version_of(object_: Object) -> int:
@@ -261,8 +297,12 @@ def _key(request: Request) -> Key:
 def _served(definition: Object, now: str) -> Object:
     """With the status that a definition has as soon as it is stored."""
     spec = child(definition, "spec")
-    since = next((text(each, "lastTransitionTime") for each in entries(definition, "status", "conditions")), now)
-    versions = [text(each, "name") for each in entries(spec, "versions") if child(each).get("storage") is True]
+    since = next(
+        (text(each, "lastTransitionTime") for each in entries(definition, "status", "conditions")), now
+    )
+    versions = [
+        text(each, "name") for each in entries(spec, "versions") if child(each).get("storage") is True
+    ]
     return {**definition, "status": established(child(spec, "names"), versions, since)}
 
 

@@ -66,15 +66,35 @@ _SERVICE: Final = {
     7: _Field("sessionAffinity"),
     10: _Field("externalName"),
 }
-_ASKED: Final = {1: _Field("namespace"), 2: _Field("verb"), 3: _Field("group"), 5: _Field("resource"), 7: _Field("name")}
+_ASKED: Final = {
+    1: _Field("namespace"),
+    2: _Field("verb"),
+    3: _Field("group"),
+    5: _Field("resource"),
+    7: _Field("name"),
+}
 _OBJECT: Final = _message("metadata", _METADATA)
 _KINDS: Final[Mapping[tuple[str, str], Mapping[int, _Field]]] = {
-    ("v1", "ConfigMap"): {1: _OBJECT, 2: _Field("data", "map"), 3: _Field("binaryData", "bytes-map"), 4: _Field("immutable", "bool")},
+    ("v1", "ConfigMap"): {
+        1: _OBJECT,
+        2: _Field("data", "map"),
+        3: _Field("binaryData", "bytes-map"),
+        4: _Field("immutable", "bool"),
+    },
     ("v1", "Namespace"): {1: _OBJECT},
     ("v1", "Service"): {1: _OBJECT, 2: _message("spec", _SERVICE)},
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {1: _OBJECT, 2: _message("spec", {1: _message("resourceAttributes", _ASKED)})},
-    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {1: _OBJECT, 2: _message("spec", {1: _Field("namespace")})},
-    **{(f"authentication.k8s.io/{version}", "SelfSubjectReview"): {1: _OBJECT} for version in ("v1", "v1beta1", "v1alpha1")},
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
+        1: _OBJECT,
+        2: _message("spec", {1: _message("resourceAttributes", _ASKED)}),
+    },
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {
+        1: _OBJECT,
+        2: _message("spec", {1: _Field("namespace")}),
+    },
+    **{
+        (f"authentication.k8s.io/{version}", "SelfSubjectReview"): {1: _OBJECT}
+        for version in ("v1", "v1beta1", "v1alpha1")
+    },
 }
 _OPTIONS: Final = {
     1: _Field("gracePeriodSeconds", "int"),
@@ -95,7 +115,11 @@ def read_protobuf(raw: bytes) -> dict[str, object]:
         raise ProtobufError(message)
     envelope = _read(raw[len(MAGIC) :], {1: _message("type", _TYPE_META), 2: _Field("raw", "bytes")})
     type_, content = envelope.get("type"), envelope.get("raw", b"")
-    identity = (str(type_.get("apiVersion", "")), str(type_.get("kind", ""))) if isinstance(type_, dict) else ("", "")
+    identity = (
+        (str(type_.get("apiVersion", "")), str(type_.get("kind", "")))
+        if isinstance(type_, dict)
+        else ("", "")
+    )
     table = _OPTIONS if identity[1] == "DeleteOptions" else _KINDS.get(identity)
     if table is None or not isinstance(content, bytes):
         message = f"{' '.join(identity)[:100]} is accepted as JSON only"
@@ -140,7 +164,10 @@ def _texts(raw: bytes) -> dict[str, object]:
 
 def _binaries(raw: bytes) -> dict[str, object]:
     entry = _entry(raw, "bytes")
-    return {key: base64.b64encode(each if isinstance(each, bytes) else b"").decode() for key, each in entry.items()}
+    return {
+        key: base64.b64encode(each if isinstance(each, bytes) else b"").decode()
+        for key, each in entry.items()
+    }
 
 
 def _int_or_string(raw: bytes) -> object:
@@ -156,7 +183,11 @@ def _entry(raw: bytes, type_: str) -> dict[str, object]:
 def _time(raw: bytes) -> object:
     seconds = _read(raw, {1: _Field("seconds", "int")}).get("seconds")
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(seconds, int) and seconds > 0 else None
+        return (
+            datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            if isinstance(seconds, int) and seconds > 0
+            else None
+        )
     except (ValueError, OverflowError, OSError):
         return None
 

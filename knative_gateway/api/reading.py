@@ -41,9 +41,17 @@ async def body(request: Request, bytes_max: int) -> object:
     try:
         if type_ in _YAML and not raw.lstrip().startswith(b"{"):  # JSON is YAML, and read much faster
             if len(raw) > YAML_BYTES_MAX:
-                raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}")
+                raise StatusError(
+                    413,
+                    "RequestEntityTooLarge",
+                    f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}",
+                )
             # Large ones aside from the event loop: deliveries go on meanwhile.
-            documents = await asyncio.to_thread(read_yaml, bytes(raw)) if len(raw) > YAML_BYTES_INLINE else read_yaml(bytes(raw))
+            documents = (
+                await asyncio.to_thread(read_yaml, bytes(raw))
+                if len(raw) > YAML_BYTES_INLINE
+                else read_yaml(bytes(raw))
+            )
             if len(documents) != 1:
                 raise bad_request(f"the body has {len(documents)} YAML documents, expected one")
             return documents[0]
@@ -54,7 +62,9 @@ async def body(request: Request, bytes_max: int) -> object:
     except (ManifestError, ProtobufError) as error:
         raise bad_request(f"the body of the request cannot be read: {error}") from None
     accepted = "accepted media types include: application/json, application/yaml"
-    raise unsupported_media(f"the body of the request was in an unknown format - {accepted} (not {type_[:100]})")
+    raise unsupported_media(
+        f"the body of the request was in an unknown format - {accepted} (not {type_[:100]})"
+    )
 
 
 def manager(request: Request) -> str:
@@ -63,7 +73,11 @@ def manager(request: Request) -> str:
     Raises:
         StatusError: that cannot be a name (400).
     """
-    name = request.query_params.get("fieldManager") or request.headers.get("user-agent", "").partition("/")[0] or "unknown"
+    name = (
+        request.query_params.get("fieldManager")
+        or request.headers.get("user-agent", "").partition("/")[0]
+        or "unknown"
+    )
     if len(name) > MANAGER_CHARACTERS_MAX or not name.isprintable():
         raise bad_request(f"fieldManager: must have at most {MANAGER_CHARACTERS_MAX} printable characters")
     return name
@@ -79,7 +93,9 @@ def validation(request: Request) -> FieldValidation:
     try:
         return FieldValidation(written)
     except ValueError:
-        raise bad_request(f"fieldValidation: {written[:40]!r} is not one of {', '.join(FieldValidation)}") from None
+        raise bad_request(
+            f"fieldValidation: {written[:40]!r} is not one of {', '.join(FieldValidation)}"
+        ) from None
 
 
 def dry_run(request: Request, options: object = None) -> bool:

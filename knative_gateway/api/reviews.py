@@ -1,4 +1,7 @@
-"""What somebody may, asked beforehand: `kubectl auth can-i`. Pure. Spec: Kubernetes API, SelfSubjectAccessReview."""
+"""What somebody may, asked beforehand:
+
+`kubectl auth can-i`. Pure. Spec: Kubernetes API, SelfSubjectAccessReview.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,9 +13,14 @@ from knative_gateway.security.access import Gate, Identity, Verb
 
 PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 RULES_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-WHO_PATHS: Final = tuple(f"/apis/authentication.k8s.io/{version}/selfsubjectreviews" for version in ("v1", "v1beta1", "v1alpha1"))
+WHO_PATHS: Final = tuple(
+    f"/apis/authentication.k8s.io/{version}/selfsubjectreviews" for version in ("v1", "v1beta1", "v1alpha1")
+)
 PATHS: Final = frozenset({PATH, RULES_PATH, *WHO_PATHS})
-_VERBS: Final = {Verb.READ: ("get", "list", "watch"), Verb.WRITE: ("create", "update", "patch", "delete", "deletecollection")}
+_VERBS: Final = {
+    Verb.READ: ("get", "list", "watch"),
+    Verb.WRITE: ("create", "update", "patch", "delete", "deletecollection"),
+}
 _READING: Final = frozenset({"get", "list", "watch"})
 
 
@@ -25,9 +33,17 @@ def review(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectAccessReview":
         raise bad_request("the body must be a SelfSubjectAccessReview")
     spec = child(body, "spec")
-    problem = _problem(child(spec, "resourceAttributes"), gate, identity) if "resourceAttributes" in spec else ""
+    problem = (
+        _problem(child(spec, "resourceAttributes"), gate, identity) if "resourceAttributes" in spec else ""
+    )
     status = {"allowed": not problem, **({"reason": problem} if problem else {})}
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}, "spec": spec, "status": status}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {},
+        "spec": spec,
+        "status": status,
+    }
 
 
 def who(body: object, identity: Identity) -> dict[str, object]:
@@ -35,15 +51,28 @@ def who(body: object, identity: Identity) -> dict[str, object]:
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectReview":
         raise bad_request("the body must be a SelfSubjectReview")
     user = {"username": identity.user, **({"groups": sorted(identity.groups)} if identity.groups else {})}
-    return {"apiVersion": text(body, "apiVersion"), "kind": "SelfSubjectReview", "metadata": {}, "status": {"userInfo": user}}
+    return {
+        "apiVersion": text(body, "apiVersion"),
+        "kind": "SelfSubjectReview",
+        "metadata": {},
+        "status": {"userInfo": user},
+    }
 
 
 def rules(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """Answer what the user may do in a namespace: `kubectl auth can-i --list`. Raises StatusError: the body is another kind (400)."""
+    """Answer what the user may do in a namespace:
+
+    `kubectl auth can-i --list`. Raises StatusError: the body is another kind (400).
+    """
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectRulesReview":
         raise bad_request("the body must be a SelfSubjectRulesReview")
     namespace = text(body, "spec", "namespace")
-    allowed = [verb for wanted, verbs in _VERBS.items() for verb in verbs if not _refused(gate, identity, wanted, namespace)]
+    allowed = [
+        verb
+        for wanted, verbs in _VERBS.items()
+        for verb in verbs
+        if not _refused(gate, identity, wanted, namespace)
+    ]
     found = [{"verbs": allowed, "apiGroups": ["*"], "resources": ["*"]}] if allowed else []
     plain = [{"verbs": ["get"], "nonResourceURLs": ["/api", "/apis", "/apis/*", "/openapi/*", "/version"]}]
     status = {"resourceRules": found, "nonResourceRules": plain, "incomplete": False}

@@ -37,7 +37,9 @@ async def load_directory(api: Api, directory: Path) -> int:
             raise ConfigError(message)
         namespace = (namespace_of(object_) or "default") if kind.namespaced else ""
         now_ms = time.time_ns() // 1_000_000
-        request = Request(kind, namespace, name_of(object_), now_ms, manager=MANAGER, defaults=api.settings.defaults)
+        request = Request(
+            kind, namespace, name_of(object_), now_ms, manager=MANAGER, defaults=api.settings.defaults
+        )
         try:
             await api.objects.apply(request, object_, force=True)
         except StatusError as error:

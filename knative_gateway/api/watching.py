@@ -1,8 +1,9 @@
 """Watches: changes of a collection as they happen, one JSON document a line. [io]
 
 Spec: Kubernetes API concepts, "Efficient detection of changes".
-Without a version, or with 0, what is there comes first, as ADDED. An object that comes to match the selectors is ADDED, one that ceases
-to is DELETED, as if there were no others. A version that is too old ends the watch with an ERROR of code 410: list again.
+Without a version, or with 0, what is there comes first, as ADDED. An object that comes to match the selectors
+is ADDED, one that ceases to is DELETED, as if there were no others. A version that is too old ends the watch
+with an ERROR of code 410: list again.
 """
 
 import asyncio
@@ -111,7 +112,8 @@ async def _changes(
     watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int, allowed: Callable[[], bool]
 ) -> AsyncGenerator[Change | int, None]:
     """Changes of this kind; numbers: all changes up to this version have been told."""
-    # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one are.
+    # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one
+    # are.
     changes = store.watch("", "", after)
     loop = asyncio.get_running_loop()
     ends = loop.time() + watch.timeout_s
@@ -128,7 +130,9 @@ async def _changes(
             coming = coming or asyncio.ensure_future(anext(changes))
             waiting: set[asyncio.Future[Any]] = {coming, stopping}
             await asyncio.wait(
-                waiting, timeout=min(ends - loop.time(), marks - loop.time(), ALLOWED_S), return_when=asyncio.FIRST_COMPLETED
+                waiting,
+                timeout=min(ends - loop.time(), marks - loop.time(), ALLOWED_S),
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if coming.done():
                 change, coming = coming.result(), None
@@ -155,7 +159,9 @@ async def _changes(
 def _is_meant(watch: Watch, object_: Object) -> bool:
     metadata = object_["metadata"]
     assert isinstance(metadata, Mapping)
-    return (not watch.name or metadata.get("name") == watch.name) and (not watch.namespace or metadata.get("namespace") == watch.namespace)
+    return (not watch.name or metadata.get("name") == watch.name) and (
+        not watch.namespace or metadata.get("namespace") == watch.namespace
+    )
 
 
 def _type(watch: Watch, change: Change) -> str | None:
@@ -169,14 +175,23 @@ def _type(watch: Watch, change: Change) -> str | None:
 
 
 def _event(type_: str, watch: Watch, object_: Object, now_ms: int) -> Event:
-    return {"type": type_, "object": object_document(watch.kind, object_, watch.form, now_ms=now_ms, include=watch.include)}
+    return {
+        "type": type_,
+        "object": object_document(watch.kind, object_, watch.form, now_ms=now_ms, include=watch.include),
+    }
 
 
 def _bookmark(watch: Watch, version: int, annotations: Mapping[str, str]) -> Event:
     metadata: dict[str, object] = {"resourceVersion": str(version)}
     if watch.form is Form.TABLE:
         heads = column_definitions(watch.kind.columns)
-        document: Event = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": heads, "rows": []}
+        document: Event = {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "columnDefinitions": heads,
+            "rows": [],
+        }
         return {"type": "BOOKMARK", "object": document}
     metadata |= {"creationTimestamp": None, **({"annotations": annotations} if annotations else {})}
     kind, api_version = (watch.kind.kind, watch.kind.api_version)

@@ -70,18 +70,31 @@ class Client:
         self.server: Final = server.rstrip("/")
         self._token: Final = token
         try:
-            context = ssl.create_default_context(cafile=str(ca) if ca else None) if parts.scheme == "https" else None
+            context = (
+                ssl.create_default_context(cafile=str(ca) if ca else None)
+                if parts.scheme == "https"
+                else None
+            )
         except OSError as error:
             message = f"--ca: {ca} cannot be read: {error.strerror or error}"
             raise ConfigError(message) from None
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)] if context else []
+        handlers: list[urllib.request.BaseHandler] = (
+            [urllib.request.HTTPSHandler(context=context)] if context else []
+        )
         if parts.hostname in _LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener: Final = urllib.request.build_opener(*handlers)
         self._resources: list[Resource] = []
 
     def ask(
-        self, method: str, path: str, body: object = None, *, accept: str = JSON, type_: str = JSON, query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        accept: str = JSON,
+        type_: str = JSON,
+        query: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """The status and the document of an answer.
 
@@ -101,7 +114,9 @@ class Client:
         except urllib.error.HTTPError as error:
             raise RefusedError(_reason(error), error.code) from None
         except (OSError, ValueError) as error:
-            message = f"{self.server} cannot be reached: {_unreachable(getattr(error, 'reason', None) or error)}"
+            message = (
+                f"{self.server} cannot be reached: {_unreachable(getattr(error, 'reason', None) or error)}"
+            )
             raise GatewayError(message) from None
 
     def resources(self, *, again: bool = False) -> Sequence[Resource]:
@@ -115,7 +130,8 @@ class Client:
         return self._resources
 
     def named(self, written: str) -> list[Resource]:
-        """The kinds that a name means: plural, singular, kind, short name, with the group behind it or not; or a category.
+        """The kinds that a name means: plural, singular, kind, short name, with the group behind it or not;
+        or a category.
 
         Raises:
             GatewayError: it means none.
@@ -129,8 +145,12 @@ class Client:
         if found:
             return found
         known = [resource.plural for resource in self.resources()]
-        near = get_close_matches(written.lower(), [*known, *(resource.singular for resource in self.resources())], n=1)
-        message = f"the gateway has no kind {written!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}")
+        near = get_close_matches(
+            written.lower(), [*known, *(resource.singular for resource in self.resources())], n=1
+        )
+        message = f"the gateway has no kind {written!r}; " + (
+            f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+        )
         raise GatewayError(message)
 
     def kind_of(self, object_: Object) -> Resource:
@@ -166,7 +186,10 @@ def _unreachable(reason: object) -> str:
     """Why there is no answer, and what to do."""
     match reason:
         case ConnectionRefusedError():
-            return "the connection was refused. Is a gateway running ('knative-gateway serve'), and is --server right?"
+            return (
+                "the connection was refused. Is a gateway running ('knative-gateway serve'), and is --server"
+                " right?"
+            )
         case socket.gaierror():
             return "the name of the host cannot be resolved. Is --server right?"
         case ssl.SSLCertVerificationError():

@@ -13,7 +13,8 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def read_files(names: tuple[str, ...]) -> list[Object]:
-    """The objects of files, of the files in directories, and of stdin (`-`), in the order in which they stand.
+    """The objects of files, of the files in directories, and of stdin (`-`), in the order in which they
+    stand.
 
     Raises:
         ConfigError: one cannot be read; names it.
@@ -34,7 +35,9 @@ def _contents(name: str) -> list[tuple[str, bytes]]:
         return [("stdin", sys.stdin.buffer.read())]
     path = Path(name)
     try:
-        paths = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        paths = (
+            sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        )
         return [(str(each), each.read_bytes()) for each in paths]
     except OSError as error:
         message = f"{error.filename}: {error.strerror}"

@@ -12,7 +12,9 @@ from knative_gateway.resources.documents.manifests import written_yaml
 NAME = "knative-gateway"
 
 
-def kubeconfig(server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None) -> str:
+def kubeconfig(
+    server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None
+) -> str:
     """The text of the file.
 
     `authority`: the certificate authorities of the server, PEM; None: those of the system.
@@ -33,7 +35,14 @@ def kubeconfig(server: str, *, namespace: str = "default", token: str | None = N
 
 @click.command(short_help="Write a kubeconfig for kubectl and Kubernetes clients.")
 @server_options
-@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace of objects that name none.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="The namespace of objects that name none.",
+)
 @click.option(
     "-o",
     "--output",
@@ -52,7 +61,9 @@ def command(server: str, token: str | None, ca: Path | None, namespace: str, out
     if token and server.startswith("http://"):
         click.echo("knative-gateway: kubectl sends the token over https only", err=True)
     try:
-        written = kubeconfig(server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None)
+        written = kubeconfig(
+            server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None
+        )
         if output is None:
             click.echo(written, nl=False)
             return

@@ -26,8 +26,18 @@ def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
 def server_options(command: _Command) -> _Command:
     """`--server`, `--token`, `--ca`."""
     for option in (
-        click.option("--ca", type=click.Path(path_type=Path), metavar="FILE", help="Certificate authorities of the server, PEM."),
-        click.option("--token", metavar="TOKEN", envvar="KNATIVE_GATEWAY_TOKEN", help="A bearer token.  [KNATIVE_GATEWAY_TOKEN]"),
+        click.option(
+            "--ca",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Certificate authorities of the server, PEM.",
+        ),
+        click.option(
+            "--token",
+            metavar="TOKEN",
+            envvar="KNATIVE_GATEWAY_TOKEN",
+            help="A bearer token.  [KNATIVE_GATEWAY_TOKEN]",
+        ),
         click.option(
             "--server",
             default=SERVER,
@@ -42,4 +52,9 @@ def server_options(command: _Command) -> _Command:
 
 def namespace_option(command: _Command) -> _Command:
     """`--namespace`."""
-    return click.option("-n", "--namespace", metavar="NAME", help="The namespace of objects that name none.  [default: default]")(command)
+    return click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="The namespace of objects that name none.  [default: default]",
+    )(command)

@@ -12,16 +12,36 @@ from service_parts.command_line.program import CONTEXT, Entry, Faults, Program
 _COMMANDS: Final = {
     name: Entry(where, summary, "gateway")
     for name, where, summary in (
-        ("serve", "knative_gateway.cli.serve:serve", "Run a gateway, and an event log node unless there is one."),
+        (
+            "serve",
+            "knative_gateway.cli.serve:serve",
+            "Run a gateway, and an event log node unless there is one.",
+        ),
         ("apply", "knative_gateway.cli.resources:apply", "Create or change resources from files."),
         ("get", "knative_gateway.cli.resources:get", "Show resources."),
         ("delete", "knative_gateway.cli.resources:delete", "Delete resources."),
-        ("history", "knative_gateway.cli.subscribers:history", "Show the latest failed deliveries of a Trigger or Subscription."),
-        ("pause", "knative_gateway.cli.subscribers:pause", "Deliver nothing for now; events wait in the log."),
+        (
+            "history",
+            "knative_gateway.cli.subscribers:history",
+            "Show the latest failed deliveries of a Trigger or Subscription.",
+        ),
+        (
+            "pause",
+            "knative_gateway.cli.subscribers:pause",
+            "Deliver nothing for now; events wait in the log.",
+        ),
         ("resume", "knative_gateway.cli.subscribers:resume", "Continue after `pause`."),
-        ("replay", "knative_gateway.cli.subscribers:replay", "Deliver again from an earlier start in the log."),
+        (
+            "replay",
+            "knative_gateway.cli.subscribers:replay",
+            "Deliver again from an earlier start in the log.",
+        ),
         ("redrive", "knative_gateway.cli.subscribers:redrive", "Deliver failed events again."),
-        ("kubeconfig", "knative_gateway.cli.kubeconfig:command", "Write a kubeconfig for kubectl and Kubernetes clients."),
+        (
+            "kubeconfig",
+            "knative_gateway.cli.kubeconfig:command",
+            "Write a kubeconfig for kubectl and Kubernetes clients.",
+        ),
     )
 }
 

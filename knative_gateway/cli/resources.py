@@ -14,19 +14,34 @@ from knative_gateway.resources.objects import Object, entries, name_of, namespac
 
 FAILED: Final = 1
 _files = click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="A file of YAML, a directory of them, or - for stdin."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A file of YAML, a directory of them, or - for stdin.",
 )
 
 
 @click.command(short_help="Create or change resources from files.")
 @click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="A file of YAML, a directory of them, or - for stdin."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A file of YAML, a directory of them, or - for stdin.",
 )
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Let the gateway check the resources, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the resulting objects as JSON, one on each line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the resulting objects as JSON, one on each line."
+)
 @asks_gateway
-def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_run: bool, as_json: bool) -> int:
+def apply(
+    *, client: Client, files: tuple[str, ...], namespace: str | None, dry_run: bool, as_json: bool
+) -> int:
     """Create or change resources from files: fields that a file sets are set, and fields that it set
     before and no longer sets are removed.
 
@@ -40,7 +55,12 @@ def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_
         try:
             resource, path, name = _place(client, object_, namespace)
             before = _version(client, path)
-            query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+            query = {
+                "fieldManager": MANAGER,
+                "force": "true",
+                "fieldValidation": "Strict",
+                **({"dryRun": "All"} if dry_run else {}),
+            }
             code, written = client.ask("PATCH", path, object_, type_=APPLY, query=query)
         except RefusedError as error:
             click.echo(f"{text(object_, 'kind')} {name_of(object_)}: {error}", err=True)
@@ -67,7 +87,10 @@ def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
 @click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels: app=x,tier!=y.")
 @click.option(
-    "-o", "--output", type=click.Choice(["wide", "json", "yaml"]), help="All columns, or whole objects: JSON lines or YAML documents."
+    "-o",
+    "--output",
+    type=click.Choice(["wide", "json", "yaml"]),
+    help="All columns, or whole objects: JSON lines or YAML documents.",
 )
 @click.option("--wide", is_flag=True, help="The same as -o wide.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
@@ -101,14 +124,28 @@ def get(
     place = "" if all_namespaces else namespace or "default"
     query = {"labelSelector": selector} if selector else {}
     if as_json or output in {"json", "yaml"}:
-        answers = [client.ask("GET", path, query=query)[1] for resource in resources for path in _paths(resource, place, names)]
-        found = [each for answer in answers for each in (entries(answer, "items") if "items" in answer else [answer])]
-        written = "---\n".join(map(written_yaml, found)) if output == "yaml" else "".join(f"{json.dumps(each)}\n" for each in found)
+        answers = [
+            client.ask("GET", path, query=query)[1]
+            for resource in resources
+            for path in _paths(resource, place, names)
+        ]
+        found = [
+            each
+            for answer in answers
+            for each in (entries(answer, "items") if "items" in answer else [answer])
+        ]
+        written = (
+            "---\n".join(map(written_yaml, found))
+            if output == "yaml"
+            else "".join(f"{json.dumps(each)}\n" for each in found)
+        )
         click.echo(written, nl=False)
         return 0
     shown: list[str] = []
     for resource in resources:
-        tables = [client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, place, names)]
+        tables = [
+            client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, place, names)
+        ]
         rows = [row for table in tables for row in table["rows"]]
         prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
         if rows:
@@ -135,7 +172,13 @@ def get(
 @click.option("--ignore-not-found", is_flag=True, help="A resource that does not exist is not an error.")
 @asks_gateway
 def delete(
-    *, client: Client, kind: str | None, names: tuple[str, ...], files: tuple[str, ...], namespace: str | None, ignore_not_found: bool
+    *,
+    client: Client,
+    kind: str | None,
+    names: tuple[str, ...],
+    files: tuple[str, ...],
+    namespace: str | None,
+    ignore_not_found: bool,
 ) -> int:
     """Delete resources by kind and name, or all resources of files.
 
@@ -147,7 +190,11 @@ def delete(
     if bool(kind) == bool(files) or (kind and not names and "/" not in kind):
         message = "give either KIND and NAMEs, or -f FILE"
         raise click.UsageError(message)
-    targets = _named(client, kind, names, namespace) if kind else [_place(client, object_, namespace) for object_ in read_files(files)]
+    targets = (
+        _named(client, kind, names, namespace)
+        if kind
+        else [_place(client, object_, namespace) for object_ in read_files(files)]
+    )
     failed = False
     for resource, path, name in targets:
         try:
@@ -166,13 +213,18 @@ def _paths(resource: Resource, namespace: str, names: tuple[str, ...]) -> list[s
     return [resource.path(namespace, name) for name in names] or [resource.path(namespace)]
 
 
-def _named(client: Client, kind: str, names: tuple[str, ...], namespace: str | None) -> list[tuple[Resource, str, str]]:
+def _named(
+    client: Client, kind: str, names: tuple[str, ...], namespace: str | None
+) -> list[tuple[Resource, str, str]]:
     kind, _, name = kind.partition("/")
     [resource, *others] = client.named(kind)
     if others:
         message = f"{kind} means several kinds: name one of them"
         raise click.UsageError(message)
-    return [(resource, resource.path(namespace or "default", each), each) for each in (*([name] if name else []), *names)]
+    return [
+        (resource, resource.path(namespace or "default", each), each)
+        for each in (*([name] if name else []), *names)
+    ]
 
 
 def _place(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:
@@ -201,15 +253,25 @@ def _version(client: Client, path: str) -> str:
         return ""
 
 
-def _table(columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str) -> str:
+def _table(
+    columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str
+) -> str:
     """A table whose columns are as wide as their longest cells."""
     chosen = [index for index, column in enumerate(columns) if wide or not column.get("priority")]
     lines = [[str(columns[index]["name"]).upper() for index in chosen]]
     lines += [[_cell(row["cells"][index], prefix if index == 0 else "") for index in chosen] for row in rows]
     if spaces:
-        lines = [[first, *line] for first, line in zip(["NAMESPACE", *(namespace_of(row["object"]) for row in rows)], lines, strict=True)]
+        lines = [
+            [first, *line]
+            for first, line in zip(
+                ["NAMESPACE", *(namespace_of(row["object"]) for row in rows)], lines, strict=True
+            )
+        ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
+    return "".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
+        for line in lines
+    )
 
 
 def _cell(value: object, prefix: str) -> str:

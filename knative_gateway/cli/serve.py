@@ -7,39 +7,97 @@ from pathlib import Path
 import click
 
 from knative_gateway.cli.settings import PREFIX, file_contents, gateway_settings
-from service_parts.command_line.serving import given_flags, print_schema, service_options, setting_option, started
+from service_parts.command_line.serving import (
+    given_flags,
+    print_schema,
+    service_options,
+    setting_option,
+    started,
+)
 from service_parts.settings.choices import LogFormat, LogLevel
 
 _setting = setting_option(PREFIX)
 
 
 @click.command(short_help="Run a gateway, and an event log node unless there is one.")
-@_setting("listen", metavar="HOST:PORT", multiple=True, help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:8080]")
-@_setting("state_dir", metavar="DIR", help="Resources, positions, and the embedded node's events.  [default: knative-gateway-state]")
-@_setting("amqp", metavar="URL", help="The event log node to use, amqp://USER:PASSWORD@HOST:PORT; without it one is started.")
-@_setting("amqp_listen", metavar="HOST:PORT", help="Where the started node listens.  [default: 127.0.0.1:0, any port]")
 @_setting(
-    "public_url", metavar="URL", help="How senders reach this gateway: what status.address.url begins with.  [default: where it listens]"
+    "listen",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:8080]",
 )
 @_setting(
-    "store", metavar="URL", help="Where resources and positions are, postgresql://… for replicas.  [default: a file in the state directory]"
+    "state_dir",
+    metavar="DIR",
+    help="Resources, positions, and the embedded node's events.  [default: knative-gateway-state]",
+)
+@_setting(
+    "amqp",
+    metavar="URL",
+    help="The event log node to use, amqp://USER:PASSWORD@HOST:PORT; without it one is started.",
+)
+@_setting(
+    "amqp_listen",
+    metavar="HOST:PORT",
+    help="Where the started node listens.  [default: 127.0.0.1:0, any port]",
+)
+@_setting(
+    "public_url",
+    metavar="URL",
+    help="How senders reach this gateway: what status.address.url begins with.  [default: where it listens]",
+)
+@_setting(
+    "store",
+    metavar="URL",
+    help=(
+        "Where resources and positions are, postgresql://… for replicas.  [default: a file in the state"
+        " directory]"
+    ),
 )
 @_setting("resources", metavar="DIR", help="Apply the YAML files of this directory at start.")
-@_setting("logs", "partitions", metavar="N", help="Partitions of the log of a new Broker or Channel.  [default: 4]")
+@_setting(
+    "logs", "partitions", metavar="N", help="Partitions of the log of a new Broker or Channel.  [default: 4]"
+)
 @_setting("logs", "retention", metavar="SECONDS", help="How long its events are kept.  [default: the node's]")
-@_setting("tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP.")
+@_setting(
+    "tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP."
+)
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
-@_setting("tokens", metavar="FILE.csv", help='Bearer tokens of API and ingress, a line each: token,user,uid,"group1,group2".')
+@_setting(
+    "tokens",
+    metavar="FILE.csv",
+    help='Bearer tokens of API and ingress, a line each: token,user,uid,"group1,group2".',
+)
 @_setting(
     "traces",
     metavar="URL",
-    help="Send OpenTelemetry traces of events to this collector, OTLP over HTTP.  [default: as OTEL_… variables say, else nowhere]",
+    help=(
+        "Send OpenTelemetry traces of events to this collector, OTLP over HTTP.  [default: as OTEL_…"
+        " variables say, else nowhere]"
+    ),
 )
-@_setting("shutdown_delay", metavar="SECONDS", help="On SIGTERM, continue to serve for this time while /readyz answers 503.  [default: 0]")
-@_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
+@_setting(
+    "shutdown_delay",
+    metavar="SECONDS",
+    help="On SIGTERM, continue to serve for this time while /readyz answers 503.  [default: 0]",
+)
+@_setting(
+    "log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]"
+)
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
-@service_options(PREFIX, check="Check settings and the files that they name, then exit: 0 if a gateway can start with them.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
+@service_options(
+    PREFIX,
+    check="Check settings and the files that they name, then exit: 0 if a gateway can start with them.",
+)
+def serve(
+    config: Path | None,
+    ready_file: Path | None,
+    ready_fd: int | None,
+    *,
+    check: bool,
+    schema: bool,
+    **flags: object,
+) -> int:
     """Run a gateway until SIGTERM or SIGINT.
 
     A setting comes from its flag, else its variable, else the file, else the default. The file has the names

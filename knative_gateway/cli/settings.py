@@ -32,7 +32,15 @@ from service_parts.settings.sources import (
 PREFIX: Final = "KNATIVE_GATEWAY_"
 _OTHERS: Final = frozenset({PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN"})
 """Variables of other flags than settings."""
-_LISTS: Final = frozenset({("listen",), ("destinations", "allow"), ("destinations", "deny"), ("jwt", "audience"), ("jwt", "algorithms")})
+_LISTS: Final = frozenset(
+    {
+        ("listen",),
+        ("destinations", "allow"),
+        ("destinations", "deny"),
+        ("jwt", "audience"),
+        ("jwt", "algorithms"),
+    }
+)
 _FILE_ONLY: Final = frozenset({"services", "rules"})
 """Tables with names of their own, and lists of tables: no flag or variable gives them."""
 
@@ -69,7 +77,9 @@ def variable_of(name: Name) -> str:
     return sources.variable_of(PREFIX, name)
 
 
-def gateway_settings(flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None) -> GatewaySettings:
+def gateway_settings(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None
+) -> GatewaySettings:
     """Build and check the settings of a gateway. Lists in variables are separated by spaces or commas.
 
     Raises:

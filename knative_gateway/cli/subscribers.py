@@ -23,7 +23,8 @@ def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:
-    """The path of an action of `trigger/NAME` or `subscription/NAME`, or of the only one of both kinds that has a NAME.
+    """The path of an action of `trigger/NAME` or `subscription/NAME`, or of the only one of both kinds that
+    has a NAME.
 
     Raises:
         click.UsageError: it is of another kind, or the name alone is not enough.
@@ -31,11 +32,18 @@ def _path(client: Client, subscriber: str, namespace: str | None, action: str) -
     """
     place = namespace or "default"
     kind, slash, name = subscriber.rpartition("/")
-    resources = [resource for resource in client.named(kind) if resource.kind in KINDS] if slash else _having(client, name, place)
+    resources = (
+        [resource for resource in client.named(kind) if resource.kind in KINDS]
+        if slash
+        else _having(client, name, place)
+    )
     if len(resources) != 1 or not name:
         message = f"{subscriber!r} is not trigger/NAME or subscription/NAME"
         if len(resources) > 1:
-            message = f"{name!r} is the name of a Trigger and of a Subscription: write trigger/{name} or subscription/{name}"
+            message = (
+                f"{name!r} is the name of a Trigger and of a Subscription: write trigger/{name} or"
+                f" subscription/{name}"
+            )
         raise click.UsageError(message)
     return resources[0].path(place, name, action)
 
@@ -44,7 +52,10 @@ def _having(client: Client, name: str, namespace: str) -> list[Resource]:
     """The kinds of which an object has this name."""
     kinds = [resource for resource in client.resources() if resource.kind in KINDS]
     names = {
-        resource: [name_of(child(each)) for each in entries(client.ask("GET", resource.path(namespace))[1], "items")] for resource in kinds
+        resource: [
+            name_of(child(each)) for each in entries(client.ask("GET", resource.path(namespace))[1], "items")
+        ]
+        for resource in kinds
     }
     found = [resource for resource in kinds if name in names[resource]]
     if not found:
@@ -76,7 +87,9 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
         event = f"{text(failure, 'event_source')} {text(failure, 'event_id')}"
         code = child(failure).get("code") or "-"
         end = f"  → {text(failure, 'end')}" if text(failure, "end") else ""
-        click.echo(f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}{end}")
+        click.echo(
+            f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}{end}"
+        )
     if not entries(told, "failures"):
         click.echo("no failures", err=True)
     return 0
@@ -86,7 +99,10 @@ def _joined(failures: Sequence[Object]) -> Iterator[Object]:
     """The failures; an event's last attempt and its outcome, which are two entries, become one."""
     ended: tuple[object, ...] | None = None
     for failure in failures:
-        attempt = tuple(failure.get(key) for key in ("partition", "offset", "event_source", "event_id", "attempt", "reason"))
+        attempt = tuple(
+            failure.get(key)
+            for key in ("partition", "offset", "event_source", "event_id", "attempt", "reason")
+        )
         if not text(failure, "end") and attempt == ended:
             continue
         ended = attempt if text(failure, "end") else None

@@ -223,7 +223,9 @@ class Controller:
         loop = asyncio.get_running_loop()
         waiting = bool(self._unserved) and not self._idle.is_set()
         try:
-            async with asyncio.timeout_at(max(self._unserved_until, loop.time() + self._times.settle) if waiting else None):
+            async with asyncio.timeout_at(
+                max(self._unserved_until, loop.time() + self._times.settle) if waiting else None
+            ):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -245,7 +247,13 @@ class Controller:
     def _report_problems(self) -> None:
         for problem in self._reconciler.problems:
             key = problem.key
-            log.error("reconcile_failed", kind=key.kind, namespace=key.namespace, name=key.name, exc_info=problem.error)
+            log.error(
+                "reconcile_failed",
+                kind=key.kind,
+                namespace=key.namespace,
+                name=key.name,
+                exc_info=problem.error,
+            )
         self._reconciler.problems.clear()
 
     def _use_routes(self) -> None:
@@ -273,9 +281,17 @@ class Controller:
         now_s = asyncio.get_running_loop().time()
         for write in writes:
             if self._pace.may_write(write.key, now_s):
-                planned[write.key] = (write.object, version_of(write.object))  # decided from this version, which may be old by now
+                planned[write.key] = (
+                    write.object,
+                    version_of(write.object),
+                )  # decided from this version, which may be old by now
             else:
-                log.warning("status_contested", kind=write.key.kind, namespace=write.key.namespace, name=write.key.name)
+                log.warning(
+                    "status_contested",
+                    kind=write.key.kind,
+                    namespace=write.key.namespace,
+                    name=write.key.name,
+                )
                 self._write_later(write.key)
         try:
             stored = await self._put(planned)
@@ -284,7 +300,10 @@ class Controller:
                 self._reconciler.write_again(key)
             raise
         reported = [
-            object_event for write in writes if write.key in stored for object_event in events.of_change(write.before, write.object)
+            object_event
+            for write in writes
+            if write.key in stored
+            for object_event in events.of_change(write.before, write.object)
         ]
         if reported:
             await self._put(dict(map(self._event, reported)))
@@ -306,9 +325,15 @@ class Controller:
             raise
         except Exception as error:
             if len(planned) > 1:  # one of them cannot be stored: the others can
-                return {key: each for one in planned.items() for key, each in (await self._put(dict([one]))).items()}
+                return {
+                    key: each
+                    for one in planned.items()
+                    for key, each in (await self._put(dict([one]))).items()
+                }
             (key,) = planned
-            log.error("object_not_stored", kind=key.kind, namespace=key.namespace, name=key.name, exc_info=error)
+            log.error(
+                "object_not_stored", kind=key.kind, namespace=key.namespace, name=key.name, exc_info=error
+            )
             return {}
         for key, object_ in stored.items():
             self._took(key, object_)
@@ -317,7 +342,11 @@ class Controller:
     def _event(self, object_event: ObjectEvent) -> tuple[Key, tuple[Object, int]]:
         key = events.key_of(object_event)
         before = self._mirror.objects.get(key)
-        about = {"kind": object_event.about.get("kind"), "namespace": key.namespace, "name": name_of(object_event.about)}
+        about = {
+            "kind": object_event.about.get("kind"),
+            "namespace": key.namespace,
+            "name": name_of(object_event.about),
+        }
         log.info("resource_changed", **about, reason=object_event.reason, message=object_event.message)
         return key, (events.event(object_event, before, self._clock_ms(), str(uuid4())), version_of(before))
 
@@ -374,5 +403,9 @@ class Controller:
 
     async def forget_old_events(self) -> None:
         """Remove Event objects that are too old, and the oldest of too many."""
-        stored = [(key, each) for key, each in self._mirror.objects.items() if (key.group, key.kind) == ("", "Event")]
+        stored = [
+            (key, each)
+            for key, each in self._mirror.objects.items()
+            if (key.group, key.kind) == ("", "Event")
+        ]
         await self._remove(events.old(stored, self._clock_ms()))

@@ -120,7 +120,9 @@ def old(events: Sequence[tuple[Key, Object]], now_ms: int) -> list[Key]:
     """The Event objects to remove: those older than `KEPT_MS`, and the oldest of more than `KEPT_MAX`."""
     by_age = sorted(((_last_ms(each, now_ms), key) for key, each in events), key=lambda each: each[0])
     too_many = max(0, len(by_age) - KEPT_MAX)
-    return [key for rank, (last_ms, key) in enumerate(by_age) if rank < too_many or now_ms - last_ms > KEPT_MS]
+    return [
+        key for rank, (last_ms, key) in enumerate(by_age) if rank < too_many or now_ms - last_ms > KEPT_MS
+    ]
 
 
 def _last_ms(stored: Object, now_ms: int) -> int:

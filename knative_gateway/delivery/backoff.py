@@ -76,7 +76,11 @@ def wait_ms(
     turns it off).
     """
     wait = spread_ms(backoff_ms(delivery, retry), jitter, chance)
-    cap = RETRY_AFTER_MAX_MS if delivery.retry_after_max_ms is None else min(delivery.retry_after_max_ms, WAIT_MAX_MS)
+    cap = (
+        RETRY_AFTER_MAX_MS
+        if delivery.retry_after_max_ms is None
+        else min(delivery.retry_after_max_ms, WAIT_MAX_MS)
+    )
     if cap == 0 or answer.status not in OVERLOADED:
         return wait
     value = answer.header(b"retry-after")

@@ -66,7 +66,9 @@ def without_login(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return ""
-    return url if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return (
+        url if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    )
 
 
 def as_text(body: bytes) -> str:
@@ -81,8 +83,16 @@ def as_string(text: str) -> str:
 
     Control characters, surrogates and noncharacters become spaces.
     """
-    return "".join(" " if _is_disallowed(ord(character)) else character for character in text[:DATA_CHARACTERS_MAX])
+    return "".join(
+        " " if _is_disallowed(ord(character)) else character for character in text[:DATA_CHARACTERS_MAX]
+    )
 
 
 def _is_disallowed(code: int) -> bool:
-    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+    return (
+        code <= 0x1F
+        or 0x7F <= code <= 0x9F
+        or 0xD800 <= code <= 0xDFFF
+        or 0xFDD0 <= code <= 0xFDEF
+        or code & 0xFFFE == 0xFFFE
+    )

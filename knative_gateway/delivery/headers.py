@@ -60,7 +60,8 @@ def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
     kept = [
         (name, value)
         for name, value in lowered
-        if (name in wanted or (name.startswith(FORWARDED_PREFIXES) and name != _HOPS)) and len(name) + len(value) <= FORWARDED_BYTES_MAX
+        if (name in wanted or (name.startswith(FORWARDED_PREFIXES) and name != _HOPS))
+        and len(name) + len(value) <= FORWARDED_BYTES_MAX
     ]
     return [
         (name.decode("latin-1"), value.decode("latin-1"))

@@ -40,7 +40,9 @@ class Answer:
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header. `name`: in lower case."""
-        return next((value.decode("latin-1").strip() for key, value in self.headers if key.lower() == name), None)
+        return next(
+            (value.decode("latin-1").strip() for key, value in self.headers if key.lower() == name), None
+        )
 
 
 class Verdict(StrEnum):
@@ -67,7 +69,11 @@ def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
     is ignored.
     """
     if succeeded(answer.status):
-        return Verdict.REPLIED if reply_wanted and answer.status == OK and answer.event is not None else Verdict.ACCEPTED
+        return (
+            Verdict.REPLIED
+            if reply_wanted and answer.status == OK and answer.event is not None
+            else Verdict.ACCEPTED
+        )
     return Verdict.RETRY if retryable(answer.status) and not answer.final else Verdict.FAILED
 
 

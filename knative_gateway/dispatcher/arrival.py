@@ -61,7 +61,10 @@ class Arrival:
         self._event: CloudEvent | None = None
         self._requests: dict[tuple[bool, bool], HttpMessage] | None = None
         if stored.message_format:
-            self.problem = f"the message has message-format 0x{stored.message_format:08x}: CloudEvents are in messages of format 0"
+            self.problem = (
+                f"the message has message-format 0x{stored.message_format:08x}: CloudEvents are in messages"
+                " of format 0"
+            )
             return
         try:
             self._read(message)
@@ -81,7 +84,9 @@ class Arrival:
         self.passed_on = tuple(passed_on(message))
         self._event = event = decode(message)
         # Filters read the text of a binary value many times, and a sender over AMQP chooses its length.
-        binary = {name: text_of(value) for name, value in event.attributes.items() if isinstance(value, bytes)}
+        binary = {
+            name: text_of(value) for name, value in event.attributes.items() if isinstance(value, bytes)
+        }
         self.attributes = {**event.attributes, **binary} if binary else event.attributes
 
     @property

@@ -115,7 +115,9 @@ class Cursor:
         """What is completed above `position`, including the ranges of before that were not reached yet."""
         known = self.window.ranges
         last = known[-1][1] if known else self.window.position or positions.BEGINNING
-        return [*known, *((max(after, last), upto) for after, upto in self._completed if upto > last)][:RANGES_MAX]
+        return [*known, *((max(after, last), upto) for after, upto in self._completed if upto > last)][
+            :RANGES_MAX
+        ]
 
     def _was_completed(self, offset: str) -> bool:
         while self._completed and self._completed[0][1] < offset:

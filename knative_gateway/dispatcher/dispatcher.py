@@ -184,12 +184,17 @@ class Dispatcher:
     def lag(self, uid: str) -> Lag:
         """How far a subscriber is behind."""
         now_ms = self._context.now_ms()
-        served = ((worker, worker.dispatchers[uid]) for worker in self.workers.values() if uid in worker.dispatchers)
+        served = (
+            (worker, worker.dispatchers[uid]) for worker in self.workers.values() if uid in worker.dispatchers
+        )
         return next((worker.lag(dispatcher, now_ms) for worker, dispatcher in served), NO_LAG)
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         """The counters of all subscribers, by uid."""
-        return {each.spec.uid: {**each.figures.counters(), "lag": lag.events} for _, each, lag in self.subscribers()}
+        return {
+            each.spec.uid: {**each.figures.counters(), "lag": lag.events}
+            for _, each, lag in self.subscribers()
+        }
 
     def figures(self, uid: str) -> Mapping[str, int]:
         """The counters of one subscriber; empty if it is not served here."""

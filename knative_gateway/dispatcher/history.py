@@ -40,7 +40,11 @@ class History:
     def note(self, now_ms: int, arrival: Arrival, failure: Attempt, end: str = "") -> None:
         """Record a failed attempt. `end`: how the delivery ended, if this was its last attempt."""
         attributes = arrival.attributes or {}
-        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {without_login(failure.url)}: "
+        where = (
+            ""
+            if failure.destination == To.SUBSCRIBER
+            else f"{failure.destination} {without_login(failure.url)}: "
+        )
         self._failures.append(
             Failure(
                 now_ms,
@@ -51,7 +55,9 @@ class History:
                 attempt=failure.number,
                 code=failure.code,
                 reason=where + failure.reason,
-                body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:_BODY_CHARACTERS_MAX],
+                body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[
+                    :_BODY_CHARACTERS_MAX
+                ],
                 end=end,
             )
         )

@@ -35,7 +35,9 @@ _LAG_EVENTS: Final = "Events of the log after the subscriber's position, matchin
 _LAG_SECONDS: Final = "Age of the oldest event that the subscriber has not completed."
 _REQUEST: Final = "Time from a request to its answer."
 _DELIVERY: Final = "Time from when an event was stored until its delivery ended."
-_PARTITIONS: Final = "Partitions of a Broker's or Channel's log that this gateway delivers. Replicas share them."
+_PARTITIONS: Final = (
+    "Partitions of a Broker's or Channel's log that this gateway delivers. Replicas share them."
+)
 _ALL_GAUGES: Final = {
     "knative_gateway_connections": "Connections to subscribers, including idle ones.",
     "knative_gateway_connections_max": "Maximum number of connections to subscribers.",
@@ -57,8 +59,13 @@ class DispatcherMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of the dispatcher."""
-        counters = {name: CounterMetricFamily(_PREFIX + name, help_, labels=LABELS) for name, help_ in _COUNTERS.items()}
-        gauges = {name: GaugeMetricFamily(_PREFIX + name, help_, labels=LABELS) for name, help_ in _GAUGES.items()}
+        counters = {
+            name: CounterMetricFamily(_PREFIX + name, help_, labels=LABELS)
+            for name, help_ in _COUNTERS.items()
+        }
+        gauges = {
+            name: GaugeMetricFamily(_PREFIX + name, help_, labels=LABELS) for name, help_ in _GAUGES.items()
+        }
         events = GaugeMetricFamily(f"{_PREFIX}lag_events", _LAG_EVENTS, labels=LABELS)
         seconds = GaugeMetricFamily(f"{_PREFIX}lag_seconds", _LAG_SECONDS, labels=LABELS)
         request = HistogramMetricFamily(f"{_PREFIX}request_seconds", _REQUEST, labels=LABELS)

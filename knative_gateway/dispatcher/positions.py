@@ -72,7 +72,9 @@ def previous(offset: str) -> str:
 
 def given(text: str) -> Mapping[int, str]:
     """The offsets of PARTITION=OFFSET,…, the form of annotations and commands."""
-    return {int(partition): offset for partition, _, offset in (pair.partition("=") for pair in text.split(","))}
+    return {
+        int(partition): offset for partition, _, offset in (pair.partition("=") for pair in text.split(","))
+    }
 
 
 def padded(offset: str, like: str) -> str:

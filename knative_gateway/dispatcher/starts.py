@@ -64,7 +64,9 @@ async def begin(
     if anew:
         first = before_first(extents)
         for uid in uids:
-            await store.reset(uid, {number: position for number, position in first.items() if ours(uid, number)})
+            await store.reset(
+                uid, {number: position for number, position in first.items() if ours(uid, number)}
+            )
         stored = await store.load(uids)
     done = await store.done(uids)
     return {uid: await _begun(uid, stored[uid], extents, ours, done=done, store=store) for uid in uids}
@@ -85,7 +87,9 @@ async def _begun(
         await store.restart(uid, first, extents.incarnation)
         return {partition: Begin(position) for partition, position in first.items()}
     replayed = {
-        partition: max(position, first.get(partition, position)) for partition, position in stored.replays.items() if ours(uid, partition)
+        partition: max(position, first.get(partition, position))
+        for partition, position in stored.replays.items()
+        if ours(uid, partition)
     }
     if replayed:
         await store.replay(uid, replayed)
@@ -101,7 +105,10 @@ async def _begun(
 
 def before_first(extents: Extents) -> Mapping[int, str]:
     """The position before the first event of each partition."""
-    return {partition: positions.BEGINNING if offset is None else positions.previous(offset) for partition, offset in extents.first.items()}
+    return {
+        partition: positions.BEGINNING if offset is None else positions.previous(offset)
+        for partition, offset in extents.first.items()
+    }
 
 
 async def _start(subscriber: Subscriber, log: str, extents: Extents, events: EventLog) -> Mapping[int, str]:

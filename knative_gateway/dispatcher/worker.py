@@ -156,11 +156,15 @@ class RouteWorker:
         one.
         """
         async with self._changing:
-            log.error("log_recreated", log=self.wanted.log, action="its events are delivered from the first one")
+            log.error(
+                "log_recreated", log=self.wanted.log, action="its events are delivered from the first one"
+            )
             dispatchers = list(self.dispatchers.values())
             self.dispatchers.clear()
             try:
-                await asyncio.gather(*(self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers))
+                await asyncio.gather(
+                    *(self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers)
+                )
                 await asyncio.gather(*(reader.close() for reader in self.readers.values()))
                 self.readers.clear()
                 entered = await self._enter([dispatcher.spec for dispatcher in dispatchers], anew=True)
@@ -178,7 +182,9 @@ class RouteWorker:
         events, oldest = 0, now_ms
         for number, partition in list(dispatcher.partitions.items()):
             reader = self.readers.get(number)
-            end = max(self._ends.get(number, positions.BEGINNING), "" if reader is None else reader.read.offset)
+            end = max(
+                self._ends.get(number, positions.BEGINNING), "" if reader is None else reader.read.offset
+            )
             behind = positions.distance(partition.cursor.reached, end) or 0
             events += behind
             if behind:
@@ -198,7 +204,9 @@ class RouteWorker:
             except Exception as error:
                 # An internal error: other routes are served on, and this one is retried.
                 log.exception("route_not_served", path=wanted.path)
-                self.failing = {subscriber.uid: f"internal error: {error!r}" for subscriber in wanted.subscribers}
+                self.failing = {
+                    subscriber.uid: f"internal error: {error!r}" for subscriber in wanted.subscribers
+                }
             self._leaving = {uid: task for uid, task in self._leaving.items() if not task.done()}
             self._changed()
             try:
@@ -264,7 +272,9 @@ class RouteWorker:
             raise
         return failing
 
-    async def _begin(self, specs: Sequence[Subscriber], *, anew: bool = False) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
+    async def _begin(
+        self, specs: Sequence[Subscriber], *, anew: bool = False
+    ) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
         """Where these begin in our partitions that they are not in yet; and why some cannot begin.
 
         A replay of a partition that a subscriber is in already waits until the subscriber begins again.
@@ -276,13 +286,17 @@ class RouteWorker:
 
         async def begin(some: Sequence[Subscriber]) -> Mapping[str, Mapping[int, Begin]]:
             events, store = self._context.log, self._store
-            return await starts.begin(some, extents, self.wanted.log, ours, events=events, store=store, anew=anew)
+            return await starts.begin(
+                some, extents, self.wanted.log, ours, events=events, store=store, anew=anew
+            )
 
         try:
             extents = await self._context.log.extents(self.wanted.log)
         except GatewayError as error:
             return {}, {spec.uid: str(error) for spec in specs}
-        if not self.dispatchers:  # else it stays that of the log that is served, so that `look` notices another one
+        if (
+            not self.dispatchers
+        ):  # else it stays that of the log that is served, so that `look` notices another one
             self._incarnation = extents.incarnation
         try:
             return dict(await begin(specs)), {}
@@ -320,14 +334,18 @@ class RouteWorker:
             for partition in dispatcher.partitions
             if not self._is_ours(partition)
         ]
-        cursors = await asyncio.gather(*(self._release(dispatcher, partition) for dispatcher, partition in released))
+        cursors = await asyncio.gather(
+            *(self._release(dispatcher, partition) for dispatcher, partition in released)
+        )
         await storing.keep([dispatcher for dispatcher, _ in released], self._store, cursors)
         if self.dispatchers:
             begun, failing = await self._begin([dispatcher.spec for dispatcher in self.dispatchers.values()])
             entering = []
             for uid, starts in begun.items():
                 dispatcher = self.dispatchers[uid]
-                gained = {number: start for number, start in starts.items() if number not in dispatcher.partitions}
+                gained = {
+                    number: start for number, start in starts.items() if number not in dispatcher.partitions
+                }
                 entering.append((dispatcher, gained))
             self._place(entering)
         if not failing:

@@ -17,7 +17,13 @@ import structlog
 from amqp_streams.client import Client, Producer, RejectedError, ReleasedError
 from amqp_streams.client.producing.outbox import LoneEntry
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.errors import BadRequestError, GatewayError, OverloadedError, TooLargeError, UnavailableError
+from knative_gateway.errors import (
+    BadRequestError,
+    GatewayError,
+    OverloadedError,
+    TooLargeError,
+    UnavailableError,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +44,8 @@ Told = Callable[[GatewayError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class AppendLimits:
-    """Limits of the appends without an outcome: events and bytes of one log, and the waiting time of one event.
+    """Limits of the appends without an outcome: events and bytes of one log, and the waiting time of one
+    event.
 
     All logs together may have ALL_LOGS times as much. Beyond that, each log has an equal share, so that logs
     that are blocked leave room for the others. A log that failed is not retried for `retry_s`.
@@ -90,7 +97,8 @@ class Appender:
         return lane.append(message)
 
     def post(self, log: str, message: bytes, told: Told) -> None:
-        """The same without waiting: `told` is called once, later, with None when it is durable, else with why it is not known to be.
+        """The same without waiting: `told` is called once, later, with None when it is durable, else with why
+        it is not known to be.
 
         Raises: what `append` raises, where that is known at once; `told` is not called then.
         """
@@ -210,8 +218,12 @@ class _Lane:
         limits, total = self._limits, self._total
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
-        if (total.events >= total.events_max or total.bytes >= total.bytes_max) and not total.has_share(self._events, self._bytes):
-            raise self._pushed_back(f"{total.events} events ({total.bytes} bytes) wait for {total.lanes} logs")
+        if (total.events >= total.events_max or total.bytes >= total.bytes_max) and not total.has_share(
+            self._events, self._bytes
+        ):
+            raise self._pushed_back(
+                f"{total.events} events ({total.bytes} bytes) wait for {total.lanes} logs"
+            )
         entries = self.entries
         while entries and entries[0].told is None:
             entries.popleft()
@@ -284,7 +296,11 @@ class _Lane:
             self._warn(str(obstacle))
             return UnavailableError(f"{words}: the event log node reports: {obstacle}")
         there = self._producer.attached and (since is None or self._away_at < since)
-        return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is unreachable")
+        return (
+            OverloadedError(words)
+            if there
+            else UnavailableError(f"{words}: the event log node is unreachable")
+        )
 
     def _warn(self, reason: str) -> None:
         """Log at most every _WARN_S: otherwise each refused event would be a line."""

@@ -57,7 +57,16 @@ class EmbeddedNode:
         self.starts = 0
         self.address = ""
         self._listen = listen
-        self._arguments: Final = [*command, "serve", "--data-dir", str(data_dir), "--log-format", log_format, "--log-level", log_level]
+        self._arguments: Final = [
+            *command,
+            "serve",
+            "--data-dir",
+            str(data_dir),
+            "--log-format",
+            log_format,
+            "--log-level",
+            log_level,
+        ]
         self._environment: Final = {"AMQP_STREAMS_LIMITS_MESSAGE_BYTES": str(message_bytes), **os.environ}
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: Final = tasks or Supervisor()
@@ -95,7 +104,9 @@ class EmbeddedNode:
         self._task = self._supervisor.keep("embedded.watch", self._watch)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Stop it: SIGTERM, and SIGKILL when it takes longer than STOP_S_MAX."""
         self._stopping = True
         if self._task is not None:
@@ -193,7 +204,9 @@ def _die_with(parent: int) -> Callable[[], None] | None:
     """A function for the child before `exec`: the kernel then ends it when the gateway ends. Linux only."""
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: the child must do as little as possible
+    libc = ctypes.CDLL(
+        None, use_errno=True
+    )  # loaded before the fork: the child must do as little as possible
 
     def ask() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -61,8 +61,16 @@ class AmqpEventLog:
         probes: ProbeTimes | None = None,
         tasks: Supervisor | None = None,
     ) -> None:
-        retry = RetryPolicy(attempts_max=_FOR_EVER, elapsed_max_ms=_FOR_EVER, first_ms=50, wait_max_ms=1000, first_connect=True)
-        self._client: Final[Client] = connect(url, user=user, password=password, tls=tls, retry=retry, timeout=None)
+        retry = RetryPolicy(
+            attempts_max=_FOR_EVER,
+            elapsed_max_ms=_FOR_EVER,
+            first_ms=50,
+            wait_max_ms=1000,
+            first_connect=True,
+        )
+        self._client: Final[Client] = connect(
+            url, user=user, password=password, tls=tls, retry=retry, timeout=None
+        )
         self._appender: Final = Appender(self._client, limits)
         self._drain_s: Final = drain_s
         self._probes: Final = probes
@@ -87,10 +95,15 @@ class AmqpEventLog:
 
     async def __aenter__(self) -> Self:
         self._probe = Probe(self._client, self._probes)
-        self._tasks[:] = asyncio.create_task(self._connect()), self._supervisor.keep("event log probe", self._probe.run)
+        self._tasks[:] = (
+            asyncio.create_task(self._connect()),
+            self._supervisor.keep("event log probe", self._probe.run),
+        )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -121,7 +134,9 @@ class AmqpEventLog:
             UnavailableError: the node is unreachable, or refuses.
         """
         try:
-            info = await self._client.management.create_log(log, partitions=partitions, retention_ms=retention_ms, timeout=_ANSWER_S)
+            info = await self._client.management.create_log(
+                log, partitions=partitions, retention_ms=retention_ms, timeout=_ANSWER_S
+            )
         except ManagementError as error:
             if error.status != _CONFLICT:
                 raise _away(log, error) from error
@@ -158,7 +173,8 @@ class AmqpEventLog:
         return self._appender.append(log, message)
 
     def post(self, log: str, message: bytes, told: Told) -> None:
-        """The same without waiting: `told` is called once, later, with None when it is durable, else with why it is not known to be.
+        """The same without waiting: `told` is called once, later, with None when it is durable, else with why
+        it is not known to be.
 
         Raises: what `append` raises, where that is known at once; `told` is not called then.
         """
@@ -193,7 +209,10 @@ class AmqpEventLog:
             found = await self._client.offset_at(log, None, at_ms + 1, timeout=_ANSWER_S)
         except AmqpStreamsError as error:
             raise _away(log, error) from error
-        return {int(partition): AfterOffset(number - 1).symbol if number else None for partition, number in found.items()}
+        return {
+            int(partition): AfterOffset(number - 1).symbol if number else None
+            for partition, number in found.items()
+        }
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         """Events of these partitions after these offsets (None: from the earliest), in batches, forever;
@@ -202,7 +221,10 @@ class AmqpEventLog:
         # At most one batch of each partition waits here. More events wait in the client, bounded by the
         # link's credit.
         batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
-        readers = [asyncio.create_task(self._read(log, partition, offset, batches)) for partition, offset in after.items()]
+        readers = [
+            asyncio.create_task(self._read(log, partition, offset, batches))
+            for partition, offset in after.items()
+        ]
         try:
             while True:
                 yield await batches.get()
@@ -211,12 +233,16 @@ class AmqpEventLog:
                 reader.cancel()
             await asyncio.gather(*readers, return_exceptions=True)
 
-    async def _read(self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]") -> None:
+    async def _read(
+        self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]"
+    ) -> None:
         """Read one partition until cancelled. After an error, read again from the current position."""
         while True:
             try:
                 start = EARLIEST if offset is None else AfterOffset(offset)
-                consumer = self._client.consumer(name, partition=partition, start=start, credit=_CREDIT, settle="none")
+                consumer = self._client.consumer(
+                    name, partition=partition, start=start, credit=_CREDIT, settle="none"
+                )
                 try:
                     await consumer.open(timeout=None)
                     async with aclosing(_batches(consumer, partition)) as taken:
@@ -225,7 +251,10 @@ class AmqpEventLog:
                             offset = batch[-1].offset
                 finally:
                     await consumer.close(timeout=1.0)
-            except (AmqpStreamsError, ValueError) as error:  # ValueError: a start that was stored is not an offset
+            except (
+                AmqpStreamsError,
+                ValueError,
+            ) as error:  # ValueError: a start that was stored is not an offset
                 log.warning("reading_interrupted", log=name, partition=partition, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
 

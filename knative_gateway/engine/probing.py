@@ -45,7 +45,11 @@ class Probe:
         if not self._client.connected:
             return "the event log node is unreachable"
         silent_s = self._loop.time() - self._answered_at
-        return f"the event log node has not answered for {silent_s:.0f} s" if silent_s > self._times.silent_s else None
+        return (
+            f"the event log node has not answered for {silent_s:.0f} s"
+            if silent_s > self._times.silent_s
+            else None
+        )
 
     async def run(self) -> None:
         """Probe until cancelled."""

@@ -1,4 +1,5 @@
-"""[io] Replicas of the gateway share the partitions of a log as members of one of the engine's consumer groups.
+"""[io] Replicas of the gateway share the partitions of a log as members of one of the engine's consumer
+groups.
 
 The group is used only as a lock: its links deliver no events, and every subscriber continues from its own
 cursor. The node gives each member an equal share. When a member dies, the node gives its partitions to the

@@ -1,4 +1,7 @@
-"""Which events a Trigger gets: CloudEvents SQL, the filter dialects, and the index over all Triggers of a Broker."""
+"""Which events a Trigger gets:
+
+CloudEvents SQL, the filter dialects, and the index over all Triggers of a Broker.
+"""
 
 from knative_gateway.filters.cesql.expression import Expression, Result, compile_expression, evaluate
 from knative_gateway.filters.dialects import CompiledFilters, compile_filters, trigger_filters

@@ -1,7 +1,8 @@
-"""What an event must have for a filter to pass it: one attribute that is one of few values. The index looks events up by it.
+"""What an event must have for a filter to pass it: one attribute that is one of few values. The index looks
+events up by it.
 
-Law: an anchor is necessary, not sufficient: an event whose attribute, as text, is not among the values does not pass the filter, whatever
-else it has. Where that is not certain there is no anchor.
+Law: an anchor is necessary, not sufficient: an event whose attribute, as text, is not among the values does
+not pass the filter, whatever else it has. Where that is not certain there is no anchor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +59,11 @@ def _of_any(alternatives: Sequence[Iterable[Anchor]]) -> Iterator[Anchor]:
     for name in by_name[0] if by_name else ():
         of_name = [found[name] for found in by_name if name in found]
         if len(of_name) == len(by_name):
-            yield Anchor(name, frozenset().union(*(each.values for each in of_name)), whole=all(each.whole for each in of_name))
+            yield Anchor(
+                name,
+                frozenset().union(*(each.values for each in of_name)),
+                whole=all(each.whole for each in of_name),
+            )
 
 
 def _of_expression(node: Node) -> Iterator[Anchor]:
@@ -66,14 +71,20 @@ def _of_expression(node: Node) -> Iterator[Anchor]:
         case Compare("=", Attribute(name), Constant(str() as wanted)):
             yield Anchor(name, frozenset((wanted,)), whole=True)
         case In(Attribute(name), members):
-            values = [member.value for member in members if isinstance(member, Constant) and isinstance(member.value, str)]
+            values = [
+                member.value
+                for member in members
+                if isinstance(member, Constant) and isinstance(member.value, str)
+            ]
             if len(values) == len(members) and all(map(_says_itself, values)):
                 yield Anchor(name, frozenset(values))
         case Logic(first, rest):
             operands = [first, *(operand for _, operand in rest)]
             connectives = {connective for connective, _ in rest}
             if connectives == {"AND"}:
-                yield from (Anchor(each.name, each.values) for operand in operands for each in _of_expression(operand))
+                yield from (
+                    Anchor(each.name, each.values) for operand in operands for each in _of_expression(operand)
+                )
             elif connectives == {"OR"}:
                 yield from _of_any([list(_of_expression(operand)) for operand in operands])
         case _:
@@ -84,7 +95,9 @@ _CASTS: Final = (as_integer, as_boolean)
 
 
 def _says_itself(member: str) -> bool:
-    """Cast to the type of a left operand that is not a String, and back, it is the same text; or it cannot be cast."""
+    """Cast to the type of a left operand that is not a String, and back, it is the same text; or it cannot be
+    cast.
+    """
     for cast in _CASTS:
         try:
             value = cast(member)

@@ -30,7 +30,11 @@ def _media_type(attributes: Attributes) -> str | None:
     return None if value is None else canonical(value)[:_MEDIA_TYPE_MAX].split(";", 1)[0].strip().lower()
 
 
-DERIVED: Final[Mapping[str, Lookup]] = {"dataschema": _schema, "schemaurl": _schema, "datamediatype": _media_type}
+DERIVED: Final[Mapping[str, Lookup]] = {
+    "dataschema": _schema,
+    "schemaurl": _schema,
+    "datamediatype": _media_type,
+}
 """Names that are not simply looked up."""
 
 

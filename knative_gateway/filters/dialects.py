@@ -1,10 +1,12 @@
-"""The filters of a Trigger as one test: `exact`, `prefix`, `suffix`, `all`, `any`, `not`, `cesql` (also `sql`), and `attributes`.
+"""The filters of a Trigger as one test: `exact`, `prefix`, `suffix`, `all`, `any`, `not`, `cesql` (also
+`sql`), and `attributes`.
 
-Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. `attributes` is what `spec.filter.attributes` becomes, no
-dialect that a user may write.
+Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. `attributes` is what
+`spec.filter.attributes` becomes, no dialect that a user may write.
 
-Laws: filters are ANDed. A dialect without content is not a filter: it is left out of what it stands in, and `all`, `any`, `not` of nothing
-are none themselves; no filter at all passes every event. A CESQL expression passes only by the Boolean true and no error.
+Laws: filters are ANDed. A dialect without content is not a filter: it is left out of what it stands in, and
+`all`, `any`, `not` of nothing are none themselves; no filter at all passes every event. A CESQL expression
+passes only by the Boolean true and no error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,10 @@ Filters: TypeAlias = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilters:
-    """Filters ready to use. `test` None: there is none, every event passes. `work`: where its steps are counted."""
+    """Filters ready to use.
+
+    `test` None: there is none, every event passes. `work`: where its steps are counted.
+    """
 
     test: Test | None
     work: Work
@@ -38,7 +43,10 @@ class CompiledFilters:
 
 
 def trigger_filters(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """The filters that a valid Trigger's spec means: `filters` if there are any, otherwise those of `filter`."""
+    """The filters that a valid Trigger's spec means:
+
+    `filters` if there are any, otherwise those of `filter`.
+    """
     filters = spec.get("filters")
     if isinstance(filters, Sequence) and filters:
         return [each for each in filters if isinstance(each, Mapping)]
@@ -48,7 +56,8 @@ def trigger_filters(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilters:
-    """All of them as one. `work`: where steps are counted, with those of others, by an owner that calls `begin`.
+    """All of them as one. `work`: where steps are counted, with those of others, by an owner that calls
+    `begin`.
 
     Raises:
         FilterError: `validate` has problems with them.
@@ -58,7 +67,9 @@ def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilte
         raise FilterError(str(problems[0]))
     counting = Work() if work is None else work
     test = _all(filters, counting)
-    return CompiledFilters(_begun(test, counting) if test is not None and work is None and counting.used else test, counting)
+    return CompiledFilters(
+        _begun(test, counting) if test is not None and work is None and counting.used else test, counting
+    )
 
 
 def _begun(test: Test, work: Work) -> Test:

@@ -1,7 +1,9 @@
-"""All Triggers of a Broker at once: which of them does an event go to? Spec: Knative Eventing, Content Based Routing.
+"""All Triggers of a Broker at once: which of them does an event go to? Spec: Knative Eventing, Content Based
+Routing.
 
-Laws: each subscriber is evaluated exactly once for an event, however many there are, and the answer is the same as that of its own filters.
-Subscribers that ask for one of few values of an attribute are found in a dictionary by the event's value; equal filters are evaluated once.
+Laws: each subscriber is evaluated exactly once for an event, however many there are, and the answer is the
+same as that of its own filters. Subscribers that ask for one of few values of an attribute are found in a
+dictionary by the event's value; equal filters are evaluated once.
 """
 
 import json
@@ -57,7 +59,8 @@ class Index(Generic[KeyT]):
         self._always: Final = tuple(always)
         self._rest: Final = tuple(rest)
         self._tables: Final = tuple(
-            (name, {value: tuple(entries) for value, entries in table.items()}) for name, table in sorted(tables.items())
+            (name, {value: tuple(entries) for value, entries in table.items()})
+            for name, table in sorted(tables.items())
         )
 
     @property
@@ -66,7 +69,8 @@ class Index(Generic[KeyT]):
         return self._work.spent
 
     def matching(self, attributes: Attributes) -> list[KeyT]:
-        """The keys of the subscribers that an event with these context attributes goes to, in the order of the subscribers.
+        """The keys of the subscribers that an event with these context attributes goes to, in the order of
+        the subscribers.
 
         Raises:
             FilterWorkError: all together take more steps than may be taken at once.
@@ -97,10 +101,18 @@ def _alike(filters: Sequence[Filters]) -> list[tuple[Filters, tuple[int, ...]]]:
 
 
 def _plain(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, Sequence) else repr(value)
+    return (
+        dict(value)
+        if isinstance(value, Mapping)
+        else list(value)
+        if isinstance(value, Sequence)
+        else repr(value)
+    )
 
 
 def _spread(found: Sequence[Sequence[Anchor]]) -> Counter[str]:
     """How many values of each attribute are asked for: the more, the more a look-up by it rules out."""
-    values = {(anchor.name, value) for candidates in found for anchor in candidates for value in anchor.values}
+    values = {
+        (anchor.name, value) for candidates in found for anchor in candidates for value in anchor.values
+    }
     return Counter(name for name, _ in values)

@@ -1,6 +1,8 @@
-"""What can go wrong with a filter: errors of CESQL as values, a text that cannot be read as an exception, and how much of one is taken.
+"""What can go wrong with a filter: errors of CESQL as values, a text that cannot be read as an exception, and
+how much of one is taken.
 
-Spec: CESQL 3.3. An error of an evaluation never leaves this package as an exception: `cesql.Expression` makes a value of it.
+Spec: CESQL 3.3. An error of an evaluation never leaves this package as an exception: `cesql.Expression` makes
+a value of it.
 """
 
 from dataclasses import dataclass
@@ -46,14 +48,18 @@ class ParseError(GatewayError):
 
 
 class FilterError(GatewayError):
-    """Filters that `validation.validate` has problems with were compiled all the same. The message names the first problem."""
+    """Filters that `validation.validate` has problems with were compiled all the same.
+
+    The message names the first problem.
+    """
 
 
 class Failed(Exception):  # noqa: N818  it is a result on its way, not an error of the program
     """An evaluation stops here (CESQL 4.1, fail fast). Inside this package only.
 
-    `value` is what the operator or function that failed returns beside the error, None for its type's zero value; `source` is its node,
-    so that the whole expression returns `value` if that node is all there is, and the zero value of its own type otherwise.
+    `value` is what the operator or function that failed returns beside the error, None for its type's zero
+    value; `source` is its node, so that the whole expression returns `value` if that node is all there is,
+    and the zero value of its own type otherwise.
     """
 
     def __init__(self, kind: ErrorKind, reason: str, value: Primitive | None = None) -> None:
@@ -68,8 +74,9 @@ class Failed(Exception):  # noqa: N818  it is a result on its way, not an error 
 class Limits:
     """What one Trigger may ask for, so that no filter costs more than a bounded time for each event.
 
-    `characters`, `tokens`: of one CESQL text. `depth`: of parentheses, functions and operators within each other, and of `all`, `any` and
-    `not` within each other. `filters`: dialect objects in all, the inner ones included.
+    `characters`, `tokens`: of one CESQL text. `depth`: of parentheses, functions and operators within each
+    other, and of `all`, `any` and `not` within each other. `filters`: dialect objects in all, the inner ones
+    included.
     """
 
     characters: int = 8192

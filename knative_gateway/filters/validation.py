@@ -24,17 +24,26 @@ _NAME_RULE: Final = "Attribute name must start with a letter and can only contai
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: `field` is its path, as `spec.filters[0].exact[Type]`; `details` may be empty."""
+    """One thing that is wrong:
+
+    `field` is its path, as `spec.filters[0].exact[Type]`; `details` may be empty.
+    """
 
     field: str
     message: str
     details: str = ""
 
     def __str__(self) -> str:
-        return f"{self.message}: {self.field}\n{self.details}" if self.details else f"{self.message}: {self.field}"
+        return (
+            f"{self.message}: {self.field}\n{self.details}"
+            if self.details
+            else f"{self.message}: {self.field}"
+        )
 
 
-def validate(filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS) -> list[Problem]:
+def validate(
+    filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS
+) -> list[Problem]:
     """What is wrong with `spec.filters`.
 
     `attributes_too`: the dialect that `trigger_filters` makes of `spec.filter` is taken as well.
@@ -73,14 +82,18 @@ class _Validation:
         if self._count > self._limits.filters:
             return
         if not isinstance(filter_, Mapping):
-            yield Problem(path, f"invalid value: {_shown(filter_)}", "expected a filter, as {exact: {type: example}}")
+            yield Problem(
+                path, f"invalid value: {_shown(filter_)}", "expected a filter, as {exact: {type: example}}"
+            )
             return
         if depth > self._limits.depth:
             yield Problem(path, "filters nest too deeply", f"at most {self._limits.depth} levels are allowed")
             return
         unknown = [str(name) for name in filter_ if name not in self._dialects]
         for name in unknown:
-            yield Problem(f"{path}.{name}", f'unknown dialect "{name}"', f"supported are {', '.join(DIALECTS)}")
+            yield Problem(
+                f"{path}.{name}", f'unknown dialect "{name}"', f"supported are {', '.join(DIALECTS)}"
+            )
         found = [name for name in self._dialects if filter_.get(name)]
         if len(found) > 1:
             yield Problem(path, "multiple dialects found, filters can have only one dialect set")
@@ -107,7 +120,11 @@ class _Validation:
             yield Problem(path, f"invalid value: {_shown(content)}", str(error))
             return
         if missing:
-            yield Problem(path, f"invalid value: {_shown(content)}", f"unknown function {', '.join(missing)} (name/number of arguments)")
+            yield Problem(
+                path,
+                f"invalid value: {_shown(content)}",
+                f"unknown function {', '.join(missing)} (name/number of arguments)",
+            )
 
 
 def _map(content: object, path: str, *, empty_too: bool) -> Iterator[Problem]:

@@ -1,7 +1,8 @@
 """A limit on the work of one Trigger's filters for one event, counted in steps. Pure.
 
-An expression is bounded when it is read (`refusal.Limits`), an event when it is accepted; what is bounded here is their product. A step is
-about one character that is looked at; evaluating one node of an expression counts as `NODE_STEPS`.
+An expression is bounded when it is read (`refusal.Limits`), an event when it is accepted; what is bounded
+here is their product. A step is about one character that is looked at; evaluating one node of an expression
+counts as `NODE_STEPS`.
 """
 
 from typing import Final
@@ -43,5 +44,8 @@ class Work:
         """Take so many steps. Raises FilterWorkError: that is more than are left."""
         self.left -= steps
         if self.left < 0:
-            message = f"the filters need more than {self.most} steps for this event: its attributes are too long for them"
+            message = (
+                f"the filters need more than {self.most} steps for this event: its attributes are too long"
+                " for them"
+            )
             raise FilterWorkError(message)

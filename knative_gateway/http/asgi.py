@@ -161,7 +161,9 @@ class AsgiHandler:
                     message = "the answer's body is not as long as its Content-Length"
                     raise RuntimeError(message)
             if self._is_chunked:
-                body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"0\r\n\r\n" if is_last else b"")
+                body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (
+                    b"0\r\n\r\n" if is_last else b""
+                )
             if body:
                 exchange.write(body)
         if is_last:

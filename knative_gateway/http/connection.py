@@ -35,7 +35,9 @@ log = structlog.get_logger("knative_gateway")
 class Service(Shared):
     """What the connections of a listener share. `clock`: in seconds."""
 
-    def __init__(self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int) -> None:
+    def __init__(
+        self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int
+    ) -> None:
         super().__init__()
         self.handler: Final = handler
         self.clock: Final = clock
@@ -313,7 +315,9 @@ class Connection(asyncio.Protocol):
         exchange, reader.current = reader.current, None
         reader.is_ended, reader.is_in_head = True, False
         if exchange is not None and (exchange.is_answered or exchange.has_begun):
-            self._closes_after_answers = True  # a second answer would be taken for a part of the first, or for the next one
+            self._closes_after_answers = (
+                True  # a second answer would be taken for a part of the first, or for the next one
+            )
         else:
             self._refusal = text(status, words, self.shared.headers)
         if exchange is not None and exchange in self._queue:

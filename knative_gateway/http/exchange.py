@@ -123,7 +123,11 @@ class Exchange:
         A client that waits for `100 Continue` and gets another answer may leave out the body: then no one
         knows where the next request begins.
         """
-        return not self.keep_alive or self.connection.shared.is_leaving or (self.expects_continue and not self.is_whole)
+        return (
+            not self.keep_alive
+            or self.connection.shared.is_leaving
+            or (self.expects_continue and not self.is_whole)
+        )
 
     def invite(self) -> None:
         """The body is wanted: say so to a client that waits for it. Spec: RFC 9110, 10.1.1."""

@@ -1,4 +1,5 @@
-"""Bytes become requests: httptools parses; here are the limits, and what others could read otherwise is refused.
+"""Bytes become requests: httptools parses; here are the limits, and what others could read otherwise is
+refused.
 
 Pure.
 
@@ -20,7 +21,10 @@ HEAD_BYTES_MAX: Final = 64 << 10
 TARGET_BYTES_MAX: Final = 16 << 10
 HEADERS_MAX: Final = 2000
 PIECE_BYTES: Final = 16 << 10
-"""Parsed at once: all requests in it are read, and the smallest have 18 bytes. At most a quarter of HEAD_BYTES_MAX."""
+"""Parsed at once: all requests in it are read, and the smallest have 18 bytes.
+
+At most a quarter of HEAD_BYTES_MAX.
+"""
 
 _NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
 
@@ -112,11 +116,15 @@ class RequestReader:
     def _ignore_upgrade(self) -> None:
         """Read on as if the head had not asked for another protocol: a new parser is told of the body only.
 
-        httptools cannot be told to ignore an upgrade; it takes the body for bytes of the other protocol, or for
-        the next request.
+        httptools cannot be told to ignore an upgrade; it takes the body for bytes of the other protocol, or
+        for the next request.
         """
         length = next((value for name, value in self._headers if name == b"content-length"), b"0")
-        framing = b"transfer-encoding: chunked" if b"transfer-encoding" in self._noted else b"content-length: " + length
+        framing = (
+            b"transfer-encoding: chunked"
+            if b"transfer-encoding" in self._noted
+            else b"content-length: " + length
+        )
         self._has_upgrade, self._is_framing = False, True
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
@@ -169,7 +177,9 @@ class RequestReader:
             headers,
             version=version,
             keep_alive=version == "1.1" and parser.should_keep_alive(),
-            expects_continue=bool(noted) and version == "1.1" and noted.get(b"expect", b"").lower() == b"100-continue",
+            expects_continue=bool(noted)
+            and version == "1.1"
+            and noted.get(b"expect", b"").lower() == b"100-continue",
         )
         self._taker.head_came(self.current)
 

@@ -15,7 +15,9 @@ _NOT_IN_VALUES: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
-_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
+_STATUS_LINES: Final = {
+    status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)
+}
 
 
 def head(status: int, headers: Iterable[Header]) -> bytes:
@@ -30,7 +32,11 @@ def head(status: int, headers: Iterable[Header]) -> bytes:
 def text(status: int, words: str, headers: Iterable[Header]) -> bytes:
     """A whole answer with one line of text, after which the connection is closed."""
     body = f"{words}\n".encode()
-    own = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), CLOSE)
+    own = (
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        CLOSE,
+    )
     return head(status, (*headers, *own)) + body
 
 

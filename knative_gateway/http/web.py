@@ -1,6 +1,7 @@
 """[io] All that the gateway serves over HTTP on one listener, by path: events, health, metrics, the API.
 
-`/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can be.
+`/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can
+be.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ from knative_gateway.http.asgi import App
 
 EVENTS: Final = ("/broker/", "/channel/")
 
-_NOT_ONE_HOST: Final = PlainTextResponse("an HTTP/1.1 request must have exactly one Host header\n", status_code=400)
+_NOT_ONE_HOST: Final = PlainTextResponse(
+    "an HTTP/1.1 request must have exactly one Host header\n", status_code=400
+)
 
 FIGURES_KEPT_S: Final = 1.0
 _TRIES: Final = 5
@@ -42,7 +45,9 @@ class Figures:
     async def text(self) -> bytes:
         """As it was at most a second ago."""
         loop = asyncio.get_running_loop()
-        if self._making is None or (self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)):
+        if self._making is None or (
+            self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)
+        ):
             self._making = loop.create_task(self._make())
         return await asyncio.shield(self._making)
 
@@ -65,16 +70,26 @@ class Figures:
 class Web:
     """The application. `routes` are the API's."""
 
-    def __init__(self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()) -> None:
+    def __init__(
+        self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()
+    ) -> None:
         self._ingress: Final = ingress
         self._figures: Final = Figures(registry)
         self._ready: Final = ready
         self._rest: Final = Starlette(
-            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics), *routes]
+            routes=[
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/metrics", self._metrics),
+                *routes,
+            ]
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request. Without a Host, or with several, no two readers agree on where it goes. Spec: RFC 9112, 3.2."""
+        """One request. Without a Host, or with several, no two readers agree on where it goes.
+
+        Spec: RFC 9112, 3.2.
+        """
         if scope["http_version"] == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
             await _NOT_ONE_HOST(scope, receive, send)
         elif scope["path"].startswith(EVENTS):
@@ -87,7 +102,11 @@ class Web:
 
     async def _readyz(self, _request: Request) -> Response:
         missing = self._ready()
-        return PlainTextResponse("ready\n") if missing is None else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
+        return (
+            PlainTextResponse("ready\n")
+            if missing is None
+            else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
+        )
 
     async def _metrics(self, _request: Request) -> Response:
         return Response(await self._figures.text(), media_type=CONTENT_TYPE_LATEST)

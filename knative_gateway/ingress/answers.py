@@ -1,4 +1,5 @@
-"""The answers of the ingress. Pure. Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry"; HTTP Webhooks 1.0, 4.
+"""The answers of the ingress. Pure. Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery
+Retry"; HTTP Webhooks 1.0, 4.
 
 Law: 202 means stored, and nothing else does. Every answer says with `Allow` what is taken.
 """
@@ -6,7 +7,12 @@ Law: 202 means stored, and nothing else does. Every answer says with `Allow` wha
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from event_formats.errors import EventFormatError, InvalidEventError, TooManyEventsError, UnsupportedFormatError
+from event_formats.errors import (
+    EventFormatError,
+    InvalidEventError,
+    TooManyEventsError,
+    UnsupportedFormatError,
+)
 from knative_gateway.errors import (
     BadRequestError,
     ForbiddenError,
@@ -80,7 +86,11 @@ def refusal(error: Refusal, *, close: bool = False) -> Answer:
 
 ACCEPTED: Final = answer(202)
 OPTIONS: Final = answer(200, headers=_WEBHOOK)
-NOT_FOUND: Final = answer(404, "there is no such Broker or Channel: events are POSTed to /broker/NAMESPACE/NAME or /channel/NAMESPACE/NAME")
+NOT_FOUND: Final = answer(
+    404,
+    "there is no such Broker or Channel: events are POSTed to /broker/NAMESPACE/NAME or"
+    " /channel/NAMESPACE/NAME",
+)
 STARTING: Final = answer(503, "the gateway does not know all its Brokers and Channels yet", [_RETRY_LATER])
 NOT_ALLOWED: Final = answer(405, "events are POSTed")
 TOO_SLOW: Final = answer(408, "the request took too long to arrive", [(b"connection", b"close")])

@@ -1,7 +1,9 @@
 """[io] The ASGI application that takes events: POST and OPTIONS on the paths of the routes.
 
-Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; knative-eventing-test-spec, "Data Plane Assertions".
-Laws: 202 only after every event of the request is durable; memory is bounded by the limit on a body and by what the log lets wait.
+Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; knative-eventing-test-spec,
+"Data Plane Assertions".
+Laws: 202 only after every event of the request is durable; memory is bounded by the limit on a body and by
+what the log lets wait.
 """
 
 import asyncio
@@ -53,11 +55,17 @@ class _GoneError(Exception):
 class Ingress:
     """Takes events for the routes it was last given, none at first.
 
-    Nobody is told 404 for a Broker that is only not known yet. `starting`: there may be more of them; `addressed`: whether another replica
-    has told somebody that this path takes events.
+    Nobody is told 404 for a Broker that is only not known yet. `starting`: there may be more of them;
+    `addressed`: whether another replica has told somebody that this path takes events.
     """
 
-    def __init__(self, event_log: EventLog, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None) -> None:
+    def __init__(
+        self,
+        event_log: EventLog,
+        *,
+        limits: IngressLimits | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self.starting = False
         self.addressed: Callable[[str], Awaitable[bool]] | None = None
         self.figures: Final = Figures()
@@ -77,7 +85,9 @@ class Ingress:
             if route.duplicates_ms is not None:
                 window = old.get(route.uid)
                 same = window is not None and window.window_ms == route.duplicates_ms
-                self._windows[route.uid] = window if window is not None and same else Window(route.duplicates_ms)
+                self._windows[route.uid] = (
+                    window if window is not None and same else Window(route.duplicates_ms)
+                )
         self.figures.use(routes)
         self._routes = routes
         # Routes of which one event can be stored with nothing else to be asked first.
@@ -113,7 +123,11 @@ class Ingress:
     async def take(self, path: str, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer:
         """One request of the gateway itself, which is trusted and whose body was within limits when it came."""
         route = self._routes.by_path.get(path)
-        return await self._unknown(path) if route is None else await self._counted(route, {"headers": headers, _OWN_BODY: body}, _nothing)
+        return (
+            await self._unknown(path)
+            if route is None
+            else await self._counted(route, {"headers": headers, _OWN_BODY: body}, _nothing)
+        )
 
     async def _counted(self, route: Route, scope: Message, receive: Receive) -> Answer:
         loop = asyncio.get_running_loop()
@@ -149,9 +163,16 @@ class Ingress:
             events = events_from_http(headers, body, count_max=self.limits.batch_events)
             arrival = self.arrival() if route.kind == BROKER else None
             if len(events) == 1 and route.duplicates_ms is None:
-                await self._log.append(route.log, encode(received(events[0], arrival, request.trace), request.passed_on))
+                await self._log.append(
+                    route.log, encode(received(events[0], arrival, request.trace), request.passed_on)
+                )
             else:
-                await self._store(route, figures, [received(event, arrival, request.trace) for event in events], request.passed_on)
+                await self._store(
+                    route,
+                    figures,
+                    [received(event, arrival, request.trace) for event in events],
+                    request.passed_on,
+                )
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             # A body of unknown length that is too large already may go on for ever.
@@ -172,7 +193,8 @@ class Ingress:
         limit = self.limits.body_bytes
         if request.length is not None and request.length > limit:
             raise _too_large(limit)
-        # Mostly this is all of it, and here already. Who sends nothing after the headers is the listener's affair.
+        # Mostly this is all of it, and here already. Who sends nothing after the headers is the listener's
+        # affair.
         message = await _next(receive)
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
@@ -189,14 +211,24 @@ class Ingress:
             raise _too_large(limit)
         return body
 
-    async def _store(self, route: Route, figures: RouteFigures, events: Sequence[CloudEvent], passed_on: Mapping[str, str] | None) -> None:
+    async def _store(
+        self,
+        route: Route,
+        figures: RouteFigures,
+        events: Sequence[CloudEvent],
+        passed_on: Mapping[str, str] | None,
+    ) -> None:
         """Have all of them stored; raises for one of those that are not."""
-        done = await asyncio.gather(*(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True)
+        done = await asyncio.gather(
+            *(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True
+        )
         failures = [failure for failure in done if failure is not None]
         if failures:
             raise failures[0]
 
-    async def _store_one(self, route: Route, figures: RouteFigures, event: CloudEvent, passed_on: Mapping[str, str] | None) -> None:
+    async def _store_one(
+        self, route: Route, figures: RouteFigures, event: CloudEvent, passed_on: Mapping[str, str] | None
+    ) -> None:
         message = encode(event, passed_on)
         window = self._windows.get(route.uid) if route.duplicates_ms is not None else None
         if window is None:
@@ -219,7 +251,11 @@ class Ingress:
         try:
             await self._log.append(route.log, message)
         except BaseException as error:
-            mine.set_exception(error if isinstance(error, GatewayError) else UnavailableError("the one that was being stored was given up"))
+            mine.set_exception(
+                error
+                if isinstance(error, GatewayError)
+                else UnavailableError("the one that was being stored was given up")
+            )
             mine.exception()  # nobody may be waiting for it
             raise
         finally:

@@ -1,8 +1,8 @@
 """[io] The shortest way in: one event of a known length to a Broker or Channel, without ASGI.
 
 It does what `app.Ingress` does, in half the time, for nearly every request. All other requests (batches,
-chunked bodies, tokens, duplicate detection, unknown paths) go to the application. `Door.open` decides when the
-head of a request is here.
+chunked bodies, tokens, duplicate detection, unknown paths) go to the application. `Door.open` decides when
+the head of a request is here.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,9 @@ class Door:
         route = self.ingress.direct.get(exchange.target) if exchange.method == b"POST" else None
         if route is None or exchange.expects_continue or exchange.version != "1.1":
             return None
-        begun: Head | Request | None = head(exchange.headers, self.ingress.arrival() if route.kind == BROKER else None)
+        begun: Head | Request | None = head(
+            exchange.headers, self.ingress.arrival() if route.kind == BROKER else None
+        )
         if begun is None:
             begun = _request(exchange.headers)
         if begun is None or begun.length is None or begun.length > self.ingress.limits.body_bytes:
@@ -93,7 +95,9 @@ class Arrival:
                 message = begun.message(body)
             else:
                 arrival = ingress.arrival() if route.kind == BROKER else None
-                message = encode(received(from_http(self._exchange.headers, body), arrival, begun.trace), begun.passed_on)
+                message = encode(
+                    received(from_http(self._exchange.headers, body), arrival, begun.trace), begun.passed_on
+                )
             self._door.log.post(route.log, message, self._stored)
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))

@@ -1,7 +1,7 @@
 """Events that were accepted lately, by source and id: optional duplicate detection. Pure.
 
-Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry": by `source` and `id`, and nothing else. It is kept in memory:
-what was accepted before a restart, or by another gateway, is not known.
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry": by `source` and `id`, and
+nothing else. It is kept in memory: what was accepted before a restart, or by another gateway, is not known.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,10 @@ _TEXT_MAX: Final = 64
 
 
 def identity_of(source: str, event_id: str) -> Identity:
-    """What an event is remembered by. Senders may make both texts as long as an event: of long ones only a digest is kept."""
+    """What an event is remembered by.
+
+    Senders may make both texts as long as an event: of long ones only a digest is kept.
+    """
     return _kept(source), _kept(event_id)
 
 

@@ -1,4 +1,7 @@
-"""What the ingress counts of each Broker and Channel. Pure: plain numbers, made into metrics when somebody asks."""
+"""What the ingress counts of each Broker and Channel.
+
+Pure: plain numbers, made into metrics when somebody asks.
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -37,7 +40,10 @@ class RouteFigures:
 
 
 class Figures:
-    """The numbers of all routes; those of routes that are gone are forgotten. A collector of prometheus_client."""
+    """The numbers of all routes; those of routes that are gone are forgotten.
+
+    A collector of prometheus_client.
+    """
 
     def __init__(self) -> None:
         self.unknown = 0
@@ -46,7 +52,9 @@ class Figures:
     def use(self, routes: Routes) -> None:
         """These are the routes now."""
         old = self._routes
-        self._routes = {route.uid: old.get(route.uid) or RouteFigures(route) for route in routes.by_path.values()}
+        self._routes = {
+            route.uid: old.get(route.uid) or RouteFigures(route) for route in routes.by_path.values()
+        }
 
     def of(self, route: Route) -> RouteFigures:
         """Those of one route."""
@@ -56,13 +64,21 @@ class Figures:
         """All of it as metrics."""
         prefix = "knative_gateway_ingress"
         requests = CounterMetricFamily(
-            f"{prefix}_requests", "Requests with events, by the status of their answer.", labels=[*LABELS, "code"]
+            f"{prefix}_requests",
+            "Requests with events, by the status of their answer.",
+            labels=[*LABELS, "code"],
         )
-        events = CounterMetricFamily(f"{prefix}_events", "Events accepted: durable in the log.", labels=LABELS)
+        events = CounterMetricFamily(
+            f"{prefix}_events", "Events accepted: durable in the log.", labels=LABELS
+        )
         size = CounterMetricFamily(f"{prefix}_bytes", "Bytes of bodies of accepted requests.", labels=LABELS)
-        duplicates = CounterMetricFamily(f"{prefix}_duplicates", "Events accepted that had been accepted before.", labels=LABELS)
+        duplicates = CounterMetricFamily(
+            f"{prefix}_duplicates", "Events accepted that had been accepted before.", labels=LABELS
+        )
         in_flight = GaugeMetricFamily(f"{prefix}_in_flight", "Requests without an answer yet.", labels=LABELS)
-        seconds = HistogramMetricFamily(f"{prefix}_seconds", "From a request's headers to its answer.", labels=LABELS)
+        seconds = HistogramMetricFamily(
+            f"{prefix}_seconds", "From a request's headers to its answer.", labels=LABELS
+        )
         for one in list(self._routes.values()):  # copies: `/metrics` is made beside the event loop
             for status, count in list(one.requests.items()):
                 requests.add_metric([*one.labels, str(status)], count)
@@ -72,7 +88,9 @@ class Figures:
             in_flight.add_metric(one.labels, one.in_flight)
             if one.requests:  # a histogram of nothing is 15 lines
                 seconds.add_metric(one.labels, _cumulative(one.buckets), one.seconds)
-        unknown = CounterMetricFamily(f"{prefix}_unknown", "Requests to a Broker or Channel that there is not.")
+        unknown = CounterMetricFamily(
+            f"{prefix}_unknown", "Requests to a Broker or Channel that there is not."
+        )
         unknown.add_metric((), self.unknown)
         yield from (requests, events, size, duplicates, in_flight, seconds, unknown)
 

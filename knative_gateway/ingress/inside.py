@@ -1,4 +1,6 @@
-"""[io] The way in for events of the gateway itself: from a delivery to a Broker or Channel of its own, without a connection or a token."""
+"""[io] The way in for events of the gateway itself: from a delivery to a Broker or Channel of its own,
+without a connection or a token.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +23,9 @@ class Inside:
         return self._inward.path_of(url) is not None
 
     async def take(self, url: str, namespace: str, headers: Sequence[Header], body: bytes) -> Answer:
-        """Store the event of a request, which an object of this namespace sends; names of headers in lower case."""
+        """Store the event of a request, which an object of this namespace sends; names of headers in lower
+        case.
+        """
         path = self._inward.path_of(url)
         assert path is not None, "it was asked before"
         refused = self._inward.refusal(url, namespace)

@@ -1,7 +1,8 @@
 """What an event gets on its way in. Pure. Its data and the attributes it came with stay as they are.
 
-A Broker counts how often an event went through Brokers (`knativebrokerttl`) and says when it came (`knativearrivaltime`), as Knative's
-does. The trace in the request's headers becomes the distributed tracing extension, unless the event has one of its own.
+A Broker counts how often an event went through Brokers (`knativebrokerttl`) and says when it came
+(`knativearrivaltime`), as Knative's does. The trace in the request's headers becomes the distributed tracing
+extension, unless the event has one of its own.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,8 @@ class Arrivals:
 
 
 def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | None = None) -> CloudEvent:
-    """The event as it is stored. `arrival`: when it came to a Broker; None: to a Channel, which neither counts nor dates.
+    """The event as it is stored. `arrival`: when it came to a Broker; None: to a Channel, which neither
+    counts nor dates.
 
     Raises:
         BadRequestError: it went round too often.

@@ -9,7 +9,13 @@ from enum import IntEnum
 from typing import Final
 
 from event_formats.media import BATCH
-from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES, FORWARDED_TOTAL_BYTES_MAX, HOPS
+from knative_gateway.delivery.headers import (
+    FORWARDED,
+    FORWARDED_MAX,
+    FORWARDED_PREFIXES,
+    FORWARDED_TOTAL_BYTES_MAX,
+    HOPS,
+)
 from knative_gateway.delivery.ttl import TTL_DEFAULT
 from knative_gateway.errors import BadRequestError, UnsupportedMediaError
 
@@ -47,7 +53,8 @@ _kinds: dict[bytes, _Kind] = {}
 
 
 class Request:
-    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to its subscribers.
+    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to
+    its subscribers.
 
     `batch`: it brings one, or none at all. `hosts`: how many Host fields there are.
     """
@@ -59,7 +66,8 @@ class Request:
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            BadRequestError: Content-Length is not a number, the event went round too often, or there are two Authorization fields: others
+            BadRequestError: Content-Length is not a number, the event went round too often, or there are two
+            Authorization fields: others
                 might heed the other one.
         """
         self.hosts = 0
@@ -102,8 +110,12 @@ class Request:
 
     def _pass_on(self, name: str, value: str) -> None:
         """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
-        if name == HOPS and not (value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT):
-            raise BadRequestError(f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})")
+        if name == HOPS and not (
+            value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT
+        ):
+            raise BadRequestError(
+                f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})"
+            )
         self._passed_on_bytes += len(name) + len(value)
         if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:
             return

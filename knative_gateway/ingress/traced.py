@@ -1,4 +1,5 @@
-"""[io] The ingress where traces are asked for: each request is a span, each event that it stores another below it.
+"""[io] The ingress where traces are asked for: each request is a span, each event that it stores another
+below it.
 
 Nothing comes in by the direct way then, so that what most requests go through knows nothing of traces.
 """
@@ -16,7 +17,12 @@ class TracedIngress(Ingress):
     """As any ingress."""
 
     def __init__(
-        self, event_log: EventLog, traces: Traces, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None
+        self,
+        event_log: EventLog,
+        traces: Traces,
+        *,
+        limits: IngressLimits | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         super().__init__(TracedLog(event_log, traces), limits=limits, authorizer=authorizer)
         self._traces: Final = traces

@@ -18,7 +18,9 @@ _ARRIVAL_LENGTH: Final = 27
 _TTL_PIECE: Final = attribute(TTL, TTL_DEFAULT)
 _ARRIVAL_PIECE: Final = attribute_key(ARRIVAL) + b"\xa1" + bytes((_ARRIVAL_LENGTH,))
 # A Broker changes the first two. The trace of a request has a rule of its own.
-_transcoder: Final = RequestTranscoder(left_alone=(TTL, ARRIVAL, "traceparent", "tracestate"), passed_over=is_passed_over)
+_transcoder: Final = RequestTranscoder(
+    left_alone=(TTL, ARRIVAL, "traceparent", "tracestate"), passed_over=is_passed_over
+)
 
 
 def head(headers: Sequence[tuple[bytes, bytes]], arrival: str | None) -> Head | None:

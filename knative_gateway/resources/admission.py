@@ -1,7 +1,8 @@
 """The way in: what a client sends becomes the object that is stored, or is refused with a Status.
 
-create, replace and patch, of the object or of its status. In order: read, prune by the schema, fill in defaults, carry over what is the
-server's (uid, times, status, spec.subscribers), check the rules, count the generation, note who set what. The store gives resourceVersion.
+create, replace and patch, of the object or of its status. In order: read, prune by the schema, fill in
+defaults, carry over what is the server's (uid, times, status, spec.subscribers), check the rules, count the
+generation, note who set what. The store gives resourceVersion.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +13,30 @@ from typing import Final
 from knative_gateway.resources.defaults import SUBSCRIBERS, Defaults, filled
 from knative_gateway.resources.documents.bounds import OBJECT_VALUES_MAX, Budget, TooMuchError
 from knative_gateway.resources.kinds import CORE, Kind
-from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
+from knative_gateway.resources.objects import (
+    Object,
+    at,
+    child,
+    drop,
+    name_of,
+    number,
+    put,
+    same,
+    text,
+    timestamp,
+    uid_of,
+)
 from knative_gateway.resources.patches import applying, json_patches
 from knative_gateway.resources.patches.applying import Manager
 from knative_gateway.resources.patches.strategic import strategic_patch
-from knative_gateway.resources.refusals import StatusError, bad_request, conflict, invalid, outdated, unsupported_media
+from knative_gateway.resources.refusals import (
+    StatusError,
+    bad_request,
+    conflict,
+    invalid,
+    outdated,
+    unsupported_media,
+)
 from knative_gateway.resources.schema import own_kinds
 from knative_gateway.resources.schema.checking import Checked, check
 from knative_gateway.resources.validation import check_object
@@ -27,7 +47,9 @@ SUFFIX_CHARACTERS: Final = 5
 """Of a uid, behind a generateName."""
 METADATA: Final = own_kinds.record(
     {
-        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), own_kinds.string()),
+        **dict.fromkeys(
+            ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), own_kinds.string()
+        ),
         **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), own_kinds.string()),
         **dict.fromkeys(("labels", "annotations"), own_kinds.table(own_kinds.string())),
         **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), own_kinds.INT64),
@@ -50,7 +72,10 @@ class FieldValidation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is known of a writing request beside its body. `namespace` and `name` are those of the path (name empty for a POST)."""
+    """What is known of a writing request beside its body.
+
+    `namespace` and `name` are those of the path (name empty for a POST).
+    """
 
     kind: Kind
     namespace: str
@@ -107,8 +132,8 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
         patched = strategic_patch(old, body)
     else:
         raise unsupported_media(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
-            f" (not {media_type[:100]}; with kubectl patch: --type=merge)"
+            "the body of the request was in an unknown format - accepted media types include:"
+            f" {', '.join(_ACCEPTED)} (not {media_type[:100]}; with kubectl patch: --type=merge)"
         )
     return replace(request, old, patched)
 
@@ -118,7 +143,9 @@ def _not_taken(object_: Object, old: Object) -> tuple[str, ...]:
     given = at(object_, *SUBSCRIBERS) if text(object_, "kind") in _SUBSCRIBABLE else None
     if given is None or same(given, at(old, *SUBSCRIBERS)):
         return ()
-    return ("the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",)
+    return (
+        "the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",
+    )
 
 
 def apply(request: Request, old: Object | None, body: object, *, uid: str, force: bool = False) -> Admitted:
@@ -159,7 +186,9 @@ def check_preconditions(request: Request, old: Object, options: object) -> None:
     for name in ("uid", "resourceVersion"):
         expected, found = text(wanted, name), text(old, "metadata", name)
         if expected and expected != found:
-            words = f"the {name} in the precondition ({expected}) does not match the {name} in record ({found})"
+            words = (
+                f"the {name} in the precondition ({expected}) does not match the {name} in record ({found})"
+            )
             raise conflict(request.kind.group, request.kind.plural, name_of(old), words)
 
 
@@ -188,23 +217,40 @@ def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str,
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {error}") from None
     if (text(body, "apiVersion"), text(body, "kind")) != (kind.api_version, kind.kind):
         given = f"{text(body, 'apiVersion')[:100]}, {text(body, 'kind')[:100]}"
-        raise bad_request(f"the object ({given}) is not of the kind of the path ({kind.api_version}, {kind.kind})")
+        raise bad_request(
+            f"the object ({given}) is not of the kind of the path ({kind.api_version}, {kind.kind})"
+        )
     metadata = check(METADATA, body.get("metadata") or {}, "metadata")
-    rest = check(kind.schema, {name: value for name, value in body.items() if name not in {"apiVersion", "kind", "metadata"}})
+    rest = check(
+        kind.schema,
+        {name: value for name, value in body.items() if name not in {"apiVersion", "kind", "metadata"}},
+    )
     causes = metadata.causes + rest.causes
     if causes:
         raise invalid(kind.group, kind.kind, request.name or text(body, "metadata", "name"), causes)
-    object_ = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": _metadata(request, metadata), **child(rest.value)}
+    object_ = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": _metadata(request, metadata),
+        **child(rest.value),
+    }
     return object_, _told(request, metadata.unknown + rest.unknown)
 
 
 def _metadata(request: Request, checked: Checked) -> dict[str, object]:
     """The names of the path hold; finalizers and deletion times are not kept: deletion is at once."""
-    metadata = {name: value for name, value in child(checked.value).items() if name not in {"selfLink", "finalizers", "deletionTimestamp"}}
+    metadata = {
+        name: value
+        for name, value in child(checked.value).items()
+        if name not in {"selfLink", "finalizers", "deletionTimestamp"}
+    }
     for name, of_path in (("namespace", request.namespace), ("name", request.name)):
         given = text(metadata, name)
         if given and of_path and given != of_path:
-            raise bad_request(f"the {name} of the object ({given[:100]}) does not match the {name} on the URL ({of_path[:100]})")
+            raise bad_request(
+                f"the {name} of the object ({given[:100]}) does not match the {name} on the URL"
+                f" ({of_path[:100]})"
+            )
         if of_path:
             metadata[name] = of_path
     if not request.kind.namespaced:
@@ -219,7 +265,10 @@ def _told(request: Request, unknown: list[str]) -> tuple[str, ...]:
     if request.validation is FieldValidation.WARN:
         return tuple(words)
     kind = request.kind
-    message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: {", ".join(words)}'
+    message = (
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error:'
+        f" {', '.join(words)}"
+    )
     raise StatusError(400, "BadRequest", message)
 
 
@@ -244,7 +293,10 @@ def _over(request: Request, old: Object, new: dict[str, object]) -> dict[str, ob
     kind = request.kind
     _check_versions(request, old, new)
     if request.subresource == STATUS:
-        return {**{name: value for name, value in old.items() if name != STATUS}, **({STATUS: new[STATUS]} if STATUS in new else {})}
+        return {
+            **{name: value for name, value in old.items() if name != STATUS},
+            **({STATUS: new[STATUS]} if STATUS in new else {}),
+        }
     metadata = {name: value for name, value in child(new, "metadata").items() if name not in _OF_SERVER}
     metadata |= {name: value for name, value in child(old, "metadata").items() if name in _OF_SERVER}
     made: dict[str, object] = {**new, "metadata": metadata}
@@ -265,13 +317,17 @@ def counted(kind: Kind, old: Object, new: dict[str, object]) -> dict[str, object
 
 def unchanged(old: Object, new: Object) -> bool:
     """Whether storing it would change nothing: then nothing is stored."""
-    before, after = ({manager: managed.fields for manager, managed in applying.owners(each).items()} for each in (old, new))
+    before, after = (
+        {manager: managed.fields for manager, managed in applying.owners(each).items()} for each in (old, new)
+    )
     return before == after and same(drop(old, applying.MANAGED), drop(new, applying.MANAGED))
 
 
 def _meant(kind: Kind, object_: Object) -> Object:
     return {
-        name: value for name, value in object_.items() if name not in {"metadata", "apiVersion"} and not (kind.status and name == STATUS)
+        name: value
+        for name, value in object_.items()
+        if name not in {"metadata", "apiVersion"} and not (kind.status and name == STATUS)
     }
 
 
@@ -290,5 +346,8 @@ def _check_versions(request: Request, old: Object, new: Object) -> None:
         raise outdated(kind.group, kind.plural, name)
     if old and uid and uid != uid_of(old):
         raise conflict(
-            kind.group, kind.plural, name, f"the UID in the precondition ({uid}) does not match the UID in record ({uid_of(old)})"
+            kind.group,
+            kind.plural,
+            name,
+            f"the UID in the precondition ({uid}) does not match the UID in record ({uid_of(old)})",
         )

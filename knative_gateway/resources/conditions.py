@@ -1,7 +1,8 @@
 """Conditions: what is the matter with an object, each with a reason, and Ready that sums them up.
 
-Laws: Ready is False if any is False, else Unknown if any is Unknown, else True; a time of transition changes with the status only; what is
-False has a reason. Spec: knative-eventing-test-spec, "Error Signalling", and Knative's common conditions.
+Laws: Ready is False if any is False, else Unknown if any is Unknown, else True; a time of transition changes
+with the status only; what is False has a reason. Spec: knative-eventing-test-spec, "Error Signalling", and
+Knative's common conditions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,22 +60,37 @@ def summary(conditions: Iterable[Condition]) -> Condition:
 
 
 def living(conditions: Sequence[Condition], before: Object, now: str) -> list[dict[str, object]]:
-    """The list for the status, Ready among it, by type. `before`: the object as it was; a time holds while its status does."""
+    """The list for the status, Ready among it, by type.
+
+    `before`: the object as it was; a time holds while its status does.
+    """
     times = {
-        text(each, "type"): (text(each, "status"), text(each, "lastTransitionTime")) for each in entries(before, "status", "conditions")
+        text(each, "type"): (text(each, "status"), text(each, "lastTransitionTime"))
+        for each in entries(before, "status", "conditions")
     }
     listed: list[dict[str, object]] = []
     for condition in sorted([*conditions, summary(conditions)], key=lambda each: each.type):
         status, since = times.get(condition.type, ("", ""))
         made: dict[str, object] = {"type": condition.type, "status": condition.status}
-        made |= {name: value for name, value in (("reason", condition.reason), ("message", condition.message)) if value}
+        made |= {
+            name: value
+            for name, value in (("reason", condition.reason), ("message", condition.message))
+            if value
+        }
         listed.append({**made, "lastTransitionTime": since if since and status == condition.status else now})
     return listed
 
 
 def status_of(object_: Object, type_: str) -> str:
     """A condition's status in a stored object; empty if it has none."""
-    return next((text(each, "status") for each in entries(object_, "status", "conditions") if text(each, "type") == type_), "")
+    return next(
+        (
+            text(each, "status")
+            for each in entries(object_, "status", "conditions")
+            if text(each, "type") == type_
+        ),
+        "",
+    )
 
 
 def is_ready(object_: Object) -> bool:

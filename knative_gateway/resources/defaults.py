@@ -1,6 +1,8 @@
-"""What an object gets that its author left out. Spec: knative-eventing-test-spec, "Detailed Resources"; the values are Knative's own.
+"""What an object gets that its author left out. Spec: knative-eventing-test-spec, "Detailed Resources"; the
+values are Knative's own.
 
-What was decided once stays: a Broker's class and a Channel's template that a later manifest leaves out are carried over, not decided anew.
+What was decided once stays: a Broker's class and a Channel's template that a later manifest leaves out are
+carried over, not decided anew.
 """
 
 from collections.abc import Mapping
@@ -63,7 +65,11 @@ def filled(kind: Kind, object_: Object, old: Object | None, defaults: Defaults) 
 def _channel(channel: dict[str, object], old: Object | None, defaults: Defaults) -> dict[str, object]:
     if at(channel, "spec", "channelTemplate"):
         return channel
-    return put(channel, ("spec", "channelTemplate"), dict(child(at(old, "spec", "channelTemplate") or defaults.channel_template)))
+    return put(
+        channel,
+        ("spec", "channelTemplate"),
+        dict(child(at(old, "spec", "channelTemplate") or defaults.channel_template)),
+    )
 
 
 def _with_namespace(object_: dict[str, object], path: tuple[str, ...]) -> dict[str, object]:
@@ -80,7 +86,11 @@ def _broker(broker: dict[str, object], old: Object | None, defaults: Defaults) -
         broker = put(broker, CLASS_PATH, kept or defaults.broker_class)
     if at(broker, "spec", "config") is None:
         # With a ConfigMap the default may be there: it is looked up when the Broker is reconciled.
-        return broker if child(broker, "spec", "delivery") else put(broker, ("spec", "delivery"), dict(defaults.broker_delivery))
+        return (
+            broker
+            if child(broker, "spec", "delivery")
+            else put(broker, ("spec", "delivery"), dict(defaults.broker_delivery))
+        )
     return _with_namespace(broker, ("spec", "config"))
 
 
@@ -88,7 +98,11 @@ def _trigger(trigger: dict[str, object]) -> dict[str, object]:
     if at(trigger, "spec", "filter") is None and at(trigger, "spec", "filters") is None:
         trigger = put(trigger, ("spec", "filter"), {})
     broker = text(trigger, "spec", "broker")
-    return put(trigger, ("metadata", "labels", BROKER_LABEL), broker) if broker and len(broker) <= 63 else trigger
+    return (
+        put(trigger, ("metadata", "labels", BROKER_LABEL), broker)
+        if broker and len(broker) <= 63
+        else trigger
+    )
 
 
 def _subscribable(channel: dict[str, object], old: Object | None) -> dict[str, object]:

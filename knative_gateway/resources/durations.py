@@ -15,7 +15,9 @@ DURATION_MS_MAX: Final = 366 * 24 * 3600 * 1000
 
 _UNITS_MS: Final = {"W": 604_800_000, "D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
 _NUMBER: Final = r"([0-9]{1,15}(?:[.,][0-9]{1,15})?)"
-_DURATION: Final = re.compile(rf"P(?:{_NUMBER}W|(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?)")
+_DURATION: Final = re.compile(
+    rf"P(?:{_NUMBER}W|(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?)"
+)
 _ORDER: Final = "WDHMS"
 
 
@@ -26,7 +28,9 @@ def duration_ms(written: str) -> int:
         ValueError: it is not a duration, or is longer than a year; the message says what is expected.
     """
     found = _DURATION.fullmatch(written)
-    parts = [(unit, value) for unit, value in zip(_ORDER, found.groups(), strict=True) if value] if found else []
+    parts = (
+        [(unit, value) for unit, value in zip(_ORDER, found.groups(), strict=True) if value] if found else []
+    )
     if not parts or written.endswith("T") or any("." in value or "," in value for _, value in parts[:-1]):
         raise ValueError("expected an ISO 8601 duration, for example PT0.5S, PT2M or P1D")
     total = sum((Fraction(value.replace(",", ".")) * _UNITS_MS[unit] for unit, value in parts), Fraction(0))

@@ -1,14 +1,17 @@
-"""The annotations by which our additions are asked for, all optional. The prefix is `knative-gateway/`; other tools leave it alone.
+"""The annotations by which our additions are asked for, all optional. The prefix is `knative-gateway/`; other
+tools leave it alone.
 
 On a Trigger or Subscription:
     knative-gateway/paused            "true": nothing is delivered; what comes meanwhile waits in the log
-    knative-gateway/start             where a new one begins: new (default), earliest, time=RFC3339, offset=PARTITION=OFFSET,…
-    knative-gateway/order             unordered (default), key (events of one key wait for each other), ordered (of one partition)
-    knative-gateway/in-flight-max     deliveries under way at once, at most
-    knative-gateway/per-second-max    deliveries begun a second, at most
-    kafka.eventing.knative.dev/delivery.order   ordered or unordered, as Knative's Kafka broker spells it; ours goes first
+    knative-gateway/start             where a new one begins: new (default), earliest, time=RFC3339,
+    offset=PARTITION=OFFSET,… knative-gateway/order             unordered (default), key (events of one key
+    wait for each other), ordered (of one partition) knative-gateway/in-flight-max     deliveries under way at
+    once, at most knative-gateway/per-second-max    deliveries begun a second, at most
+    kafka.eventing.knative.dev/delivery.order   ordered or unordered, as Knative's Kafka broker spells it;
+    ours goes first
 On a Broker or Channel:
-    knative-gateway/duplicate-window  an event with the source and id of one within this ISO 8601 duration is accepted and not stored again
+    knative-gateway/duplicate-window  an event with the source and id of one within this ISO 8601 duration is
+    accepted and not stored again
 """
 
 import json
@@ -52,7 +55,9 @@ class Extensions:
 
 
 def of_subscriber(object_: Object) -> tuple[Extensions, list[Cause]]:
-    """The extensions of a Trigger or Subscription, and what is wrong with them; a wrong one counts as not there."""
+    """The extensions of a Trigger or Subscription, and what is wrong with them; a wrong one counts as not
+    there.
+    """
     causes = _unknown(object_, _OF_SUBSCRIBERS)
     start, start_at = _start(object_, causes)
     extensions = Extensions(
@@ -85,7 +90,10 @@ def path_of(name: str) -> str:
 
 
 def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
-    """The object that a Trigger depends on, empty if none; and what is wrong. Knative: `knative.dev/dependency`, a reference in JSON."""
+    """The object that a Trigger depends on, empty if none; and what is wrong.
+
+    Knative: `knative.dev/dependency`, a reference in JSON.
+    """
     written = annotation(trigger, DEPENDENCY)
     if written is None:
         return {}, []
@@ -94,7 +102,13 @@ def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
     except (ValueError, RecursionError):
         reference = None
     if not isinstance(reference, Mapping):
-        return {}, [_cause(DEPENDENCY, written, 'expected a reference in JSON, as {"apiVersion": …, "kind": …, "name": …}')]
+        return {}, [
+            _cause(
+                DEPENDENCY,
+                written,
+                'expected a reference in JSON, as {"apiVersion": …, "kind": …, "name": …}',
+            )
+        ]
     missing = [name for name in ("apiVersion", "kind", "name") if not text(reference, name)]
     if missing:
         return {}, [_cause(DEPENDENCY, written, f"{', '.join(missing)}: must be given")]
@@ -153,7 +167,8 @@ def _start(object_: Object, causes: list[Cause]) -> tuple[Start, str | None]:
         _cause(
             START,
             written,
-            "expected new, earliest, time=2026-01-31T12:00:00Z or offset=PARTITION=OFFSET,… (an offset: digits, @earliest or @latest)",
+            "expected new, earliest, time=2026-01-31T12:00:00Z or offset=PARTITION=OFFSET,… (an offset:"
+            " digits, @earliest or @latest)",
         )
     )
     return Start.NEW, None

@@ -1,6 +1,8 @@
-"""The JSONPath of printer columns: names, indexes, `[*]`, and filters that compare with a text. Spec: Kubernetes, "JSONPath Support".
+"""The JSONPath of printer columns: names, indexes, `[*]`, and filters that compare with a text. Spec:
+Kubernetes, "JSONPath Support".
 
-    .status.address.url   .spec.ports[*].port   .a['b.c']   .a.b\\.c/d   .status.conditions[?(@.type=="Ready")].status
+    .status.address.url   .spec.ports[*].port   .a['b.c']   .a.b\\.c/d
+    .status.conditions[?(@.type=="Ready")].status
 
 A path that cannot be read finds nothing.
 """

@@ -1,6 +1,8 @@
-"""The kinds of objects that are served: ours, and those that stored CustomResourceDefinitions declare. Spec: notes of Kubernetes discovery.
+"""The kinds of objects that are served: ours, and those that stored CustomResourceDefinitions declare. Spec:
+notes of Kubernetes discovery.
 
-A `Kind` is one served version; the store keeps objects by group and kind, so every served version shows the same objects.
+A `Kind` is one served version; the store keeps objects by group and kind, so every served version shows the
+same objects.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,7 +125,11 @@ def declared_by(definition: Object) -> list[Kind]:
             namespaced=text(spec, "scope") != "Cluster",
             status="status" in child(version, "subresources"),
             columns=tuple(_column(each) for each in entries(version, "additionalPrinterColumns")) or (AGE,),
-            labels={name: value for name, value in child(definition, "metadata", "labels").items() if isinstance(value, str)},
+            labels={
+                name: value
+                for name, value in child(definition, "metadata", "labels").items()
+                if isinstance(value, str)
+            },
             singular=text(names, "singular") or kind.lower(),
             list_kind=text(names, "listKind") or f"{kind}List",
             storage=child(version).get("storage") is True,
@@ -159,13 +165,25 @@ def _column(column: object) -> Column:
 
 
 def definition(kind: Kind, created: str) -> dict[str, object]:
-    """A kind of ours as the CustomResourceDefinition that Knative would have: clients look for its labels. `created`: a timestamp."""
+    """A kind of ours as the CustomResourceDefinition that Knative would have: clients look for its labels.
+
+    `created`: a timestamp.
+    """
     columns = [
-        {"name": each.name, "type": each.type, "jsonPath": each.path, **({"priority": each.priority} if each.priority else {})}
+        {
+            "name": each.name,
+            "type": each.type,
+            "jsonPath": each.path,
+            **({"priority": each.priority} if each.priority else {}),
+        }
         for each in kind.columns
     ]
     names = {"kind": kind.kind, "listKind": kind.list_kind, "plural": kind.plural, "singular": kind.singular}
-    names_full: dict[str, object] = {**names, "shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    names_full: dict[str, object] = {
+        **names,
+        "shortNames": list(kind.short_names),
+        "categories": list(kind.categories),
+    }
     version = {
         "name": kind.version,
         "served": True,
@@ -191,8 +209,20 @@ def definition(kind: Kind, created: str) -> dict[str, object]:
 def established(names: Object, versions: Sequence[str], since: str) -> dict[str, object]:
     """The status of a definition that is served."""
     conditions = [
-        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found", "lastTransitionTime": since},
-        {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "it is served", "lastTransitionTime": since},
+        {
+            "type": "NamesAccepted",
+            "status": "True",
+            "reason": "NoConflicts",
+            "message": "no conflicts found",
+            "lastTransitionTime": since,
+        },
+        {
+            "type": "Established",
+            "status": "True",
+            "reason": "InitialNamesAccepted",
+            "message": "it is served",
+            "lastTransitionTime": since,
+        },
     ]
     return {"acceptedNames": dict(names), "conditions": conditions, "storedVersions": list(versions)}
 
@@ -202,7 +232,11 @@ def _ready(path: str) -> str:
 
 
 AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", "How long it exists")
-_READY: Final = (AGE, Column("Ready", "string", _ready("status")), Column("Reason", "string", _ready("reason")))
+_READY: Final = (
+    AGE,
+    Column("Ready", "string", _ready("status")),
+    Column("Reason", "string", _ready("reason")),
+)
 _DELIVERIES: Final = tuple(
     Column(name.capitalize(), "integer", f".status.deliveries.{name}", words, priority=1)
     for name, words in (
@@ -213,13 +247,20 @@ _DELIVERIES: Final = tuple(
     )
 )
 _URL: Final = Column("URL", "string", ".status.address.url")
-_CLASS: Final = Column("Class", "string", r".metadata.annotations.eventing\.knative\.dev/broker\.class", priority=1)
+_CLASS: Final = Column(
+    "Class", "string", r".metadata.annotations.eventing\.knative\.dev/broker\.class", priority=1
+)
 _ADDRESSABLE: Final = {"duck.knative.dev/addressable": "true"}
 _SUBSCRIBABLE: Final = {**_ADDRESSABLE, "messaging.knative.dev/subscribable": "true"}
 
 
 def _knative(
-    group: str, kind: str, schema: Object, columns: tuple[Column, ...], *short: str, labels: Mapping[str, str] | None = None
+    group: str,
+    kind: str,
+    schema: Object,
+    columns: tuple[Column, ...],
+    *short: str,
+    labels: Mapping[str, str] | None = None,
 ) -> Kind:
     area = group.partition(".")[0]
     return Kind(
@@ -229,7 +270,9 @@ def _knative(
         plural=f"{kind.lower()}s",
         schema=schema,
         short_names=short,
-        categories=("all", "knative", area, "channel") if labels is _SUBSCRIBABLE else ("all", "knative", area),
+        categories=("all", "knative", area, "channel")
+        if labels is _SUBSCRIBABLE
+        else ("all", "knative", area),
         columns=columns,
         labels=labels or {},
         singular=kind.lower(),
@@ -237,7 +280,14 @@ def _knative(
     )
 
 
-def _core(kind: str, schema: Object, columns: tuple[Column, ...], *short: str, namespaced: bool = True, status: bool = False) -> Kind:
+def _core(
+    kind: str,
+    schema: Object,
+    columns: tuple[Column, ...],
+    *short: str,
+    namespaced: bool = True,
+    status: bool = False,
+) -> Kind:
     return Kind(
         group=CORE,
         version="v1",
@@ -291,14 +341,28 @@ OURS: Final = (
     _knative(EVENTING, "Broker", own_kinds.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
     _knative(EVENTING, "Trigger", own_kinds.TRIGGER, _TRIGGER_COLUMNS),
     _knative(MESSAGING, "Channel", own_kinds.CHANNEL, (_URL, *_READY), "ch", labels=_SUBSCRIBABLE),
-    _knative(MESSAGING, "InMemoryChannel", own_kinds.IN_MEMORY_CHANNEL, (_URL, *_READY), "imc", labels=_SUBSCRIBABLE),
+    _knative(
+        MESSAGING,
+        "InMemoryChannel",
+        own_kinds.IN_MEMORY_CHANNEL,
+        (_URL, *_READY),
+        "imc",
+        labels=_SUBSCRIBABLE,
+    ),
     _knative(MESSAGING, "Subscription", own_kinds.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
 )
 """Knative's kinds."""
 BUILT_IN: Final = Registry(
     [
         *OURS,
-        _core("Namespace", own_kinds.NAMESPACE, (Column("Status", "string", ".status.phase"), AGE), "ns", namespaced=False, status=True),
+        _core(
+            "Namespace",
+            own_kinds.NAMESPACE,
+            (Column("Status", "string", ".status.phase"), AGE),
+            "ns",
+            namespaced=False,
+            status=True,
+        ),
         _core("ConfigMap", own_kinds.CONFIG_MAP, (Column("Data", "integer", "count(.data)"), AGE), "cm"),
         _core("Service", own_kinds.SERVICE, _SERVICE_COLUMNS, "svc", status=True),
         _core("Event", own_kinds.EVENT, _EVENT_COLUMNS, "ev"),

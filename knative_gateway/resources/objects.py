@@ -85,7 +85,9 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(same(left, right) for left, right in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            same(left, right) for left, right in zip(one, other, strict=True)
+        )
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return one == other
@@ -93,7 +95,12 @@ def same(one: object, other: object) -> bool:
 
 def key_of(object_: Object) -> Key:
     """Under what name the store keeps an object."""
-    return Key(group_of(text(object_, "apiVersion")), text(object_, "kind"), text(object_, "metadata", "namespace"), name_of(object_))
+    return Key(
+        group_of(text(object_, "apiVersion")),
+        text(object_, "kind"),
+        text(object_, "metadata", "namespace"),
+        name_of(object_),
+    )
 
 
 def name_of(object_: Object) -> str:

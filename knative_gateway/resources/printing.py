@@ -1,4 +1,7 @@
-"""Objects as the Table that kubectl prints. Spec: Kubernetes, meta.k8s.io/v1 Table; ages as its `duration.HumanDuration` writes them."""
+"""Objects as the Table that kubectl prints.
+
+Spec: Kubernetes, meta.k8s.io/v1 Table; ages as its `duration.HumanDuration` writes them.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,7 +11,13 @@ from knative_gateway.resources.kinds import Column, Kind
 from knative_gateway.resources.objects import Object, child, moment_ms, name_of
 
 UNKNOWN: Final = "<unknown>"
-_NAME: Final = {"name": "Name", "type": "string", "format": "name", "description": "Name of the object", "priority": 0}
+_NAME: Final = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name of the object",
+    "priority": 0,
+}
 _COUNT: Final = ("count(", ")")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "y": 31_536_000}
 _AGES: Final = (
@@ -33,7 +42,10 @@ def table(
     include: str = "Metadata",
     more: Object | None = None,
 ) -> dict[str, object]:
-    """The Table of a list, or of one object. `include`: Metadata, Object or None, as the client asks; `more` goes into its metadata."""
+    """The Table of a list, or of one object.
+
+    `include`: Metadata, Object or None, as the client asks; `more` goes into its metadata.
+    """
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -48,13 +60,17 @@ def column_definitions(columns: Sequence[Column]) -> list[dict[str, object]]:
     heads: list[dict[str, object]] = [dict(_NAME)]
     for column in columns:
         head = {"name": column.name, "type": column.type, "format": column.format}
-        heads.append({**head, "description": column.description or f"from {column.path}", "priority": column.priority})
+        heads.append(
+            {**head, "description": column.description or f"from {column.path}", "priority": column.priority}
+        )
     return heads
 
 
 def row(kind: Kind, object_: Object, *, now_ms: int, include: str = "Metadata") -> dict[str, object]:
     """One row."""
-    made: dict[str, object] = {"cells": [name_of(object_), *(cell(column, object_, now_ms) for column in kind.columns)]}
+    made: dict[str, object] = {
+        "cells": [name_of(object_), *(cell(column, object_, now_ms) for column in kind.columns)]
+    }
     if include == "Object":
         made["object"] = object_
     elif include != "None":
@@ -64,7 +80,11 @@ def row(kind: Kind, object_: Object, *, now_ms: int, include: str = "Metadata") 
 
 def partial(object_: Object) -> dict[str, object]:
     """The object's metadata alone."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": dict(child(object_, "metadata"))}
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": dict(child(object_, "metadata")),
+    }
 
 
 def cell(column: Column, object_: Object, now_ms: int) -> object:
@@ -73,7 +93,9 @@ def cell(column: Column, object_: Object, now_ms: int) -> object:
         found = find(object_, column.path[len(_COUNT[0]) : -len(_COUNT[1])])
         return len(found[0]) if found and isinstance(found[0], dict | list) else 0
     if "/." in column.path:
-        return "/".join(str(value) for path in column.path.split("/") for value in find(object_, path)).lower()
+        return "/".join(
+            str(value) for path in column.path.split("/") for value in find(object_, path)
+        ).lower()
     values = [value for value in find(object_, column.path) if value is not None]
     if column.type == "date":
         return age(values[0] if values else None, now_ms)

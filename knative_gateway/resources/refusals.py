@@ -1,4 +1,5 @@
-"""Why a request is refused, as Kubernetes says it: a Status object with code, reason and a cause for each field.
+"""Why a request is refused, as Kubernetes says it: a Status object with code, reason and a cause for each
+field.
 
 Spec: Kubernetes API conventions, "Response Status Kind".
 """
@@ -35,7 +36,10 @@ _SUMMARY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong: `field` is its path in the object, as `spec.delivery.retry` or `spec.filters[0].exact`."""
+    """One thing that is wrong:
+
+    `field` is its path in the object, as `spec.delivery.retry` or `spec.filters[0].exact`.
+    """
 
     because: Because
     field: str
@@ -57,7 +61,13 @@ class StatusError(GatewayError):
     """A request that is refused: `code` is the HTTP status, `status()` the body."""
 
     def __init__(
-        self, code: int, reason: str, message: str, *, causes: Sequence[Cause] = (), details: dict[str, object] | None = None
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        causes: Sequence[Cause] = (),
+        details: dict[str, object] | None = None,
     ) -> None:
         super().__init__(message)
         self.code: Final = code
@@ -69,8 +79,17 @@ class StatusError(GatewayError):
         """The Status object."""
         details = dict(self.details)
         if self.causes:
-            details["causes"] = [{"reason": cause.because.value, "message": cause.detail, "field": cause.field} for cause in self.causes]
-        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(self)}
+            details["causes"] = [
+                {"reason": cause.because.value, "message": cause.detail, "field": cause.field}
+                for cause in self.causes
+            ]
+        body: dict[str, object] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+        }
         return {**body, "reason": self.reason, **({"details": details} if details else {}), "code": self.code}
 
 
@@ -89,12 +108,22 @@ def bad_request(message: str) -> StatusError:
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
     """No such object (404)."""
-    return StatusError(404, "NotFound", f'{_resource(group, plural)} "{name}" not found', details=_details(group, plural, name))
+    return StatusError(
+        404,
+        "NotFound",
+        f'{_resource(group, plural)} "{name}" not found',
+        details=_details(group, plural, name),
+    )
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:
     """The name is taken (409)."""
-    return StatusError(409, "AlreadyExists", f'{_resource(group, plural)} "{name}" already exists', details=_details(group, plural, name))
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{_resource(group, plural)} "{name}" already exists',
+        details=_details(group, plural, name),
+    )
 
 
 def conflict(group: str, plural: str, name: str, words: str) -> StatusError:
@@ -105,14 +134,21 @@ def conflict(group: str, plural: str, name: str, words: str) -> StatusError:
 
 def outdated(group: str, plural: str, name: str) -> StatusError:
     """Somebody else wrote first (409)."""
-    return conflict(group, plural, name, "the object has been modified; please apply your changes to the latest version and try again")
+    return conflict(
+        group,
+        plural,
+        name,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )
 
 
 def apply_conflict(causes: Sequence[Cause]) -> StatusError:
     """Fields of a server-side apply belong to others (409)."""
     plural = "" if len(causes) == 1 else "s"
     words = "; ".join(f"{cause.words}: {cause.field}" for cause in causes)
-    return StatusError(409, "Conflict", f"Apply failed with {len(causes)} conflict{plural}: {words}", causes=causes)
+    return StatusError(
+        409, "Conflict", f"Apply failed with {len(causes)} conflict{plural}: {words}", causes=causes
+    )
 
 
 def unsupported_media(message: str) -> StatusError:

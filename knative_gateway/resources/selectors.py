@@ -30,7 +30,9 @@ _REQUIREMENT: Final = re.compile(
     )\s*(?:,|$)""",
     re.VERBOSE,
 )
-_FIELD: Final = re.compile(r"(?P<path>[A-Za-z0-9_.\[\]/-]+)(?P<operator>==|!=|=)(?P<value>(?:[^,=\\]|\\[\\,=])*)(?:,|$)")
+_FIELD: Final = re.compile(
+    r"(?P<path>[A-Za-z0-9_.\[\]/-]+)(?P<operator>==|!=|=)(?P<value>(?:[^,=\\]|\\[\\,=])*)(?:,|$)"
+)
 
 
 def everything(_object: Object) -> bool:
@@ -76,8 +78,15 @@ def field_selector(written: str, schema: Object) -> Selector:
 
 
 def named(written: str) -> str | None:
-    """The one name that a field selector asks for, so that a list need not look at all; None if it does not."""
-    names = [found["value"] for found in _split(_FIELD, written, "field") if found["path"] == "metadata.name" and found["operator"] != "!="]
+    """The one name that a field selector asks for, so that a list need not look at all;
+
+    None if it does not.
+    """
+    names = [
+        found["value"]
+        for found in _split(_FIELD, written, "field")
+        if found["path"] == "metadata.name" and found["operator"] != "!="
+    ]
     return names[0] if names else None
 
 
@@ -89,7 +98,9 @@ def _split(pattern: re.Pattern[str], written: str, kind: str) -> list[re.Match[s
     while position < len(written.rstrip()):
         term = pattern.match(written, position)
         if term is None or term.end() == position:
-            raise bad_request(f'unable to parse {kind} selector "{written[:200]}": at character {position + 1}')
+            raise bad_request(
+                f'unable to parse {kind} selector "{written[:200]}": at character {position + 1}'
+            )
         found.append(term)
         position = term.end()
     if written.rstrip().endswith(",") and not written.rstrip().endswith("\\,"):
@@ -113,7 +124,11 @@ def _requirement(found: re.Match[str]) -> Callable[[dict[str, object]], bool]:
         values = {each.strip() for each in found["values"].split(",")}
         if not all(re.fullmatch(_VALUE, each) for each in values):
             raise bad_request(f"unable to parse label selector: not a label value among {sorted(values)}")
-        return (lambda labels: labels.get(key) in values) if found["set"] == "in" else (lambda labels: labels.get(key) not in values)
+        return (
+            (lambda labels: labels.get(key) in values)
+            if found["set"] == "in"
+            else (lambda labels: labels.get(key) not in values)
+        )
     match operator:
         case "":
             return lambda labels: key in labels

@@ -1,6 +1,8 @@
-"""The rules of each kind that a schema cannot say: names, references, destinations, delivery, what never changes.
+"""The rules of each kind that a schema cannot say: names, references, destinations, delivery, what never
+changes.
 
-Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources". All that is wrong is told at once, each with its field.
+Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources". All that is wrong is told at
+once, each with its field.
 """
 
 import re
@@ -41,7 +43,9 @@ def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list
         case "eventing.knative.dev", "Trigger":
             causes += _trigger(object_, old)
         case "messaging.knative.dev", "Channel":
-            causes += _fixed(object_, old, ("spec", "channelTemplate")) + _template(object_) + _channelable(object_)
+            causes += (
+                _fixed(object_, old, ("spec", "channelTemplate")) + _template(object_) + _channelable(object_)
+            )
         case "messaging.knative.dev", "InMemoryChannel":
             causes += _channelable(object_)
         case "messaging.knative.dev", "Subscription":
@@ -51,7 +55,11 @@ def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list
         case "", "Service":
             causes += _service(object_)
         case "", "ConfigMap" if at(old, "immutable") is True:
-            causes += [cause for name in ("data", "binaryData", "immutable") for cause in _fixed(object_, old, (name,))]
+            causes += [
+                cause
+                for name in ("data", "binaryData", "immutable")
+                for cause in _fixed(object_, old, (name,))
+            ]
         case _:
             pass
     return causes
@@ -68,14 +76,18 @@ def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
             words = "at most 63 lower-case letters, digits and '-', the first and the last a letter or digit"
             causes.append(Cause(Because.INVALID, "metadata.name", f'"{name[:80]}": {words}'))
     elif not _SUBDOMAIN.fullmatch(name):
-        words = "lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+        words = (
+            "lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+        )
         causes.append(Cause(Because.INVALID, "metadata.name", f'"{name[:80]}": {words}'))
     limit = 253 if kind.group in {"", EXTENSIONS} else NAME_CHARACTERS_MAX
     if len(name) > limit:
         causes.append(Cause(Because.TOO_LONG, "metadata.name", f"must have at most {limit} characters"))
     for key, value in child(object_, "metadata", "labels").items():
         if not _QUALIFIED.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
-            causes.append(Cause(Because.INVALID, f"metadata.labels[{key}]", f'"{str(value)[:80]}": not a label'))
+            causes.append(
+                Cause(Because.INVALID, f"metadata.labels[{key}]", f'"{str(value)[:80]}": not a label')
+            )
     annotations = child(object_, "metadata", "annotations")
     causes += [
         Cause(Because.INVALID, f"metadata.annotations[{key}]", "not an annotation's name")
@@ -83,7 +95,11 @@ def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
         if not _QUALIFIED.fullmatch(key)
     ]
     if sum(len(key) + len(str(value).encode()) for key, value in annotations.items()) > ANNOTATIONS_BYTES_MAX:
-        causes.append(Cause(Because.TOO_LONG, "metadata.annotations", f"must have at most {ANNOTATIONS_BYTES_MAX} bytes"))
+        causes.append(
+            Cause(
+                Because.TOO_LONG, "metadata.annotations", f"must have at most {ANNOTATIONS_BYTES_MAX} bytes"
+            )
+        )
     return causes
 
 
@@ -104,26 +120,47 @@ def _trigger(trigger: Object, old: Object | None) -> list[Cause]:
     if not text(trigger, "spec", "broker"):
         causes.append(Cause(Because.REQUIRED, "spec.broker", "the name of a Broker in the same namespace"))
     elif not _SUBDOMAIN.fullmatch(text(trigger, "spec", "broker")):
-        causes.append(Cause(Because.INVALID, "spec.broker", f'"{text(trigger, "spec", "broker")[:80]}": not the name of a Broker'))
+        causes.append(
+            Cause(
+                Because.INVALID,
+                "spec.broker",
+                f'"{text(trigger, "spec", "broker")[:80]}": not the name of a Broker',
+            )
+        )
     causes += _destination(child(trigger, "spec", "subscriber"), "spec.subscriber")
-    causes += map(_filter_cause, validate_attributes(at(trigger, "spec", "filter", "attributes"), "spec.filter.attributes"))
+    causes += map(
+        _filter_cause,
+        validate_attributes(at(trigger, "spec", "filter", "attributes"), "spec.filter.attributes"),
+    )
     causes += map(_filter_cause, validate(at(trigger, "spec", "filters"), "spec.filters"))
     return causes + _fixed(trigger, old, ("spec", "broker"))
 
 
 def _filter_cause(problem: Problem) -> Cause:
-    return Cause(Because.INVALID, problem.field, f"{problem.message}: {problem.details}" if problem.details else problem.message)
+    return Cause(
+        Because.INVALID,
+        problem.field,
+        f"{problem.message}: {problem.details}" if problem.details else problem.message,
+    )
 
 
 def _subscription(subscription: Object, old: Object | None) -> list[Cause]:
     causes = check_delivery(subscription) + extensions.of_subscriber(subscription)[1]
     channel = child(subscription, "spec", "channel")
     if not channel:
-        causes.append(Cause(Because.REQUIRED, "spec.channel", "a reference to a Channel in the same namespace"))
+        causes.append(
+            Cause(Because.REQUIRED, "spec.channel", "a reference to a Channel in the same namespace")
+        )
     else:
         causes += _reference(channel, "spec.channel")
         if text(channel, "namespace"):
-            causes.append(Cause(Because.FORBIDDEN, "spec.channel.namespace", "the Channel is in the same namespace; leave it out"))
+            causes.append(
+                Cause(
+                    Because.FORBIDDEN,
+                    "spec.channel.namespace",
+                    "the Channel is in the same namespace; leave it out",
+                )
+            )
     given = [name for name in ("subscriber", "reply") if child(subscription, "spec", name)]
     if not given:
         causes.append(Cause(Because.REQUIRED, "spec.subscriber", "at least one of subscriber and reply"))
@@ -138,14 +175,24 @@ def _channelable(channel: Object) -> list[Cause]:
 
 def _template(channel: Object) -> list[Cause]:
     template = child(channel, "spec", "channelTemplate")
-    return [Cause(Because.REQUIRED, f"spec.channelTemplate.{name}", "") for name in ("apiVersion", "kind") if not text(template, name)]
+    return [
+        Cause(Because.REQUIRED, f"spec.channelTemplate.{name}", "")
+        for name in ("apiVersion", "kind")
+        if not text(template, name)
+    ]
 
 
 def _service(service: Object) -> list[Cause]:
     """Its name is put into URLs."""
     name, is_external = text(service, "spec", "externalName"), text(service, "spec", "type") == "ExternalName"
     if (name or is_external) and not is_dns_name(name):
-        return [Cause(Because.INVALID, "spec.externalName", f'"{name[:80]}": must be a DNS name, as host.example.com')]
+        return [
+            Cause(
+                Because.INVALID,
+                "spec.externalName",
+                f'"{name[:80]}": must be a DNS name, as host.example.com',
+            )
+        ]
     return []
 
 
@@ -154,9 +201,17 @@ def _definition(definition: Object, old: Object | None) -> list[Cause]:
     wanted = f"{text(spec, 'names', 'plural')}.{text(spec, 'group')}"
     causes: list[Cause] = []
     if name_of(definition) != wanted:
-        causes.append(Cause(Because.INVALID, "metadata.name", f'"{name_of(definition)[:80]}": must be spec.names.plural+"."+spec.group'))
+        causes.append(
+            Cause(
+                Because.INVALID,
+                "metadata.name",
+                f'"{name_of(definition)[:80]}": must be spec.names.plural+"."+spec.group',
+            )
+        )
     if sum(at(version, "storage") is True for version in entries(spec, "versions")) != 1:
-        causes.append(Cause(Because.INVALID, "spec.versions", "must have exactly one version marked as storage version"))
+        causes.append(
+            Cause(Because.INVALID, "spec.versions", "must have exactly one version marked as storage version")
+        )
     fixed = (("spec", "group"), ("spec", "scope"), ("spec", "names", "kind"), ("spec", "names", "plural"))
     return causes + [cause for path in fixed for cause in _fixed(definition, old, path)]
 
@@ -174,7 +229,9 @@ def check_delivery(object_: Object) -> list[Cause]:
                 causes.append(Cause(Because.INVALID, f"spec.delivery.{name}", f'"{written[:80]}": {error}'))
                 continue
             if name in {"timeout", "backoffMax"} and not milliseconds:
-                causes.append(Cause(Because.INVALID, f"spec.delivery.{name}", f'"{written}": must be more than zero'))
+                causes.append(
+                    Cause(Because.INVALID, f"spec.delivery.{name}", f'"{written}": must be more than zero')
+                )
     if at(delivery, "deadLetterSink") is not None:
         causes += _destination(child(delivery, "deadLetterSink"), "spec.delivery.deadLetterSink")
     return causes
@@ -209,7 +266,11 @@ def _wrong_uri(uri: str, *, relative: bool) -> str:
 
 def _reference(reference: Object, path: str) -> list[Cause]:
     """Spec: "KReference"."""
-    return [Cause(Because.REQUIRED, below(path, name), "") for name in ("apiVersion", "kind", "name") if not text(reference, name)]
+    return [
+        Cause(Because.REQUIRED, below(path, name), "")
+        for name in ("apiVersion", "kind", "name")
+        if not text(reference, name)
+    ]
 
 
 def _fixed(object_: Object, old: Object | None, path: tuple[str, ...]) -> list[Cause]:

@@ -1,6 +1,8 @@
-"""[io] Bringing a process down in time: parts are closed in the opposite order, each within what is left of a limit.
+"""[io] Bringing a process down in time: parts are closed in the opposite order, each within what is left of a
+limit.
 
-Laws: a part that does not end delays no other; the process ends even if a database or a resolver's thread hangs.
+Laws: a part that does not end delays no other; the process ends even if a database or a resolver's thread
+hangs.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""[io] Tasks that must run as long as the gateway: each one that ends is reported, makes the gateway not ready, and is started again.
+"""[io] Tasks that must run as long as the gateway: each one that ends is reported, makes the gateway not
+ready, and is started again.
 
-Laws: a task ends for good only when it is cancelled, or when its owner says that it is finished; `problem` names a task from when
-it ended until it has run again for `settled_s`.
+Laws: a task ends for good only when it is cancelled, or when its owner says that it is finished; `problem`
+names a task from when it ended until it has run again for `settled_s`.
 """
 
 import asyncio
@@ -36,8 +37,11 @@ class Supervisor:
         self._settled_s: Final = settled_s
         self._down: Final[dict[object, str]] = {}
 
-    def keep(self, name: str, body: Callable[[], Awaitable[None]], *, finished: Callable[[], bool] = _never) -> asyncio.Task[None]:
-        """Run `body` in a task, again whenever it ends, until the task is cancelled or a run ends while `finished()` is true.
+    def keep(
+        self, name: str, body: Callable[[], Awaitable[None]], *, finished: Callable[[], bool] = _never
+    ) -> asyncio.Task[None]:
+        """Run `body` in a task, again whenever it ends, until the task is cancelled or a run ends while
+        `finished()` is true.
 
         `name`: of the kind of task, for the log and metrics; several tasks may have the same.
         """
@@ -51,15 +55,21 @@ class Supervisor:
 
     def collect(self) -> Iterator[Metric]:
         """The figures, for Prometheus."""
-        restarts = CounterMetricFamily("knative_gateway_task_restarts", "Tasks that ended and were started again.", labels=["task"])
+        restarts = CounterMetricFamily(
+            "knative_gateway_task_restarts", "Tasks that ended and were started again.", labels=["task"]
+        )
         for name, count in sorted(self.restarts.items()):
             restarts.add_metric([name], count)
         yield restarts
         yield GaugeMetricFamily(
-            "knative_gateway_tasks_down", "Tasks that ended recently and do not run stably yet.", float(len(self._down))
+            "knative_gateway_tasks_down",
+            "Tasks that ended recently and do not run stably yet.",
+            float(len(self._down)),
         )
 
-    async def _keep(self, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]) -> None:
+    async def _keep(
+        self, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]
+    ) -> None:
         this, pause_s = object(), self._pause_s
         try:
             while True:
@@ -74,7 +84,9 @@ class Supervisor:
         finally:
             self._down.pop(this, None)
 
-    async def _run(self, this: object, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]) -> bool:
+    async def _run(
+        self, this: object, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]
+    ) -> bool:
         """One run; whether it was long enough to be well."""
         loop = asyncio.get_running_loop()
         since = loop.time()

@@ -52,7 +52,9 @@ class Rule:
         """Whether this rule allows the request."""
         who = any(fnmatchcase(identity.user, pattern) for pattern in self.users)
         who = who or any(fnmatchcase(group, pattern) for group in identity.groups for pattern in self.groups)
-        where = "*" in self.namespaces or (namespace != "" and any(fnmatchcase(namespace, pattern) for pattern in self.namespaces))
+        where = "*" in self.namespaces or (
+            namespace != "" and any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+        )
         return who and where and verb in self.verbs
 
 
@@ -74,7 +76,9 @@ class Access:
 
     def check(self, verb: Verb) -> None:
         """Require the permission. Raises UnauthenticatedError, ForbiddenError."""
-        self._gate.check(self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what)
+        self._gate.check(
+            self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what
+        )
 
     def check_reference(self, namespace: str) -> None:
         """Require the right to read another namespace that an object refers to, because the status shows that
@@ -135,7 +139,11 @@ class Gate:
         Raises:
             ForbiddenError: no rule allows it.
         """
-        if not self._tokens or not self._rules or any(rule.allows(identity, verb, namespace) for rule in self._rules):
+        if (
+            not self._tokens
+            or not self._rules
+            or any(rule.allows(identity, verb, namespace) for rule in self._rules)
+        ):
             return
         place = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         message = f'{what} is forbidden: User "{identity.user}" cannot {verb} {place}'
@@ -146,7 +154,11 @@ class Gate:
         `inward.user_of`.
         """
         sender = Identity(user_of(source))
-        return not self._tokens or not self._rules or any(rule.allows(sender, Verb.SEND, target) for rule in self._rules)
+        return (
+            not self._tokens
+            or not self._rules
+            or any(rule.allows(sender, Verb.SEND, target) for rule in self._rules)
+        )
 
     async def may_send(self, authorization: str | None, route: Route) -> None:
         """See `ports.Authorizer`."""

@@ -145,7 +145,8 @@ def _spellings(address: str) -> Sequence[Address]:
 
 
 def _local_nat64(address: int) -> Sequence[IPv4Address]:
-    """The IPv4 address for each length that the prefix may have, except addresses that no host has (0.0.0.0/8).
+    """The IPv4 address for each length that the prefix may have, except addresses that no host has
+    (0.0.0.0/8).
 
     Spec: RFC 6052, 2.2: bits 64 to 71 are not part of it.
     """
@@ -164,7 +165,9 @@ def _split(entries: Iterable[str]) -> tuple[Sequence[Network], Sequence[str]]:
             networks.append(ip_network(text, strict=False))
         except ValueError:
             if not text or "/" in text or ":" in text or any(letter.isspace() for letter in text):
-                raise ConfigError(f"{entry!r} is not a network (10.0.0.0/8), an address or a host name (*.example.com)") from None
+                raise ConfigError(
+                    f"{entry!r} is not a network (10.0.0.0/8), an address or a host name (*.example.com)"
+                ) from None
             hosts.append(_canonical(text))
     return tuple(networks), tuple(hosts)
 

@@ -68,4 +68,8 @@ def looks_inward(url: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    return path.startswith(PREFIXES) and path.removesuffix("/").count("/") == _SLASHES and not {"?", "#"} & set(path)
+    return (
+        path.startswith(PREFIXES)
+        and path.removesuffix("/").count("/") == _SLASHES
+        and not {"?", "#"} & set(path)
+    )

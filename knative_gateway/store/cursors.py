@@ -24,9 +24,19 @@ HISTORY_MAX: Final = 100
 """Failures that are stored of one subscriber."""
 _AT_ONCE: Final = 1000
 """Subscribers in one query: databases limit the parameters of a statement."""
-_LATEST: Final = select(FAILURES.c.id).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
+_LATEST: Final = (
+    select(FAILURES.c.id)
+    .where(FAILURES.c.uid == bindparam("of"))
+    .order_by(FAILURES.c.id.desc())
+    .limit(HISTORY_MAX)
+)
 _FORGET_OLD: Final = delete(FAILURES).where(FAILURES.c.uid == bindparam("of"), FAILURES.c.id.not_in(_LATEST))
-_HISTORY: Final = select(FAILURES.c.document).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
+_HISTORY: Final = (
+    select(FAILURES.c.document)
+    .where(FAILURES.c.uid == bindparam("of"))
+    .order_by(FAILURES.c.id.desc())
+    .limit(HISTORY_MAX)
+)
 
 
 class SqlCursorStore:
@@ -80,7 +90,9 @@ class SqlCursorStore:
         """Store positions and incarnations where a subscriber has none yet; returns what is stored then."""
         positions = _rows((uid, cursor.positions) for uid, cursor in sorted(cursors.items()))
         incarnations = [
-            {"uid": uid, "incarnation": cursor.incarnation} for uid, cursor in sorted(cursors.items()) if cursor.incarnation is not None
+            {"uid": uid, "incarnation": cursor.incarnation}
+            for uid, cursor in sorted(cursors.items())
+            if cursor.incarnation is not None
         ]
 
         def begin(connection: Connection) -> Mapping[str, StoredCursor]:
@@ -104,9 +116,13 @@ class SqlCursorStore:
         Raises:
             UnavailableError: the database is away; some of these may be stored.
         """
-        rows = [{"uid": uid, "log_partition": partition, "log_offset": offset} for (uid, partition), offset in sorted(positions.items())]
+        rows = [
+            {"uid": uid, "log_partition": partition, "log_offset": offset}
+            for (uid, partition), offset in sorted(positions.items())
+        ]
         ranges = [
-            {"uid": uid, "log_partition": partition, "ranges": _written(each)} for (uid, partition), each in sorted((done or {}).items())
+            {"uid": uid, "log_partition": partition, "ranges": _written(each)}
+            for (uid, partition), each in sorted((done or {}).items())
         ]
         if not rows and not ranges:
             return
@@ -173,7 +189,9 @@ class SqlCursorStore:
         stored.
         """
         rows = [
-            {"uid": uid, "document": written(asdict(failure))} for uid, each in sorted(failures.items()) for failure in each[-HISTORY_MAX:]
+            {"uid": uid, "document": written(asdict(failure))}
+            for uid, each in sorted(failures.items())
+            for failure in each[-HISTORY_MAX:]
         ]
         if not rows:
             return

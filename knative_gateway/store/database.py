@@ -44,7 +44,9 @@ class Database:
         """
         self.url: Final = _url(url)
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
-        self._engine: Final[Engine] = PostgresqlEngine(self.url) if self.postgresql else SqliteEngine(self.url)
+        self._engine: Final[Engine] = (
+            PostgresqlEngine(self.url) if self.postgresql else SqliteEngine(self.url)
+        )
         self._writer: Final = Writer(self._engine, write_wait_s)
 
     async def open(self) -> None:

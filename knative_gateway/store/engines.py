@@ -115,7 +115,9 @@ class PostgresqlEngine:
 
 
 def _connected(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # `_begun` begins transactions: with the driver's own, reads would not see one snapshot
+    connection.isolation_level = (
+        None  # `_begun` begins transactions: with the driver's own, reads would not see one snapshot
+    )
     cursor = connection.cursor()
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")

@@ -40,7 +40,9 @@ CLOSE_S: Final = 5.0
 # Made once, because they are executed after every write.
 _NEWEST: Final = select(COUNTERS.c.version)
 _TRIMMED: Final = select(COUNTERS.c.trimmed)
-_NEXT: Final = select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
+_NEXT: Final = (
+    select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
+)
 
 _log: Final = structlog.get_logger("knative_gateway.store")
 Rows = list[Row[tuple[object, ...]]]
@@ -109,7 +111,9 @@ class Feed:
                 changes, position = await self._past(position, group, kind)
             elif position < self._newest:
                 start = bisect_right(self._tail, position, key=lambda change: change.version)
-                changes = [change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)]
+                changes = [
+                    change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)
+                ]
                 position = self._newest
             else:
                 await self._grown.wait()
@@ -151,7 +155,9 @@ class Feed:
     async def _catch_up(self) -> None:
         while True:
             rows, trimmed = await self._read(self._newest)
-            if self._newest < trimmed:  # changes were forgotten while the database was away: watches get GoneError from the table
+            if (
+                self._newest < trimmed
+            ):  # changes were forgotten while the database was away: watches get GoneError from the table
                 self._tail.clear()
                 self._sizes.clear()
                 self._size = 0

@@ -92,7 +92,9 @@ def _alone(database: Database) -> Iterator[None]:
     assert path, "checked when the URL was read"
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        descriptors = [os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (f"{path}.lock", path)]
+        descriptors = [
+            os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (f"{path}.lock", path)
+        ]
     except OSError as error:
         message = f"the state database {path} cannot be opened: {error.strerror}"
         raise ConfigError(message) from None

@@ -29,14 +29,21 @@ DECODED_AT_ONCE: Final = 100
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
-_NEXT: Final = update(COUNTERS).where(COUNTERS.c.id == 1).values(version=COUNTERS.c.version + 1).returning(COUNTERS.c.version)
+_NEXT: Final = (
+    update(COUNTERS)
+    .where(COUNTERS.c.id == 1)
+    .values(version=COUNTERS.c.version + 1)
+    .returning(COUNTERS.c.version)
+)
 _VERSION: Final = select(COUNTERS.c.version)
 # Made once: making one of them costs more than executing it.
 _OF_KEY: Final = ("api_group", "kind", "namespace", "name")
 _IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
 _DOCUMENT: Final = select(OBJECTS.c.version, OBJECTS.c.document).where(_IS)
 _ADD: Final = insert(OBJECTS)
-_REPLACE: Final = update(OBJECTS).where(_IS).values(version=bindparam("new_version"), document=bindparam("new_document"))
+_REPLACE: Final = (
+    update(OBJECTS).where(_IS).values(version=bindparam("new_version"), document=bindparam("new_document"))
+)
 _REMOVE: Final = delete(OBJECTS).where(_IS)
 _ADD_CHANGE: Final = insert(CHANGES)
 _NOTIFY: Final = text("SELECT pg_notify(:channel, :version)")
@@ -77,9 +84,14 @@ class SqlResources:
             ).all()
             # Sorted here, because the database's order depends on its locale.
             versions = {
-                Key(group, kind, row.namespace, row.name): row.version for row in sorted(rows, key=lambda row: (row.namespace, row.name))
+                Key(group, kind, row.namespace, row.name): row.version
+                for row in sorted(rows, key=lambda row: (row.namespace, row.name))
             }
-            objects = {key: object_ for key, of in versions.items() if (object_ := self._decoded.get(key, of)) is not None}
+            objects = {
+                key: object_
+                for key, of in versions.items()
+                if (object_ := self._decoded.get(key, of)) is not None
+            }
             missing = [key for key in versions if key not in objects]
             for start in range(0, len(missing), DECODED_AT_ONCE):
                 objects |= self._decode(connection, missing[start : start + DECODED_AT_ONCE])

@@ -100,7 +100,9 @@ class Writer:
 
     def _next(self) -> list[_Write]:
         writes = [self._waiting.popleft()]
-        while self._waiting and writes[0].together and self._waiting[0].together and len(writes) < TOGETHER_MAX:
+        while (
+            self._waiting and writes[0].together and self._waiting[0].together and len(writes) < TOGETHER_MAX
+        ):
             writes.append(self._waiting.popleft())
         return writes
 

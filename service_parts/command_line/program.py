@@ -1,7 +1,8 @@
 """[io] The frame of a program: a table of commands, and how every one of them ends.
 
-One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 misuse, 130 interrupted. A reader of stdout that has seen
-enough (`| head`) is not a failure. A command whose extra is not installed is misuse.
+One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 misuse, 130 interrupted. A
+reader of stdout that has seen enough (`| head`) is not a failure. A command whose extra is not installed is
+misuse.
 """
 
 import os
@@ -29,7 +30,9 @@ CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"], "max
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: where it is (`module:name`), its summary, and the extra that installs the libraries that it needs, if it needs any."""
+    """A command: where it is (`module:name`), its summary, and the extra that installs the libraries that it
+    needs, if it needs any.
+    """
 
     where: str
     summary: str
@@ -70,7 +73,9 @@ class Program(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest name for a command that does not exist."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = get_close_matches(args[0], self.table, n=1)
@@ -84,11 +89,18 @@ class Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the name of a command without importing the commands."""
-        named = [CompletionItem(name, help=entry.summary) for name, entry in self.table.items() if name.startswith(incomplete)]
+        named = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self.table.items()
+            if name.startswith(incomplete)
+        ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> NoReturn:
-        """Run the command that was named, and end with its status. Only misuse that click finds passes through to it."""
+        """Run the command that was named, and end with its status.
+
+        Only misuse that click finds passes through to it.
+        """
         _open_standard_descriptors()
         words = (*ctx._protected_args, *ctx.args)
         try:
@@ -111,7 +123,9 @@ class Program(click.Group):
 
 
 def _open_standard_descriptors() -> None:
-    """Open standard descriptors that the parent closed (`>&-`): else a socket or file that is opened later gets the number of stdout."""
+    """Open standard descriptors that the parent closed (`>&-`): else a socket or file that is opened later
+    gets the number of stdout.
+    """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(descriptor)

@@ -16,7 +16,10 @@ Ready = Callable[[Mapping[str, object]], None]
 
 @contextmanager
 def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str | None) -> Iterator[Ready]:
-    """Gives the function that the service calls when it listens. `notify_socket` is systemd's `NOTIFY_SOCKET`."""
+    """Gives the function that the service calls when it listens.
+
+    `notify_socket` is systemd's `NOTIFY_SOCKET`.
+    """
 
     def ready(addresses: Mapping[str, object]) -> None:
         line = json.dumps(addresses) + "\n"

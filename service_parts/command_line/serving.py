@@ -1,4 +1,6 @@
-"""[io] What every `serve` has: a flag for each setting, the file of settings, their schema and check, and who is told when it listens."""
+"""[io] What every `serve` has: a flag for each setting, the file of settings, their schema and check, and who
+is told when it listens.
+"""
 
 import json
 import os
@@ -19,23 +21,40 @@ Decorator = Callable[[_Command], _Command]
 
 
 def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
-    """What makes flags for settings. The help names the variable; the value is checked together with all others."""
+    """What makes flags for settings.
+
+    The help names the variable; the value is checked together with all others.
+    """
 
     def option(*name: str, help: str, **more: Any) -> Decorator[Any]:  # noqa: A002  # click's own word for it
-        return click.option(flag_of(name), "__".join(name), help=f"{help}  [{variable_of(prefix, name)}]", **more)
+        return click.option(
+            flag_of(name), "__".join(name), help=f"{help}  [{variable_of(prefix, name)}]", **more
+        )
 
     return option
 
 
 def service_options(prefix: str, *, check: str) -> Decorator[Any]:
-    """The flags that are not settings: `config`, `check` (whose help is given), `schema`, `ready_file` and `ready_fd`."""
+    """The flags that are not settings:
+
+    `config`, `check` (whose help is given), `schema`, `ready_file` and `ready_fd`.
+    """
     path = click.Path(path_type=Path)
     config = f"Read settings from a file. Flags and variables override it.  [{prefix}CONFIG]"
     options: list[Decorator[Any]] = [
         click.option("--config", type=path, metavar="FILE.toml", envvar=f"{prefix}CONFIG", help=config),
         click.option("--check", is_flag=True, help=check),
-        click.option("--schema", is_flag=True, help="Print the JSON schema of the --config file, for editors, then exit."),
-        click.option("--ready-file", type=path, metavar="FILE", help="Write the bound addresses here, as JSON, when ready."),
+        click.option(
+            "--schema",
+            is_flag=True,
+            help="Print the JSON schema of the --config file, for editors, then exit.",
+        ),
+        click.option(
+            "--ready-file",
+            type=path,
+            metavar="FILE",
+            help="Write the bound addresses here, as JSON, when ready.",
+        ),
         click.option(
             "--ready-fd",
             type=click.IntRange(min=3),
@@ -63,10 +82,14 @@ def print_schema(contents: Contents, title: str) -> None:
 
 
 @contextmanager
-def started(log_format: LogFormat, log_level: LogLevel, *, ready_file: Path | None, ready_fd: int | None) -> Iterator[Ready]:
+def started(
+    log_format: LogFormat, log_level: LogLevel, *, ready_file: Path | None, ready_fd: int | None
+) -> Iterator[Ready]:
     """Logging is set up; gives the function to call when the service listens."""
     from service_parts import logging_setup  # noqa: PLC0415  # not for --help
 
     logging_setup.configure(log_format, log_level)
-    with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
+    with announcer(
+        file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")
+    ) as ready:
         yield ready

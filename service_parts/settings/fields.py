@@ -1,6 +1,7 @@
 """What the models of settings are made of. Pure.
 
-Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such as `10GiB`.
+Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such
+as `10GiB`.
 """
 
 from typing import Annotated
@@ -11,7 +12,9 @@ from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX, byte_count
 
 
 class Settings(BaseModel):
-    """A group of settings. It does not change once built, refuses a name that it does not know, and takes finite numbers only."""
+    """A group of settings. It does not change once built, refuses a name that it does not know, and takes
+    finite numbers only.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

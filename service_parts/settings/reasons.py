@@ -15,7 +15,9 @@ _WORDS: Final = {
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
     "missing": "is required",
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "must be a whole number"),
+    **dict.fromkeys(
+        ("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "must be a whole number"
+    ),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "must be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
     **dict.fromkeys(("string_type", "path_type"), "must be text"),
@@ -28,7 +30,9 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def reason(problem: Mapping[str, Any]) -> str:
-    """Why a value cannot be: one of the entries of `ValidationError.errors()`, as the end of a sentence that the setting begins."""
+    """Why a value cannot be: one of the entries of `ValidationError.errors()`, as the end of a sentence that
+    the setting begins.
+    """
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":
         return str(context["error"])
@@ -36,9 +40,15 @@ def reason(problem: Mapping[str, Any]) -> str:
     if words is None:
         return str(problem["msg"])
     is_size = bool(problem["loc"]) and "bytes" in str(problem["loc"][-1])
-    shown = {name: _size(value) if is_size and isinstance(value, int) else value for name, value in context.items()}
+    shown = {
+        name: _size(value) if is_size and isinstance(value, int) else value for name, value in context.items()
+    }
     given = problem.get("input")
-    got = "" if problem["type"] == "missing" or isinstance(given, dict) else f" (got {repr(given)[:_SHOWN_MAX]})"
+    got = (
+        ""
+        if problem["type"] == "missing" or isinstance(given, dict)
+        else f" (got {repr(given)[:_SHOWN_MAX]})"
+    )
     return words.format_map(shown) + got
 
 

@@ -1,7 +1,9 @@
-"""What a configuration file may contain, read from the models of its settings: for editors and for reference pages. Pure.
+"""What a configuration file may contain, read from the models of its settings: for editors and for reference
+pages. Pure.
 
-A field that is a model is a table; a tuple of models is an array of tables; a dictionary of models is a table of named tables.
-A model with a validator that runs before its fields is written as one text (`127.0.0.1:5672`).
+A field that is a model is a table; a tuple of models is an array of tables; a dictionary of models is a table
+of named tables. A model with a validator that runs before its fields is written as one text
+(`127.0.0.1:5672`).
 """
 
 import inspect
@@ -24,7 +26,9 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = {"type": "string", "pattern": r"^\s*(0|([0-9]+(\.[0-9]+)?(ms|[smhdw]))+)\s*$"}
 _SIZE: Final = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)? ?([kKmMgGtT]?[iI]?[bB])?\s*$"}
 _UNIVERSAL: Final = frozenset({BYTES_MAX, MILLISECONDS_MAX})
-"""Bounds of every size and every duration: a setting without a bound of its own has no maximum that anyone meets."""
+"""Bounds of every size and every duration: a setting without a bound of its own has no maximum that anyone
+meets.
+"""
 
 
 class Kind(StrEnum):
@@ -54,7 +58,10 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that has a value. `minimum` and `maximum` bound numbers, `shortest` and `longest` texts or lists."""
+    """A setting that has a value.
+
+    `minimum` and `maximum` bound numbers, `shortest` and `longest` texts or lists.
+    """
 
     name: str
     kind: Kind
@@ -125,7 +132,13 @@ def json_schema(file: Contents, title: str) -> dict[str, object]:
         properties |= _named(setting, _property(setting))
     for section in file.sections:
         properties |= _named(section, _table(section))
-    return {"$schema": DIALECT, "title": title, "type": "object", "properties": properties, "additionalProperties": False}
+    return {
+        "$schema": DIALECT,
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
 
 
 def _named(one: Setting | Section, schema: dict[str, object]) -> dict[str, object]:
@@ -150,7 +163,9 @@ def _table(section: Section) -> dict[str, object]:
 
 def _property(setting: Setting) -> dict[str, object]:
     one = _value(setting)
-    many: dict[str, object] = {"type": "array", "items": one} | _present(minItems=setting.shortest, maxItems=setting.longest)
+    many: dict[str, object] = {"type": "array", "items": one} | _present(
+        minItems=setting.shortest, maxItems=setting.longest
+    )
     shapes: Mapping[Shape, dict[str, object]] = {
         Shape.ONE: one,
         Shape.LIST: many,
@@ -164,7 +179,9 @@ def _property(setting: Setting) -> dict[str, object]:
 
 def _value(setting: Setting) -> dict[str, object]:
     bounds = _present(minimum=setting.minimum, exclusiveMinimum=setting.above, maximum=setting.maximum)
-    lengths = _present(minLength=setting.shortest, maxLength=setting.longest) if setting.shape is Shape.ONE else {}
+    lengths = (
+        _present(minLength=setting.shortest, maxLength=setting.longest) if setting.shape is Shape.ONE else {}
+    )
     kinds: Mapping[Kind, dict[str, object]] = {
         Kind.ADDRESS: {"type": "string"},
         Kind.CHOICE: {"enum": list(setting.choices)},
@@ -251,7 +268,9 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Shape, Any, tupl
     """A setting's shape, and the type of one value."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
-        listed = Shape.ONE_OR_LIST if any(isinstance(one, BeforeValidator) for one in metadata) else Shape.LIST
+        listed = (
+            Shape.ONE_OR_LIST if any(isinstance(one, BeforeValidator) for one in metadata) else Shape.LIST
+        )
         return listed, *_plain(arguments[0], ())
     if origin is not None and issubclass(origin, Mapping):
         inner, told = _plain(arguments[1], ())
@@ -270,7 +289,9 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> Kind:
         return Kind.ADDRESS if "port" in annotation.model_fields else Kind.TEXT
     if issubclass(annotation, StrEnum):
         return Kind.CHOICE
-    return {bool: Kind.SWITCH, int: Kind.NUMBER, float: Kind.SECONDS, str: Kind.TEXT, Path: Kind.PATH}[annotation]
+    return {bool: Kind.SWITCH, int: Kind.NUMBER, float: Kind.SECONDS, str: Kind.TEXT, Path: Kind.PATH}[
+        annotation
+    ]
 
 
 def _default(field: FieldInfo) -> object:
@@ -280,7 +301,11 @@ def _default(field: FieldInfo) -> object:
         return None
     if isinstance(default, tuple):
         return [str(one) for one in default]
-    return default if isinstance(default, bool | int | float) and not isinstance(default, ByteSize) else _written(default)
+    return (
+        default
+        if isinstance(default, bool | int | float) and not isinstance(default, ByteSize)
+        else _written(default)
+    )
 
 
 def _written(default: object) -> object:

@@ -1,7 +1,8 @@
-"""[io] Where settings are read: flags, the environment and a TOML file; and how an error names a setting and its place.
+"""[io] Where settings are read: flags, the environment and a TOML file; and how an error names a setting and
+its place.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and, after the prefix of the program, the
-variable `TLS_CERTIFICATE`.
+One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and, after the
+prefix of the program, the variable `TLS_CERTIFICATE`.
 """
 
 import tomllib
@@ -43,8 +44,13 @@ def from_flags(flags: Mapping[Name, object]) -> dict[Name, Given]:
     return {name: Given(value, flag_of(name)) for name, value in flags.items() if value not in (None, ())}
 
 
-def from_environment(environment: Mapping[str, str], known: Mapping[str, Name], lists: Collection[Name]) -> dict[Name, Given]:
-    """The settings given as the variables in `known`. The values of `lists` are separated by spaces or commas."""
+def from_environment(
+    environment: Mapping[str, str], known: Mapping[str, Name], lists: Collection[Name]
+) -> dict[Name, Given]:
+    """The settings given as the variables in `known`.
+
+    The values of `lists` are separated by spaces or commas.
+    """
     return {
         name: Given(text.replace(",", " ").split() if name in lists else text, variable)
         for variable, name in known.items()
@@ -52,20 +58,29 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, Name], 
     }
 
 
-def refuse_unknown(environment: Mapping[str, str], known: Collection[str], prefixes: tuple[str, ...], others: Collection[str] = ()) -> None:
+def refuse_unknown(
+    environment: Mapping[str, str],
+    known: Collection[str],
+    prefixes: tuple[str, ...],
+    others: Collection[str] = (),
+) -> None:
     """Refuse a variable that begins with one of `prefixes` and is neither in `known` nor in `others`.
 
     Raises:
         SettingError: names the variable, and those that exist.
     """
-    unknown = sorted(name for name in environment if name.startswith(prefixes) and name not in known and name not in others)
+    unknown = sorted(
+        name for name in environment if name.startswith(prefixes) and name not in known and name not in others
+    )
     if unknown:
         allowed = ", ".join(name for name in sorted(known) if name.startswith(prefixes))
         message = f"{unknown[0]} in the environment is not a setting: use one of {allowed}"
         raise SettingError(message)
 
 
-def from_file(path: Path, leaves: Callable[[Mapping[str, object]], Iterable[tuple[Name, object]]]) -> dict[Name, object]:
+def from_file(
+    path: Path, leaves: Callable[[Mapping[str, object]], Iterable[tuple[Name, object]]]
+) -> dict[Name, object]:
     """The settings of a TOML file. `leaves` takes the tables apart.
 
     Raises:
@@ -85,7 +100,10 @@ def from_file(path: Path, leaves: Callable[[Mapping[str, object]], Iterable[tupl
 
 
 def from_folder(folder: Path, value: object) -> object:
-    """A relative path, or a list of them, as seen from `folder`. A value that is not text stays as it is: it is refused later."""
+    """A relative path, or a list of them, as seen from `folder`.
+
+    A value that is not text stays as it is: it is refused later.
+    """
     if isinstance(value, list):
         return [from_folder(folder, one) for one in value]
     return str(folder / value) if isinstance(value, str) else value
@@ -107,10 +125,13 @@ def nested(values: Mapping[Name, object]) -> dict[str, Any]:
     return tables
 
 
-def explained(error: ValidationError, given: Mapping[Name, Given], known: Callable[[Name, str], str | None]) -> Iterator[str]:
+def explained(
+    error: ValidationError, given: Mapping[Name, Given], known: Callable[[Name, str], str | None]
+) -> Iterator[str]:
     """A line for each problem: the setting, the place where it was read, and what is wrong.
 
-    `known` gets a name and Pydantic's type of the problem, and gives the words for unknown and missing settings.
+    `known` gets a name and Pydantic's type of the problem, and gives the words for unknown and missing
+    settings.
     """
     problems = error.errors(include_url=False)
     for problem in problems:
@@ -118,7 +139,14 @@ def explained(error: ValidationError, given: Mapping[Name, Given], known: Callab
             continue  # Pydantic counts only the valid entries, and the invalid ones are reported
         name = tuple(str(part) for part in problem["loc"] if part != "[key]")
         words = known(name, problem["type"]) or reason(problem)
-        place = next((one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]), None)
+        place = next(
+            (
+                one.place
+                for other, one in given.items()
+                if other == name[: len(other)] or name == other[: len(name)]
+            ),
+            None,
+        )
         at = f" ({place})" if name and place is not None else ""
         yield f"{'.'.join(name)}{at}: {words}" if name else words
 

@@ -1,4 +1,7 @@
-"""Durations and sizes as people write them: text such as `7d` and `10GiB`, and the numbers that it means. Pure."""
+"""Durations and sizes as people write them: text such as `7d` and `10GiB`, and the numbers that it means.
+
+Pure.
+"""
 
 import re
 from typing import Final
@@ -10,13 +13,16 @@ BYTES_MAX: Final = 1 << 60
 _DURATION_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _SIZE_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
-    f"{letter}{ending}": base ** (power + 1) for power, letter in enumerate("kmgt") for ending, base in (("b", 1000), ("ib", 1024))
+    f"{letter}{ending}": base ** (power + 1)
+    for power, letter in enumerate("kmgt")
+    for ending, base in (("b", 1000), ("ib", 1024))
 }
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
 
 
 def duration_ms(text: str) -> int:
-    """Read a duration with its unit, in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`, `1h30m`, `1.5h`; 0 needs none.
+    """Read a duration with its unit, in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`,
+    `1h30m`, `1.5h`; 0 needs none.
 
     Raises:
         ValueError: anything else, a number without a unit above all.
@@ -27,7 +33,8 @@ def duration_ms(text: str) -> int:
         return 0
     if not parts or "".join(part[0] for part in parts) != text:
         message = (
-            f"{text!r} is not a valid duration: use a number with a unit (ms, s, m, h, d, w), for example 500ms, 30m, 12h, 7d or 1h30m"
+            f"{text!r} is not a valid duration: use a number with a unit (ms, s, m, h, d, w), for example"
+            " 500ms, 30m, 12h, 7d or 1h30m"
         )
         raise ValueError(message)
     milliseconds = sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts)
@@ -38,7 +45,8 @@ def duration_ms(text: str) -> int:
 
 
 def byte_count(text: str) -> int:
-    """Read a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000); case does not count.
+    """Read a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000);
+    case does not count.
 
     Raises:
         ValueError: anything else.

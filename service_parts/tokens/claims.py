@@ -1,7 +1,9 @@
-"""The claims of a JWT: believed if a key of the issuer signed them, for us and for now. Pure. Spec: RFC 7519, RFC 8725.
+"""The claims of a JWT: believed if a key of the issuer signed them, for us and for now. Pure. Spec: RFC 7519,
+RFC 8725.
 
-Laws: the algorithm is one that the settings allow and that the key is made for, never what the token asks for alone. A token without
-an expiry, of another issuer or for another audience is refused. No reason has the token in it.
+Laws: the algorithm is one that the settings allow and that the key is made for, never what the token asks for
+alone. A token without an expiry, of another issuer or for another audience is refused. No reason has the
+token in it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +39,12 @@ _REASONS: Final[Mapping[type[Exception], str]] = {
     jwt.MissingRequiredClaimError: "it has no expiry, no issuer or no audience",
 }
 # The times are checked with the caller's clock.
-_OPTIONS: Final[Options] = {"require": ["exp", "iss", "aud"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
+_OPTIONS: Final[Options] = {
+    "require": ["exp", "iss", "aud"],
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+}
 
 
 def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
@@ -57,11 +64,18 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
         raise BadTokenError(message)
     reason = "no known key signed it"
     for key in keys:
-        if algorithm not in key.algorithms or (key.id is not None and header.get("kid") not in (None, key.id)):
+        if algorithm not in key.algorithms or (
+            key.id is not None and header.get("kid") not in (None, key.id)
+        ):
             continue
         try:
             return jwt.decode(
-                token, key.value, algorithms=[algorithm], audience=expected.audience, issuer=expected.issuer, options=_OPTIONS
+                token,
+                key.value,
+                algorithms=[algorithm],
+                audience=expected.audience,
+                issuer=expected.issuer,
+                options=_OPTIONS,
             )
         except jwt.InvalidSignatureError:
             continue

@@ -1,6 +1,8 @@
-"""[io] The keys that check JWTs: read from files of an issuer, and which algorithms each is good for. Spec: RFC 7517, RFC 8725.
+"""[io] The keys that check JWTs: read from files of an issuer, and which algorithms each is good for. Spec:
+RFC 7517, RFC 8725.
 
-Laws: an algorithm is one that the key is made for; a key that is too weak checks nothing; no message has a key in it.
+Laws: an algorithm is one that the key is made for; a key that is too weak checks nothing; no message has a
+key in it.
 """
 
 import json
@@ -21,11 +23,23 @@ from service_parts.tokens.algorithms import TokenAlgorithm
 RSA_BITS_MIN: Final = 2048
 SECRET_BYTES_MIN: Final = 32
 FILE_BYTES_MAX: Final = 1 << 20
-_CURVES: Final = {"secp256r1": TokenAlgorithm.ES256, "secp384r1": TokenAlgorithm.ES384, "secp521r1": TokenAlgorithm.ES512}
+_CURVES: Final = {
+    "secp256r1": TokenAlgorithm.ES256,
+    "secp384r1": TokenAlgorithm.ES384,
+    "secp521r1": TokenAlgorithm.ES512,
+}
 _RSA: Final = frozenset(algorithm for algorithm in TokenAlgorithm if algorithm.startswith(("RS", "PS")))
 _HMAC: Final = frozenset(algorithm for algorithm in TokenAlgorithm if algorithm.symmetric)
 
-MALFORMED: Final = (jwt.PyJWTError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)
+MALFORMED: Final = (
+    jwt.PyJWTError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+    AttributeError,
+)
 """What reading a key or a token may raise: JSON of a peer may be too deep, and its numbers too large."""
 
 
@@ -92,9 +106,15 @@ def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
 
 
 def _jwks(data: bytes) -> Iterator[Key]:
-    """RFC 7517. Skips keys for encryption, keys that must not verify, unknown kinds, and secrets: these have a file of their own."""
+    """RFC 7517. Skips keys for encryption, keys that must not verify, unknown kinds, and secrets: these have
+    a file of their own.
+    """
     for entry in json.loads(data)["keys"]:
-        if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]) or entry.get("kty") == "oct":
+        if (
+            entry.get("use", "sig") != "sig"
+            or "verify" not in entry.get("key_ops", ["verify"])
+            or entry.get("kty") == "oct"
+        ):
             continue
         try:
             value = _public(jwt.PyJWK(entry).key)

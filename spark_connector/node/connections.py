@@ -62,7 +62,16 @@ PASSING_STATUS: Final = frozenset(
     }
 )
 """Statuses of management answers that may be temporary."""
-FAILURES: Final = (ConnectError, SessionError, LinkError, ManagementError, ConnectionLostError, TimedOutError, ClosedError, OSError)
+FAILURES: Final = (
+    ConnectError,
+    SessionError,
+    LinkError,
+    ManagementError,
+    ConnectionLostError,
+    TimedOutError,
+    ClosedError,
+    OSError,
+)
 """Errors that the use of a connection can raise."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
@@ -104,7 +113,9 @@ def _connected(options: ConnectionOptions) -> Client:
             return found
     if len(failures) == 1:
         raise failures[0]
-    raise ConnectError("; ".join(map(str, failures))) from (None if any(map(passes, failures)) else failures[0])
+    raise ConnectError("; ".join(map(str, failures))) from (
+        None if any(map(passes, failures)) else failures[0]
+    )
 
 
 def drop(options: ConnectionOptions) -> None:
@@ -147,16 +158,25 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
         # `from None`: the message contains the text of `error`, and Spark prints the traceback of every
         # chained error.
         raise refusal(error, what, place) from None
-    tries = min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
+    tries = (
+        min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
+    )
     if attempt >= tries:
         raise NodeError(
             f"{what} failed {attempt + 1} times in a row, last: {error}",
             place,
-            "Check that the node runs and that this machine can reach it; the options retries, retryInterval and "
-            "operationTimeout set how long it is retried",
+            "Check that the node runs and that this machine can reach it; the options retries, retryInterval"
+            " and operationTimeout set how long it is retried",
         ) from None
     wait_ms = options.wait_ms(attempt)
-    _logger.warning("node_retry operation=%r attempt=%d wait_ms=%d error=%r %s", what, attempt + 1, wait_ms, str(error), place)
+    _logger.warning(
+        "node_retry operation=%r attempt=%d wait_ms=%d error=%r %s",
+        what,
+        attempt + 1,
+        wait_ms,
+        str(error),
+        place,
+    )
     drop(options)
     time.sleep(wait_ms / 1000)
 
@@ -178,7 +198,9 @@ def _distrust(error: BaseException | None) -> ssl.SSLError | None:
     The end of a connection is an SSLError, too, but a temporary one: it is not returned.
     """
     while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+        if isinstance(error, ssl.SSLError) and not isinstance(
+            error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
+        ):
             return error
         error = error.__cause__
     return None
@@ -188,7 +210,9 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     """The error for a permanent failure, with a remedy."""
     gone = isinstance(error, LinkError) and error.condition in GONE
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
-        return StreamNotFoundError(f"{what} failed: {error}", place, "List the logs with `amqp-streams log list`")
+        return StreamNotFoundError(
+            f"{what} failed: {error}", place, "List the logs with `amqp-streams log list`"
+        )
     if getattr(error, "condition", None) in UNREADABLE:
         return NodeError(
             f"the filter is not valid: {error}",
@@ -203,7 +227,9 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
         )
     if isinstance(error, AuthenticationError):
         return NodeError(f"login failed: {error}", place, "Check the options user, password, token and tls…")
-    return NodeError(f"{what} failed: {error}", place, "The node refused it: check its log and its access rules")
+    return NodeError(
+        f"{what} failed: {error}", place, "The node refused it: check its log and its access rules"
+    )
 
 
 def _client(options: ConnectionOptions, endpoint: str) -> Client:
@@ -215,13 +241,19 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
         server_hostname=options.tls_server_name,
     )
     token = options.token if options.token_file is None else _secret(options.token_file, "tokenFile")
-    password = options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
+    password = (
+        options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
+    )
     return connect(
         endpoint,
         user=options.user,
         password=password,
         tls=tls,
-        sasl=SaslOptions(token=token, mechanisms=options.sasl_mechanisms or None, plain_without_tls=options.plain_without_tls),
+        sasl=SaslOptions(
+            token=token,
+            mechanisms=options.sasl_mechanisms or None,
+            plain_without_tls=options.plain_without_tls,
+        ),
         retry=NO_RETRY,
         idle_timeout_ms=options.idle_timeout_ms,
         timeout=options.connect_timeout_ms / 1000,
@@ -247,5 +279,7 @@ def _content(path: str, option: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise NodeError(
-            f"the file of option {option!r} cannot be read: {error}", "", "It must be readable for Spark's user on every machine"
+            f"the file of option {option!r} cannot be read: {error}",
+            "",
+            "It must be readable for Spark's user on every machine",
         ) from None

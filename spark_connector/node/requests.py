@@ -1,4 +1,5 @@
-"""[io] The requests of the source to a node: the extents of logs, the offset of a time, and the events of a range.
+"""[io] The requests of the source to a node: the extents of logs, the offset of a time, and the events of a
+range.
 
 The source uses the engine's client only here. This module retries temporary failures.
 """
@@ -35,7 +36,11 @@ def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fai
 
 def not_found(options: ConnectionOptions, stream: str) -> StreamNotFoundError:
     """The error for a log that does not exist."""
-    return StreamNotFoundError("the log does not exist", f"log {stream!r}, node {options}", "List the logs with `amqp-streams log list`")
+    return StreamNotFoundError(
+        "the log does not exist",
+        f"log {stream!r}, node {options}",
+        "List the logs with `amqp-streams log list`",
+    )
 
 
 def _state(extent: LogExtent) -> LogState:
@@ -43,7 +48,9 @@ def _state(extent: LogExtent) -> LogState:
     return LogState(extent.incarnation, dict(sorted(partitions.items())))
 
 
-def offsets_at(options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
+def offsets_at(
+    options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int
+) -> dict[int, int]:
     """For each partition, the offset of the first event stored at or after a time, in ms since 1970 UTC.
 
     For a partition without such an event, the offset of the next event.
@@ -97,10 +104,18 @@ def check_filter(options: ConnectionOptions, stream: str, condition: str) -> Non
     retried(options, "attaching with the filter", attach, where=f"log {stream!r}")
 
 
-def _runs(node: Client, options: ConnectionOptions, wanted: OffsetRange, at: int, condition: str | None) -> Iterator[Run]:
+def _runs(
+    node: Client, options: ConnectionOptions, wanted: OffsetRange, at: int, condition: str | None
+) -> Iterator[Run]:
     timeout = options.operation_timeout_ms / 1000
     with node.read_range(
-        wanted.stream, wanted.partition, at, wanted.end, filter=condition, incarnation=wanted.incarnation, timeout=timeout
+        wanted.stream,
+        wanted.partition,
+        at,
+        wanted.end,
+        filter=condition,
+        incarnation=wanted.incarnation,
+        timeout=timeout,
     ) as reader:
         for run in reader:
             yield Run(run.offsets, run.timestamps_ms, run.messages)

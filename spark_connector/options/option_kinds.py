@@ -10,8 +10,24 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-_SIZES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
-_SIZES_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40}
+_SIZES: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1 << 10,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1 << 20,
+    "mib": 1 << 20,
+}
+_SIZES_LARGE: Final = {
+    "g": 1 << 30,
+    "gb": 1 << 30,
+    "gib": 1 << 30,
+    "t": 1 << 40,
+    "tb": 1 << 40,
+    "tib": 1 << 40,
+}
 _TIMES: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _QUANTITY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 _PORTS: Final = {"amqp": 5672, "amqps": 5671, "ws": 80, "wss": 443}
@@ -86,13 +102,20 @@ def number(low: int, high: int | None = None) -> Kind:
 def size(low: int, high: int | None = None) -> Kind:
     """A number of bytes, with or without a unit: `64m`."""
     top = "" if high is None else f", at most {high:,} bytes"
-    return _quantity(f"bytes, or a number with `k`, `m`, `g`{top}; at least {low:,}", _SIZES | _SIZES_LARGE, low, high)
+    return _quantity(
+        f"bytes, or a number with `k`, `m`, `g`{top}; at least {low:,}", _SIZES | _SIZES_LARGE, low, high
+    )
 
 
 def duration(low_ms: int, high_ms: int | None = None) -> Kind:
     """A number of milliseconds, or a number with a unit: `15m`."""
     top = "" if high_ms is None else f", at most {high_ms:,} ms"
-    return _quantity(f"milliseconds, or a number with `ms`, `s`, `m`, `h`, `d`{top}; at least {low_ms:,}", _TIMES, low_ms, high_ms)
+    return _quantity(
+        f"milliseconds, or a number with `ms`, `s`, `m`, `h`, `d`{top}; at least {low_ms:,}",
+        _TIMES,
+        low_ms,
+        high_ms,
+    )
 
 
 def _quantity(words: str, units: dict[str, int], low: int, high: int | None) -> Kind:
@@ -147,7 +170,10 @@ def _endpoint(text: str, words: str) -> Endpoint:
     if parts.scheme not in _PORTS or not parts.hostname or unquote(parts.hostname) != parts.hostname:
         raise ValueError(words)
     if parts.username is not None or parts.password is not None:
-        raise ValueError(f"{words}, without user and password: use the options `user` and `password`, which Spark does not print")
+        raise ValueError(
+            f"{words}, without user and password: use the options `user` and `password`, which Spark does not"
+            " print"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     path = parts.path if parts.scheme in {"ws", "wss"} else ""
     query = f"?{parts.query}" if path and parts.query else ""

@@ -8,15 +8,25 @@ from datetime import datetime
 from typing import Final
 
 from spark_connector.errors import OffsetError, OptionError
-from spark_connector.options.table import Use, Values, known, parse
-from spark_connector.planning.offsets import TIMESTAMP_MAX, Edge, Positions, Times, parse_positions, parse_times
+from spark_connector.options.given import Values, known, parse
+from spark_connector.options.table import Use
+from spark_connector.planning.offsets import (
+    TIMESTAMP_MAX,
+    Edge,
+    Positions,
+    Times,
+    parse_positions,
+    parse_times,
+)
 
 Where = Positions | Times
 
 RETRY_WAIT_MAX_MS: Final = 10_000
 _IN_SQL: Final = "In SQL, a table keeps no options"
 _NAMING: Final = {
-    Use.BATCH_READ: f""" or .load("NAME"). {_IN_SQL}: give them in the query, FROM TABLE WITH (endpoint = 'URL', stream = 'NAME')""",
+    Use.BATCH_READ: (
+        f""" or .load("NAME"). {_IN_SQL}: give them in the query, FROM TABLE WITH (endpoint = 'URL', stream = 'NAME')"""
+    ),
     Use.STREAM_READ: ' or .load("NAME")',
     Use.BATCH_WRITE: f""" or .save("NAME"). {_IN_SQL}: INSERT INTO a temporary view with options""",
     Use.STREAM_WRITE: "",
@@ -26,7 +36,10 @@ _NAMING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to connect to a node. Hashable, because it is the key of the connections of a process. Times in ms."""
+    """How to connect to a node.
+
+    Hashable, because it is the key of the connections of a process. Times in ms.
+    """
 
     endpoints: tuple[str, ...]
     user: str | None = None
@@ -104,8 +117,15 @@ def connection_options(values: Values) -> ConnectionOptions:
     """
     endpoints = values.urls("endpoint")
     if not endpoints:
-        raise OptionError("no endpoint is given", "", 'Set the URL of the node: .option("endpoint", "amqp://host:5672")')
-    for one, other in (("password", "passwordFile"), ("token", "tokenFile"), ("password", "token"), ("password", "tokenFile")):
+        raise OptionError(
+            "no endpoint is given", "", 'Set the URL of the node: .option("endpoint", "amqp://host:5672")'
+        )
+    for one, other in (
+        ("password", "passwordFile"),
+        ("token", "tokenFile"),
+        ("password", "token"),
+        ("password", "tokenFile"),
+    ):
         if values.given(one) and values.given(other):
             raise OptionError(f"options {one!r} and {other!r} exclude each other", "", "Keep one of them")
     if (values.given("password") or values.given("passwordFile")) and not values.given("user"):
@@ -189,7 +209,11 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     values = parse(given, use)
     streams = _streams(values, use)
     if len(streams) > 1:
-        raise OptionError("a write has exactly one log", f"option 'stream' is {', '.join(streams)!r}", "Write to each log separately")
+        raise OptionError(
+            "a write has exactly one log",
+            f"option 'stream' is {', '.join(streams)!r}",
+            "Write to each log separately",
+        )
     return WriteOptions(
         connection=connection_options(values),
         stream=streams[0],
@@ -210,7 +234,9 @@ def _streams(values: Values, use: Use) -> tuple[str, ...]:
 def _starting(values: Values, streams: tuple[str, ...], *, streaming: bool) -> Where:
     found = _where(values, "starting", Edge.LATEST if streaming else Edge.EARLIEST, Edge.EARLIEST)
     if not streaming and isinstance(found, Positions) and _mentions(found, Edge.LATEST):
-        raise OptionError("a batch cannot begin at latest", "option 'startingOffsets'", "It would read nothing")
+        raise OptionError(
+            "a batch cannot begin at latest", "option 'startingOffsets'", "It would read nothing"
+        )
     return _of(found, streams, "starting")
 
 
@@ -222,7 +248,9 @@ def _ending(values: Values, streams: tuple[str, ...]) -> Where:
 
 
 def _mentions(positions: Positions, edge: Edge) -> bool:
-    return (positions.others is edge and not positions.named) or any(edge in entry.values() for entry in positions.named.values())
+    return (positions.others is edge and not positions.named) or any(
+        edge in entry.values() for entry in positions.named.values()
+    )
 
 
 def _where(values: Values, end: str, alone: Edge, others: Edge) -> Where:

@@ -41,7 +41,10 @@ class Lag:
 
 
 def lags(start: Offsets, available: Available) -> list[Lag]:
-    """The lag of each partition, in the order of log and partition. Events that no longer exist do not count."""
+    """The lag of each partition, in the order of log and partition.
+
+    Events that no longer exist do not count.
+    """
     found: list[Lag] = []
     for stream in sorted(available):
         state = available[stream]
@@ -78,7 +81,9 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
         streams[lag.stream][lag.partition] = lag.start + count
     # A log that is missing for a while, or is not read any more, keeps its position: it may be read again
     # later.
-    ended = dict(start.streams) | {stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()}
+    ended = dict(start.streams) | {
+        stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()
+    }
     begun = _begun(start, available)
     if not begun and _same(start, ended):
         return start

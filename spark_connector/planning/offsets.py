@@ -70,7 +70,10 @@ class Offsets:
         if self.initial:
             found["initial"] = True
         found["streams"] = {
-            name: {"incarnation": offsets.incarnation, "next": {str(index): offsets.next[index] for index in sorted(offsets.next)}}
+            name: {
+                "incarnation": offsets.incarnation,
+                "next": {str(index): offsets.next[index] for index in sorted(offsets.next)},
+            }
             for name, offsets in sorted(self.streams.items())
         }
         found["version"] = VERSION
@@ -87,7 +90,9 @@ class Offsets:
             raise OffsetError(_NO_OFFSETS, "", _REMEDY)
         version = value.get("version")
         if version != VERSION or isinstance(version, bool):
-            message = f"offsets of version {version!r} cannot be read: this connector supports version {VERSION}"
+            message = (
+                f"offsets of version {version!r} cannot be read: this connector supports version {VERSION}"
+            )
             raise OffsetError(message, "", _REMEDY)
         streams = {}
         for name, entry in _map(value.get("streams"), "streams").items():
@@ -95,9 +100,12 @@ class Offsets:
             incarnation = facts.get("incarnation")
             if incarnation is not None and not isinstance(incarnation, str):
                 raise OffsetError("the incarnation of a log must be text", f"log {name!r}", _REMEDY)
-            streams[name] = StreamOffsets(incarnation, _numbers(facts.get("next"), f"log {name!r}", OFFSET_MAX))
+            streams[name] = StreamOffsets(
+                incarnation, _numbers(facts.get("next"), f"log {name!r}", OFFSET_MAX)
+            )
         begun = {
-            name: _numbers(entry, f"'from' of log {name!r}", OFFSET_MAX) for name, entry in _map(value.get("from", {}), "from").items()
+            name: _numbers(entry, f"'from' of log {name!r}", OFFSET_MAX)
+            for name, entry in _map(value.get("from", {}), "from").items()
         }
         return cls(streams, initial=value.get("initial") is True, begun=begun)
 
@@ -129,8 +137,8 @@ class Times:
 
 
 _REMEDY: Final = (
-    'Expected: earliest, latest, {"LOG": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 also mean earliest and '
-    "latest), or an offset as lastProgress prints it"
+    'Expected: earliest, latest, {"LOG": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 also mean'
+    " earliest and latest), or an offset as lastProgress prints it"
 )
 _NO_OFFSETS: Final = "the value is not an offset of a query"
 _WORDS: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST}
@@ -138,7 +146,8 @@ _NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 def parse_positions(text: str, others: Edge) -> Positions:
-    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of `lastProgress`, or all of it.
+    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of `lastProgress`, or
+    all of it.
 
     Raises:
         OffsetError: the text has another form.
@@ -156,13 +165,18 @@ def parse_positions(text: str, others: Edge) -> Positions:
         return Positions(
             others,
             {name: dict(found.next) for name, found in offsets.streams.items()},
-            {name: found.incarnation for name, found in offsets.streams.items() if found.incarnation is not None},
+            {
+                name: found.incarnation
+                for name, found in offsets.streams.items()
+                if found.incarnation is not None
+            },
         )
     return Positions(others, {name: _positions(entry, name) for name, entry in value.items()})
 
 
 def parse_times(text: str | None, others: int | None) -> Times:
-    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms since 1970 UTC.
+    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms since
+    1970 UTC.
 
     Raises:
         OffsetError: the text has another form.
@@ -209,7 +223,9 @@ def _numbers(value: object, where: str, high: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for name, number in _map(value, where).items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= high:
-            raise OffsetError(f"{number!r} is not a number from 0 to {high}", f"{where}, partition {name}", _REMEDY)
+            raise OffsetError(
+                f"{number!r} is not a number from 0 to {high}", f"{where}, partition {name}", _REMEDY
+            )
         found[_partition(name, where)] = number
     return found
 
@@ -236,4 +252,6 @@ def _partition(name: str, where: str) -> int:
 
 
 def _sorted(numbers: Numbers) -> dict[str, dict[str, int]]:
-    return {name: {str(index): entry[index] for index in sorted(entry)} for name, entry in sorted(numbers.items())}
+    return {
+        name: {str(index): entry[index] for index in sorted(entry)} for name, entry in sorted(numbers.items())
+    }

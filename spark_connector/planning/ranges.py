@@ -20,12 +20,13 @@ events.
 """
 _SHOWN_MAX: Final = 5
 _PLANNED_ONCE: Final = (
-    "A frame or view is planned once, at its first action: call load() again, or create the view again, to read the events that the log "
-    "has now. "
+    "A frame or view is planned once, at its first action: call load() again, or create the view again, to"
+    " read the events that the log has now. "
 )
 _REMEDIES: Final = (
-    "Either set failOnDataLoss to false: reading continues with the events that exist, and the missing ones are counted in the log; "
-    "or start again: a batch with startingOffsets that exist, a streaming query with a new checkpoint and longer retention of the log"
+    "Either set failOnDataLoss to false: reading continues with the events that exist, and the missing ones"
+    " are counted in the log; or start again: a batch with startingOffsets that exist, a streaming query with"
+    " a new checkpoint and longer retention of the log"
 )
 
 
@@ -43,7 +44,9 @@ class OffsetRange:
         return self.end - self.start
 
     def __str__(self) -> str:
-        return f"log {self.stream!r}, partition {self.partition}, offsets {self.start} to {self.end} (exclusive)"
+        return (
+            f"log {self.stream!r}, partition {self.partition}, offsets {self.start} to {self.end} (exclusive)"
+        )
 
 
 Task = tuple[OffsetRange, ...]
@@ -51,7 +54,10 @@ Task = tuple[OffsetRange, ...]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Requested offsets that do not exist. `count` None: unknown. `reason` is a sentence without a full stop."""
+    """Requested offsets that do not exist.
+
+    `count` None: unknown. `reason` is a sentence without a full stop.
+    """
 
     stream: str
     partition: int
@@ -62,12 +68,20 @@ class Loss:
 
     def __str__(self) -> str:
         has = (
-            "nothing" if self.held is None or self.held.earliest == self.held.next else f"offsets {self.held.earliest} to {self.held.next}"
+            "nothing"
+            if self.held is None or self.held.earliest == self.held.next
+            else f"offsets {self.held.earliest} to {self.held.next}"
         )
-        lost = "an unknown number of events" if self.count is None else f"{self.count} events" if self.count != 1 else "1 event"
+        lost = (
+            "an unknown number of events"
+            if self.count is None
+            else f"{self.count} events"
+            if self.count != 1
+            else "1 event"
+        )
         return (
-            f"log {self.stream!r}, partition {self.partition}: {self.reason}; "
-            f"requested offsets {self.wanted[0]} to {self.wanted[1]}, available {has} (ends exclusive), {lost} lost"
+            f"log {self.stream!r}, partition {self.partition}: {self.reason}; requested offsets"
+            f" {self.wanted[0]} to {self.wanted[1]}, available {has} (ends exclusive), {lost} lost"
         )
 
 
@@ -86,7 +100,11 @@ def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLos
     """
     shown = "; ".join(str(loss) for loss in losses[:_SHOWN_MAX])
     more = f"; and {len(losses) - _SHOWN_MAX} more partitions" if len(losses) > _SHOWN_MAX else ""
-    return DataLossError(f"requested events no longer exist: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES)
+    return DataLossError(
+        f"requested events no longer exist: {shown}{more}",
+        "",
+        (_PLANNED_ONCE if planned_once else "") + _REMEDIES,
+    )
 
 
 def located(positions: Positions, available: Available, end: Edge) -> Numbers:
@@ -102,8 +120,15 @@ def located(positions: Positions, available: Available, end: Edge) -> Numbers:
         if unknown:
             option = "startingOffsets" if end is Edge.EARLIEST else "endingOffsets"
             partitions = f"0 to {len(state.partitions) - 1}" if len(state.partitions) > 1 else "0"
-            raise OffsetError(f"partition {unknown[0]} does not exist", f"log {stream!r}, {option}", f"The log has partitions {partitions}")
-        found[stream] = {index: _number(named.get(index, positions.others), held) for index, held in sorted(state.partitions.items())}
+            raise OffsetError(
+                f"partition {unknown[0]} does not exist",
+                f"log {stream!r}, {option}",
+                f"The log has partitions {partitions}",
+            )
+        found[stream] = {
+            index: _number(named.get(index, positions.others), held)
+            for index, held in sorted(state.partitions.items())
+        }
     return found
 
 
@@ -115,7 +140,10 @@ def _number(position: int | Edge, held: Held) -> int:
 
 def beginning(numbers: Numbers, available: Available) -> Offsets:
     """The offsets of a query that has read nothing."""
-    return Offsets({name: StreamOffsets(state.incarnation, numbers[name]) for name, state in available.items()}, initial=True)
+    return Offsets(
+        {name: StreamOffsets(state.incarnation, numbers[name]) for name, state in available.items()},
+        initial=True,
+    )
 
 
 def check_order(start: Offsets, end: Offsets, available: Available) -> None:
@@ -165,7 +193,10 @@ _RETENTION: Final = "retention has removed them"
 
 def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list[Loss]:
     """The losses of a log that was replaced by another. Their number is unknown, because the log is gone."""
-    return [Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _RECREATED) for index, first in sorted(before.next.items())]
+    return [
+        Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _RECREATED)
+        for index, first in sorted(before.next.items())
+    ]
 
 
 def renewed(positions: Positions, available: Available) -> Positions:
@@ -173,7 +204,8 @@ def renewed(positions: Positions, available: Available) -> Positions:
     kept = {
         stream: named
         for stream, named in positions.named.items()
-        if stream not in available or positions.incarnations.get(stream) in {None, available[stream].incarnation}
+        if stream not in available
+        or positions.incarnations.get(stream) in {None, available[stream].incarnation}
     }
     return Positions(positions.others, kept)
 
@@ -207,7 +239,13 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
     if wanted.end < wanted.start:
         overtaken = wanted.end <= held.earliest
         ended = held.next < wanted.start
-        reason = "the log ends before the start" if ended else _RETENTION if overtaken else "the end is before the start"
+        reason = (
+            "the log ends before the start"
+            if ended
+            else _RETENTION
+            if overtaken
+            else "the end is before the start"
+        )
         return replace(wanted, end=wanted.start), [loss(None, reason)]
     if wanted.start > held.next:
         return replace(wanted, end=wanted.start), [loss(len(wanted), "the log ends before the start")]
@@ -224,7 +262,9 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
     return replace(wanted, start=start, end=end), lost
 
 
-def tasks(ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int | None, offsets_max: int) -> list[Task]:
+def tasks(
+    ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int | None, offsets_max: int
+) -> list[Task]:
     """Split and combine ranges to tasks.
 
     With `at_least`, small ranges are not combined; `at_most` overrides it.
@@ -239,7 +279,11 @@ def tasks(ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int |
         pieces += cut(one, min(count, len(one)))
     if at_most is not None and len(pieces) > at_most:
         return _spread(pieces, at_most)
-    return [(piece,) for piece in pieces] if at_least is not None else _packed(pieces, min(TOGETHER, offsets_max))
+    return (
+        [(piece,) for piece in pieces]
+        if at_least is not None
+        else _packed(pieces, min(TOGETHER, offsets_max))
+    )
 
 
 def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
@@ -279,7 +323,11 @@ def joined(ordered: Sequence[OffsetRange]) -> list[OffsetRange]:
     found: list[OffsetRange] = []
     for one in ordered:
         last = found[-1] if found else None
-        if last is not None and (last.stream, last.partition, last.end) == (one.stream, one.partition, one.start):
+        if last is not None and (last.stream, last.partition, last.end) == (
+            one.stream,
+            one.partition,
+            one.start,
+        ):
             found[-1] = replace(last, end=one.end)
         else:
             found.append(one)

@@ -17,7 +17,13 @@ _T = TypeVar("_T")
 class Watch:
     """Watches the logs of one query."""
 
-    def __init__(self, ask: Callable[[], Available], every_ms: int, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Available],
+        every_ms: int,
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
         self._ask: Final = ask
         self._every_s: Final = every_ms / 1000
         self._now: Final = now
@@ -44,7 +50,9 @@ class Watch:
             if found is not None:
                 self._idle = False
                 return found
-            if self._idle:  # right after a batch more events may exist already; the batches limit how often that is asked
+            if (
+                self._idle
+            ):  # right after a batch more events may exist already; the batches limit how often that is asked
                 self._sleep(left)
         found = end(self.fresh())
         self._idle = found is None

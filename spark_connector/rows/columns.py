@@ -36,7 +36,9 @@ _TEXTS: Final = "map<string,string>"
 _PLACE: Final = (
     Column("stream", "string", "The log of the event.", default=True, nullable=False),
     Column("partition", "int", "The partition, from 0.", default=True, nullable=False),
-    Column("offset", "bigint", "The offset in the partition, from 0, without gaps.", default=True, nullable=False),
+    Column(
+        "offset", "bigint", "The offset in the partition, from 0, without gaps.", default=True, nullable=False
+    ),
     Column(
         "enqueued_time",
         "timestamp",
@@ -51,15 +53,23 @@ _RAW: Final = (
     Column("error", "string", "Why columns of this row cannot be read (`mode` PERMISSIVE). Null: no error."),
 )
 MESSAGES: Final = (
-    Column("body", "binary", "The body. Null: no body, or an amqp-value of null.", default=True, also=("string",)),
+    Column(
+        "body", "binary", "The body. Null: no body, or an amqp-value of null.", default=True, also=("string",)
+    ),
     *_PLACE,
-    Column("properties", _TEXTS, "Application properties, values as text. Null: no such section.", default=True),
+    Column(
+        "properties", _TEXTS, "Application properties, values as text. Null: no such section.", default=True
+    ),
     Column("subject", "string", "`subject` of the message's properties."),
     Column("content_type", "string", "`content-type`, for example `application/json`."),
     Column("message_id", "string", "`message-id` as text."),
     Column("correlation_id", "string", "`correlation-id` as text."),
     Column("creation_time", "timestamp", "`creation-time`: when the producer created the message."),
-    Column("annotations", _TEXTS, "Message annotations, including the key, values as text. Null: no such section."),
+    Column(
+        "annotations",
+        _TEXTS,
+        "Message annotations, including the key, values as text. Null: no such section.",
+    ),
     Column("body_type", "string", "The kind of the body: `data`, `value` or `sequence`. Null: no body."),
     *_RAW,
 )
@@ -71,7 +81,12 @@ EVENTS: Final = (
     Column("time", "timestamp", "`time`, to the microsecond. Null: not given.", default=True),
     Column("datacontenttype", "string", "`datacontenttype`. Null: not given.", default=True),
     Column("data", "binary", "The data, byte for byte. Null: none.", default=True, also=("string",)),
-    Column("extensions", _TEXTS, "All other attributes except `specversion` and `dataschema`, as text.", default=True),
+    Column(
+        "extensions",
+        _TEXTS,
+        "All other attributes except `specversion` and `dataschema`, as text.",
+        default=True,
+    ),
     Column("specversion", "string", "`specversion`, 1.0."),
     Column("dataschema", "string", "`dataschema`. Null: not given."),
     *(Column(one.name, one.type, one.meaning, nullable=one.nullable) for one in _PLACE),
@@ -130,7 +145,11 @@ def fit(wanted: Sequence[tuple[str, str]], *, events: bool) -> Chosen:
         column = column_of(name, events=events)
         if kind not in (column.type, *column.also):
             types = " or ".join((column.type, *column.also))
-            raise SchemaError(f"column {name!r} cannot have type {kind}", ".schema(…)", f"Its type is {types}; cast it after reading")
+            raise SchemaError(
+                f"column {name!r} cannot have type {kind}",
+                ".schema(…)",
+                f"Its type is {types}; cast it after reading",
+            )
         found.append((column, kind))
     return Chosen(events, tuple(found))
 

@@ -66,7 +66,11 @@ class Events:
         return [
             None
             if one is None
-            else {name: value if type(value) is str else text_of(value) for name, value in one.items() if name not in _OWN}
+            else {
+                name: value if type(value) is str else text_of(value)
+                for name, value in one.items()
+                if name not in _OWN
+            }
             for one in self.attributes
         ]
 
@@ -91,8 +95,12 @@ def events_of(parts: Parts) -> Events:
                 attributes, data = _structured(body)
             else:
                 attributes = _binary(properties[second], content_type)
-            if attributes is not None and not ("id" in attributes and "source" in attributes and "type" in attributes):
-                raise ValueError(f"this CloudEvent has no {next(name for name in _REQUIRED if name not in attributes)}")
+            if attributes is not None and not (
+                "id" in attributes and "source" in attributes and "type" in attributes
+            ):
+                raise ValueError(
+                    f"this CloudEvent has no {next(name for name in _REQUIRED if name not in attributes)}"
+                )
         except (WireError, ValueError, IndexError, RecursionError) as error:
             parts.faults[row] = str(error)
             attributes = None

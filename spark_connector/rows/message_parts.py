@@ -47,7 +47,8 @@ class Numbered(dict[bytes, int]):
 
 
 class Parts:
-    """The parts of some messages: `bodies`, `kinds` of bodies, and `codes[section]`, the numbers in `tables[section]`.
+    """The parts of some messages: `bodies`, `kinds` of bodies, and `codes[section]`, the numbers in
+    `tables[section]`.
 
     `faults`: the rows that are not valid messages, with the reason. They have no sections and no body.
     """
@@ -119,12 +120,20 @@ def _plain(messages: Sequence[bytes]) -> list[Body]:
     if not messages:
         return []
     head = min(messages)[:4]
-    if head not in _PLAIN or max(messages)[:4] != head:  # all messages between the two begin with the same bytes
+    if (
+        head not in _PLAIN or max(messages)[:4] != head
+    ):  # all messages between the two begin with the same bytes
         return []
     if head == _SHORT_DATA:
-        bodies: list[Body] = [message[5:] for message in messages if len(message) > 4 and len(message) == message[4] + 5]
+        bodies: list[Body] = [
+            message[5:] for message in messages if len(message) > 4 and len(message) == message[4] + 5
+        ]
     else:
-        bodies = [message[8:] for message in messages if len(message) > 7 and len(message) == int.from_bytes(message[4:8]) + 8]
+        bodies = [
+            message[8:]
+            for message in messages
+            if len(message) > 7 and len(message) == int.from_bytes(message[4:8]) + 8
+        ]
     return bodies if len(bodies) == len(messages) else []
 
 

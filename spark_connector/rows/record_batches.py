@@ -36,15 +36,17 @@ _TEXT: Final = pa.string()
 _MAP: Final = pa.map_(_TEXT, _TEXT)
 _Found = tuple[Run, Parts, Events | None]
 _REMEDY: Final = (
-    "Set mode to PERMISSIVE (columns that cannot be read are null; a column `error` says why) or to DROPMALFORMED, "
-    "or remove the columns that need this part of the message"
+    "Set mode to PERMISSIVE (columns that cannot be read are null; a column `error` says why) or to"
+    " DROPMALFORMED, or remove the columns that need this part of the message"
 )
 
 
 class RowMaker:
     """Makes the rows of one task. `malformed` counts the messages that cannot be read."""
 
-    def __init__(self, columns: Chosen, schema: pa.Schema, *, mode: str, rows_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, columns: Chosen, schema: pa.Schema, *, mode: str, rows_max: int, bytes_max: int
+    ) -> None:
         self._columns: Final = columns
         self._schema: Final = schema
         self._mode: Final = mode
@@ -86,12 +88,18 @@ class RowMaker:
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
             if column.name != "error":
-                arrays[column.name] = self._array(column.name, kind, (stream, partition), (run, parts, events))
+                arrays[column.name] = self._array(
+                    column.name, kind, (stream, partition), (run, parts, events)
+                )
         if parts.faults:
             self._report(parts.faults, stream, partition, run)
         if "error" in self._columns.names:
-            arrays["error"] = pa.array([parts.faults.get(row) for row in range(len(run.messages))], pa.string())
-        batch = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns.names], schema=self._schema)
+            arrays["error"] = pa.array(
+                [parts.faults.get(row) for row in range(len(run.messages))], pa.string()
+            )
+        batch = pa.RecordBatch.from_arrays(
+            [arrays[name] for name in self._columns.names], schema=self._schema
+        )
         if parts.faults and self._mode == "DROPMALFORMED":
             return batch.filter(pa.array([row not in parts.faults for row in range(batch.num_rows)]))
         return batch
@@ -158,7 +166,9 @@ class RowMaker:
         if self._mode == "FAILFAST":
             raise MalformedMessageError(f"a stored message cannot be read: {faults[first]}", where, _REMEDY)
         if not self.malformed:
-            what = "row is left out" if self._mode == "DROPMALFORMED" else "columns that cannot be read are null"
+            what = (
+                "row is left out" if self._mode == "DROPMALFORMED" else "columns that cannot be read are null"
+            )
             _logger.warning(
                 "message_malformed %s reason=%r: %s; the end of the task logs the number of such messages",
                 where,
@@ -190,7 +200,9 @@ def _moments(events: Events, faults: dict[int, str]) -> pa.Array:
 
 def _maps(found: Any) -> pa.Array:
     starts, keys, values = pairs_at(found)
-    return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), pa.array(keys, _TEXT), pa.array(values, _TEXT), type=_MAP)
+    return pa.MapArray.from_arrays(
+        pa.array(starts, pa.int32()), pa.array(keys, _TEXT), pa.array(values, _TEXT), type=_MAP
+    )
 
 
 def _needs(name: str, *, events: bool) -> tuple[int, ...]:
@@ -205,7 +217,9 @@ def _numbers(numbers: "memoryview | object") -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
 
 
-def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]) -> pa.Array:
+def _expanded(
+    parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]
+) -> pa.Array:
     """A column of a section: each distinct section is decoded once, then expanded to its rows."""
     table, codes = parts.tables[code], parts.codes[code]
     if len(table) == 1 and b"" in table:

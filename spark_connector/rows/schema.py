@@ -3,9 +3,20 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from spark_connector.options.table import Use, parse
+from spark_connector.options.given import parse
+from spark_connector.options.table import Use
 from spark_connector.rows.columns import CLOUDEVENTS, Chosen, choose, fit
 
 if TYPE_CHECKING:
@@ -28,13 +39,17 @@ def chosen(options: Mapping[str, str]) -> StructType:
     Raises:
         OptionError, SchemaError: a column does not exist, or the options are not valid.
     """
-    values = parse({name: text for name, text in options.items() if name.lower() in _CHOOSING}, Use.BATCH_READ)
+    values = parse(
+        {name: text for name, text in options.items() if name.lower() in _CHOOSING}, Use.BATCH_READ
+    )
     return struct(choose(values.names("columns"), properties=values.flag("includeProperties")))
 
 
 def struct(columns: Chosen) -> StructType:
     """The columns as a Spark schema."""
-    return StructType([StructField(column.name, _TYPES[kind], column.nullable) for column, kind in columns.columns])
+    return StructType(
+        [StructField(column.name, _TYPES[kind], column.nullable) for column, kind in columns.columns]
+    )
 
 
 def fitting(schema: StructType, words: tuple[str, ...]) -> Chosen:

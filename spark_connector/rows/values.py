@@ -26,7 +26,9 @@ def text_of(value: object) -> str | None:
     if isinstance(value, str):
         return str(value)
     simple = json_of(value)
-    return simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False, separators=(",", ":"))
+    return (
+        simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
 def json_of(value: object) -> object:
@@ -57,7 +59,10 @@ def _other(value: object) -> object:
 
 
 def microseconds(at_ms: int) -> int:
-    """A time in microseconds, as in Spark's timestamps. Raises ValueError if a timestamp cannot represent it."""
+    """A time in microseconds, as in Spark's timestamps.
+
+    Raises ValueError if a timestamp cannot represent it.
+    """
     if abs(at_ms) > TIMESTAMP_MAX:
         raise ValueError(f"the time {at_ms} ms since 1970 is outside the range of timestamps")
     return at_ms * 1000
@@ -66,6 +71,8 @@ def microseconds(at_ms: int) -> int:
 def moment(at_ms: int) -> str:
     """A time in ISO 8601, or as a number if it is outside the range of dates."""
     try:
-        return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        )
     except OverflowError:
         return str(at_ms)

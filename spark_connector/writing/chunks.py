@@ -52,7 +52,9 @@ class Cutter:
         start = 0
         while start < len(messages):
             taken = self._fitting(messages[start : start + self._rows_max - self._rows])
-            place = places if places is None or isinstance(places, int) else places[start : start + len(taken)]
+            place = (
+                places if places is None or isinstance(places, int) else places[start : start + len(taken)]
+            )
             self._take(taken, place)
             start += len(taken)
             if start < len(messages) or self._rows == self._rows_max:

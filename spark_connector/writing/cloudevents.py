@@ -45,7 +45,11 @@ _COLUMNS: Final = ("id", "source", "type", "subject", "time", "dataschema")
 _OF_COLUMNS: Final = frozenset({*REQUIRED, *_COLUMNS, CONTENT_TYPE, DATA})
 _SPEC_VERSION: Final = attribute("specversion", "1.0")
 # For RE2, which reads UTF-8: it has no surrogates.
-_FORBIDDEN: Final = "[" + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in FORBIDDEN if (first, last) != SURROGATES) + "]"
+_FORBIDDEN: Final = (
+    "["
+    + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in FORBIDDEN if (first, last) != SURROGATES)
+    + "]"
+)
 
 
 def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
@@ -88,7 +92,10 @@ def check_name(name: str) -> None:
     if name in _OF_COLUMNS:
         raise RowError(f"column extensions has an entry {name!r}, which has a column of its own")
     if not is_name(name):
-        raise RowError(f"column extensions has an entry {name[:NAME_LENGTH_MAX]!r}: names of attributes are lower-case letters and digits")
+        raise RowError(
+            f"column extensions has an entry {name[:NAME_LENGTH_MAX]!r}: names of attributes are lower-case"
+            " letters and digits"
+        )
 
 
 def _keys(extensions: pa.Array) -> list[str | None] | None:
@@ -118,7 +125,9 @@ def _check(name: str, column: pa.Array) -> None:
     )
     _check_text(name, column)
     if name == "source":
-        _refuse(pc.invert(pc.match_substring_regex(column, URI_REFERENCE)), name, "is not a URI-reference", column)
+        _refuse(
+            pc.invert(pc.match_substring_regex(column, URI_REFERENCE)), name, "is not a URI-reference", column
+        )
     elif name == "dataschema":
         _refuse(pc.invert(pc.match_substring_regex(column, URI)), name, "is not an absolute URI", column)
     elif name == "time":
@@ -149,21 +158,31 @@ def _check_extensions(extensions: pa.Array) -> None:
         if pa.types.is_string(child.type) or pa.types.is_large_string(child.type):
             if pc.any(pc.match_substring_regex(child, _FORBIDDEN)).as_py():
                 raise RowError(
-                    "column extensions has a value with a control character or noncharacter, which is not allowed in an attribute"
+                    "column extensions has a value with a control character or noncharacter, which is not"
+                    " allowed in an attribute"
                 )
-        elif pa.types.is_int64(child.type) and pc.any(pc.or_(pc.less(child, INTEGER_MIN), pc.greater(child, INTEGER_MAX))).as_py():
-            raise RowError("column extensions has an integer of more than 32 bits, which an attribute cannot have: cast it to string")
+        elif (
+            pa.types.is_int64(child.type)
+            and pc.any(pc.or_(pc.less(child, INTEGER_MIN), pc.greater(child, INTEGER_MAX))).as_py()
+        ):
+            raise RowError(
+                "column extensions has an integer of more than 32 bits, which an attribute cannot have: cast"
+                " it to string"
+            )
 
 
 def _check_media_types(column: pa.Array) -> None:
     for found in pc.unique(column).to_pylist():
         if found is not None and not is_media_type(found):
-            raise RowError(f"column datacontenttype: {found[:80]!r} is not a media type of RFC 2046, such as application/json")
+            raise RowError(
+                f"column datacontenttype: {found[:80]!r} is not a media type of RFC 2046, such as"
+                " application/json"
+            )
         if found is not None and announces_event(found):
             # Readers would take the data for the event, and lose the attributes.
             raise RowError(
-                f"column datacontenttype: {found[:80]!r} announces an event, so a message cannot have it beside attributes:"
-                " name the type of the data, such as application/json"
+                f"column datacontenttype: {found[:80]!r} announces an event, so a message cannot have it"
+                " beside attributes: name the type of the data, such as application/json"
             )
 
 

@@ -121,7 +121,10 @@ def plan(columns: Sequence[Column]) -> Layout:
         raise SchemaError(f"column {name} exists more than once", remedy="Rename or drop one of them")
     for name, rule in wanted.items():
         if rule.required and name not in names:
-            raise SchemaError(f"column {name} ({rule}) is missing: {style.value} need it", remedy=f"Columns: {_listed(names)}")
+            raise SchemaError(
+                f"column {name} ({rule}) is missing: {style.value} need it",
+                remedy=f"Columns: {_listed(names)}",
+            )
     for column, name in zip(columns, names, strict=True):
         _check_type(column, wanted[name])
     return Layout(style, {name: place for place, name in enumerate(names)})
@@ -131,7 +134,9 @@ def _style(names: Sequence[str]) -> Style:
     ours = {style: set(names) & _only_in(style) for style in Style}
     if all(ours.values()):
         both = " and ".join(f"{_listed(sorted(found))} (of {style.value})" for style, found in ours.items())
-        raise SchemaError(f"the columns belong to two layouts: {both}", remedy="Write either messages or CloudEvents")
+        raise SchemaError(
+            f"the columns belong to two layouts: {both}", remedy="Write either messages or CloudEvents"
+        )
     if not any(ours.values()):
         raise SchemaError(
             f"no column body and no columns of CloudEvents among {_listed(names)}",
@@ -154,22 +159,35 @@ def _refuse_unknown(columns: Iterable[Column], style: Style) -> None:
         if name in wanted:
             continue
         if name in _GIVEN_BY_THE_LOG:
-            raise SchemaError(f"column {column.name} is set by the log and cannot be written", remedy=f'Remove it: drop("{column.name}")')
+            raise SchemaError(
+                f"column {column.name} is set by the log and cannot be written",
+                remedy=f'Remove it: drop("{column.name}")',
+            )
         if name == "topic":
-            raise SchemaError("column topic cannot be written", remedy="The option 'stream' names the one log of a write: drop(\"topic\")")
+            raise SchemaError(
+                "column topic cannot be written",
+                remedy="The option 'stream' names the one log of a write: drop(\"topic\")",
+            )
         near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in wanted else get_close_matches(name, wanted, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise SchemaError(f"column {column.name} does not exist for {style.value}", remedy=f"{hint}Columns: {_listed(wanted)}")
+        raise SchemaError(
+            f"column {column.name} does not exist for {style.value}",
+            remedy=f"{hint}Columns: {_listed(wanted)}",
+        )
 
 
 def _check_type(column: Column, rule: Wanted) -> None:
     if rule.inside:
         good = column.inside is not None and len(column.inside) > 0
-        wrong = {name: kind for name, kind in (column.inside or {}).items() if _plain(kind) not in rule.inside}
+        wrong = {
+            name: kind for name, kind in (column.inside or {}).items() if _plain(kind) not in rule.inside
+        }
         if good and wrong:
             name, kind = next(iter(wrong.items()))
             where = "its values are" if name == "*" else f"its field {name} is"
-            raise SchemaError(f"column {column.name} cannot be written: {where} {kind}", remedy=f"Expected: {rule}; cast it")
+            raise SchemaError(
+                f"column {column.name} cannot be written: {where} {kind}", remedy=f"Expected: {rule}; cast it"
+            )
     else:
         good = _plain(column.type) in rule.types
     if not good:

@@ -57,7 +57,11 @@ class Encoder:
             RowError: a row cannot be written.
         """
         columns = {name: batch.column(place) for name, place in self.layout.places.items()}
-        sections = event_sections(columns, len(batch)) if self.layout.style is Style.CLOUDEVENTS else _sections(columns, len(batch))
+        sections = (
+            event_sections(columns, len(batch))
+            if self.layout.style is Style.CLOUDEVENTS
+            else _sections(columns, len(batch))
+        )
         messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
         return messages, self._places(messages, columns.get("partition"))
 
@@ -75,11 +79,15 @@ class Encoder:
         ]
 
     def _check(self, partition: pa.Array) -> None:
-        wrong = pc.or_(pc.less(partition, 0), pc.greater_equal(partition.cast(pa.int64()), self.partition_count))
+        wrong = pc.or_(
+            pc.less(partition, 0), pc.greater_equal(partition.cast(pa.int64()), self.partition_count)
+        )
         if pc.any(wrong).as_py():
             row = pc.index(wrong, True).as_py()
             raise RowError(
-                f"column partition is {partition[row]}: the log has partitions 0 to {self.partition_count - 1}", f"row {row} of its batch"
+                f"column partition is {partition[row]}: the log has partitions 0 to"
+                f" {self.partition_count - 1}",
+                f"row {row} of its batch",
             )
 
 
@@ -103,4 +111,6 @@ def _check_content_type(column: pa.Array | None) -> None:
     wrong = pc.invert(pc.string_is_ascii(column))
     if pc.any(wrong).as_py():
         row = pc.index(wrong, True).as_py()
-        raise RowError(f"column content_type {column[row].as_py()[:80]!r} is not ASCII", f"row {row} of its batch")
+        raise RowError(
+            f"column content_type {column[row].as_py()[:80]!r} is not ASCII", f"row {row} of its batch"
+        )

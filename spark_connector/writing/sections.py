@@ -77,7 +77,10 @@ def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
     """The properties sections, with the columns of PROPERTY_COLUMNS that are not null; empty for a row
     without any.
     """
-    fields = [[_NULL] * rows if (column := columns.get(name)) is None else write(column) for name, write in _PROPERTIES]
+    fields = [
+        [_NULL] * rows if (column := columns.get(name)) is None else write(column)
+        for name, write in _PROPERTIES
+    ]
     if columns.keys() & PROPERTY_COLUMNS == {"content_type"}:
         types = fields[-2]
         known = {one: _properties([_NULL, _NULL, _NULL, one, _NULL]) for one in set(types)}
@@ -102,7 +105,9 @@ def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
     return pieces
 
 
-def entries_of(column: pa.Array, prefix: str = "", check: Callable[[str], object] | None = None) -> list[tuple[bytes, int]]:
+def entries_of(
+    column: pa.Array, prefix: str = "", check: Callable[[str], object] | None = None
+) -> list[tuple[bytes, int]]:
     """The entries of a column of maps or structs: for each row its encoded pairs, and their number.
 
     `prefix` is put before each name. Null values are left out. `check` is called with each name, and raises
@@ -151,7 +156,11 @@ def _packer(kind: pa.DataType) -> Callable[[float], bytes]:
 
 def _headed(found: list[bytes | None], heads: tuple[bytes, ...], long: bytes, null: bytes) -> Pieces:
     return [
-        null if text is None else heads[len(text)] + text if len(text) <= _SHORT_MAX else long + len(text).to_bytes(4) + text
+        null
+        if text is None
+        else heads[len(text)] + text
+        if len(text) <= _SHORT_MAX
+        else long + len(text).to_bytes(4) + text
         for text in found
     ]
 
@@ -210,7 +219,9 @@ def _properties(given: Sequence[bytes]) -> bytes:
     return b"\x00\x53\x73\xd0" + (len(fields) + 4).to_bytes(4) + count.to_bytes(4) + fields
 
 
-def _map_entries(column: pa.Array, prefix: str, check: Callable[[str], object] | None) -> Iterator[tuple[bytes, int]]:
+def _map_entries(
+    column: pa.Array, prefix: str, check: Callable[[str], object] | None
+) -> Iterator[tuple[bytes, int]]:
     offsets = column.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
     keys = texts(column.keys[first:last])
@@ -226,7 +237,9 @@ def _map_entries(column: pa.Array, prefix: str, check: Callable[[str], object] |
         yield b"".join(inside), len(inside) if full else sum(map(bool, inside))
 
 
-def _struct_entries(column: pa.Array, prefix: str, check: Callable[[str], object] | None) -> Iterator[tuple[bytes, int]]:
+def _struct_entries(
+    column: pa.Array, prefix: str, check: Callable[[str], object] | None
+) -> Iterator[tuple[bytes, int]]:
     fields = []
     front = prefix.encode()
     for field, child in zip(column.type, column.flatten(), strict=True):

@@ -59,10 +59,14 @@ def _count(options: WriteOptions, node: Client) -> int:
 def _create(options: WriteOptions, node: Client) -> int:
     assert options.create_partitions is not None
     try:
-        node.management.create_log(options.stream, partitions=options.create_partitions, timeout=_timeout_s(options.connection))
+        node.management.create_log(
+            options.stream, partitions=options.create_partitions, timeout=_timeout_s(options.connection)
+        )
     except ManagementError as error:
         if error.status != _CONFLICT:  # a conflict: another task has created it
-            raise NodeError(f"the log {options.stream!r} cannot be created: {error}", str(options.connection)) from error
+            raise NodeError(
+                f"the log {options.stream!r} cannot be created: {error}", str(options.connection)
+            ) from error
     return _count(options, node)
 
 
@@ -94,7 +98,9 @@ class Sending:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self._finish_chunk()
         else:
@@ -113,10 +119,14 @@ class Sending:
             for place, messages in self._chunk.messages.items():
                 name = None if self._task is None else name_of(self._task, self._chunk, place)
                 partition = None if place is BY_KEY else place
-                producer = self._links.open(node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name))
+                producer = self._links.open(
+                    node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name)
+                )
                 # The rows of a chunk have the sequence numbers 0, 1, … of its name: the log skips those that
                 # it has.
-                producer.post_batch(messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection))
+                producer.post_batch(
+                    messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection)
+                )
 
     def _flush(self, node: Client) -> None:
         self._post(node)
@@ -145,7 +155,9 @@ class Sending:
         where = f"log {self._stream!r}, node {self._connection}"
         if error.condition == _TOO_LARGE:
             return RowError(
-                f"the message of a row is too large: {error.description}", where, "Make it smaller, or raise the node's message_bytes"
+                f"the message of a row is too large: {error.description}",
+                where,
+                "Make it smaller, or raise the node's message_bytes",
             )
         return NodeError(f"the node refused a row: {error}", where)
 

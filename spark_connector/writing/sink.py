@@ -78,7 +78,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task's rows."""
-        return _write(self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode()))
+        return _write(
+            self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode())
+        )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the totals. All rows are durable before Spark calls this."""
@@ -86,7 +88,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """A task failed finally. The rows of other tasks stay: a log removes nothing."""
-        logger.warning("write_failed log=%s %s: these rows stay in the log", self._options.stream, _totals(messages))
+        logger.warning(
+            "write_failed log=%s %s: these rows stay in the log", self._options.stream, _totals(messages)
+        )
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -113,21 +117,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """A task failed finally. Spark replays the micro-batch when the query starts again."""
-        logger.warning("write_failed log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
+        logger.warning(
+            "write_failed log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages)
+        )
 
 
 def columns_of(schema: StructType) -> list[Column]:
     """The columns of a DataFrame, as arguments of `layout.plan`."""
-    return [Column(field.name, field.dataType.simpleString(), _inside(field.dataType)) for field in schema.fields]
+    return [
+        Column(field.name, field.dataType.simpleString(), _inside(field.dataType)) for field in schema.fields
+    ]
 
 
 def _inside(kind: DataType) -> dict[str, str] | None:
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         return {"*": kind.valueType.simpleString()}
-    return {field.name: field.dataType.simpleString() for field in kind.fields} if isinstance(kind, StructType) else None
+    return (
+        {field.name: field.dataType.simpleString() for field in kind.fields}
+        if isinstance(kind, StructType)
+        else None
+    )
 
 
-def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str, number: int) -> Written:
+def _write(
+    options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str, number: int
+) -> Written:
     """Write the rows of one task.
 
     `number` is the same when the write is repeated. It selects the partition for rows without a key, so that
@@ -155,7 +169,8 @@ def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch])
         yield from cutter.add(*encoder.encode(batch))
     if not input_is_whole():
         raise ConnectorError(
-            "the input of this task ended early, because the producer of its rows failed", remedy="See the error before this one"
+            "the input of this task ended early, because the producer of its rows failed",
+            remedy="See the error before this one",
         )
     yield from cutter.rest()
 
@@ -177,4 +192,7 @@ def _append_only(what: str, remedy: str) -> OptionError:
 
 def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
     written = [message for message in messages if isinstance(message, Written)]
-    return f"tasks={len(written)} rows={sum(one.rows for one in written)} bytes={sum(one.bytes for one in written)}"
+    return (
+        f"tasks={len(written)} rows={sum(one.rows for one in written)}"
+        f" bytes={sum(one.bytes for one in written)}"
+    )

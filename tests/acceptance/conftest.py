@@ -1,4 +1,6 @@
-"""Nodes as their users run them: real processes, real sockets, a data directory each; all end with 0 and without a traceback."""
+"""Nodes as their users run them: real processes, real sockets, a data directory each; all end with 0 and
+without a traceback.
+"""
 
 import os
 import subprocess
@@ -43,7 +45,9 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
 def cli() -> Cli:
     """Runs `amqp-streams` against a node: what it prints on stdout."""
 
-    def run(node: NodeProcess, *arguments: str, given: str = "", status: int = 0, url: str | None = None) -> str:
+    def run(
+        node: NodeProcess, *arguments: str, given: str = "", status: int = 0, url: str | None = None
+    ) -> str:
         program = str(Path(sys.executable).parent / "amqp-streams")
         environment = {**os.environ, "AMQP_STREAMS_URL": url or node.url}
         done = subprocess.run(

@@ -42,7 +42,17 @@ class Site:
 
     def user(self, what: str, name: str, cli: Cli) -> None:
         secret = ("--password-stdin",) if what == "add" else ()
-        cli(None, "user", what, name, "--users", str(self.users), *secret, given="s3cret\n", url="amqp://127.0.0.1:1")
+        cli(
+            None,
+            "user",
+            what,
+            name,
+            "--users",
+            str(self.users),
+            *secret,
+            given="s3cret\n",
+            url="amqp://127.0.0.1:1",
+        )
 
     def write(self, rules: str) -> None:
         self.config.write_text(f'users = "{self.users}"\n{rules}')
@@ -76,10 +86,14 @@ def sends(client: Client, log: str = "temps") -> None:
         producer.send(Event("x"))
 
 
-def test_rules_hold_for_those_who_log_in_and_change_under_links_that_stay(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_rules_hold_for_those_who_log_in_and_change_under_links_that_stay(
+    start_node: StartNode, cli: Cli, tmp_path: Path
+) -> None:
     site = Site(start_node, cli, tmp_path, ALICE_SENDS)
     with site.client("alice") as alice, site.client("bob") as bob:
-        producer = alice.producer("temps").__enter__()  # its link is closed by the node: leaving would say so once more
+        producer = alice.producer(
+            "temps"
+        ).__enter__()  # its link is closed by the node: leaving would say so once more
         producer.send(Event("before"))
         assert refusal(lambda: alice.info("temps")) == names.UNAUTHORIZED_ACCESS
         assert refusal(lambda: bob.info("temps")) == names.UNAUTHORIZED_ACCESS
@@ -95,7 +109,9 @@ def test_rules_hold_for_those_who_log_in_and_change_under_links_that_stay(start_
         assert sum(partition.event_count or 0 for partition in bob.info("temps").partitions) == 2
 
 
-def test_a_broken_configuration_changes_nothing_and_says_what_and_where(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_a_broken_configuration_changes_nothing_and_says_what_and_where(
+    start_node: StartNode, cli: Cli, tmp_path: Path
+) -> None:
     site = Site(start_node, cli, tmp_path, ALICE_SENDS)
     site.reload(ALICE_SENDS.replace("send", "sendd"), until="settings_not_reloaded")
     assert f"access.0.allow.0 ({site.config}): must be 'send'" in site.node.words
@@ -116,7 +132,9 @@ def test_a_user_who_is_removed_is_out(start_node: StartNode, cli: Cli, tmp_path:
     assert site.node.words.count("user_removed") == 1
 
 
-def test_a_quota_holds_a_producer_back_and_loses_nothing(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_a_quota_holds_a_producer_back_and_loses_nothing(
+    start_node: StartNode, cli: Cli, tmp_path: Path
+) -> None:
     """A second's worth at once, the rest at the rate: four seconds' worth takes about three."""
     site = Site(start_node, cli, tmp_path, '[quotas.alice]\nbytes_in = "100kB"\nlinks = 2\n')
     with site.client("alice") as alice, alice.producer("temps") as producer:
@@ -131,9 +149,13 @@ def test_a_quota_holds_a_producer_back_and_loses_nothing(start_node: StartNode, 
     assert 2.0 < took < PATIENCE_S
 
 
-def test_partitions_elsewhere_are_told_where_they_are(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_partitions_elsewhere_are_told_where_they_are(
+    start_node: StartNode, cli: Cli, tmp_path: Path
+) -> None:
     site = Site(start_node, cli, tmp_path, "")
-    site.reload('[[redirect]]\nlog = "temps"\npartitions = [1]\nhost = "127.0.0.1"\nport = 9\ncontainer = "other"\n')
+    site.reload(
+        '[[redirect]]\nlog = "temps"\npartitions = [1]\nhost = "127.0.0.1"\nport = 9\ncontainer = "other"\n'
+    )
     with site.client("alice") as alice:
         with alice.producer("temps") as producer:
             for _ in range(4):

@@ -20,7 +20,9 @@ from tests.acceptance.conftest import Cli, StartNode
 from tests.amqp_streams.server.peers import Authority
 
 
-def round_trip(url: str, *, tls: TlsOptions | None = None, user: str | None = None, password: str | None = None) -> int:
+def round_trip(
+    url: str, *, tls: TlsOptions | None = None, user: str | None = None, password: str | None = None
+) -> int:
     """Send one event to `temps`; how many there are now."""
     with connect_blocking(url, tls=tls, user=user, password=password) as client:
         with client.producer("temps") as producer:
@@ -47,12 +49,22 @@ def test_tls_is_served_with_the_nodes_certificate(start_node: StartNode, authori
     assert round_trip(url, tls=TlsOptions(ca_file=authority.ca)) == 1
 
 
-def test_sighup_takes_a_new_certificate_and_open_connections_stay(start_node: StartNode, authority: Authority, tmp_path: Path) -> None:
+def test_sighup_takes_a_new_certificate_and_open_connections_stay(
+    start_node: StartNode, authority: Authority, tmp_path: Path
+) -> None:
     old, new = authority.issue("old"), authority.issue("new")
     certificate, key = tmp_path / "node.pem", tmp_path / "node.key"
     certificate.write_bytes(old.certificate.read_bytes())
     key.write_bytes(old.key.read_bytes())
-    node = start_node("--listen-tls", "127.0.0.1:0", "--tls-certificate", str(certificate), "--tls-key", str(key), log="temps:1")
+    node = start_node(
+        "--listen-tls",
+        "127.0.0.1:0",
+        "--tls-certificate",
+        str(certificate),
+        "--tls-key",
+        str(key),
+        log="temps:1",
+    )
     host, _, port = node.addresses["amqp"][1].partition(":")
 
     def shown() -> str:
@@ -63,7 +75,10 @@ def test_sighup_takes_a_new_certificate_and_open_connections_stay(start_node: St
             return str(dict(pair[0] for pair in secured.getpeercert()["subject"])["commonName"])  # type: ignore[index,misc]
 
     assert shown() == "old"
-    with connect_blocking(f"amqps://{host}:{port}", tls=TlsOptions(ca_file=authority.ca)) as client, client.producer("temps") as producer:
+    with (
+        connect_blocking(f"amqps://{host}:{port}", tls=TlsOptions(ca_file=authority.ca)) as client,
+        client.producer("temps") as producer,
+    ):
         producer.send(Event("before"))
         certificate.write_bytes(new.certificate.read_bytes())
         key.write_bytes(new.key.read_bytes())
@@ -75,11 +90,23 @@ def test_sighup_takes_a_new_certificate_and_open_connections_stay(start_node: St
         assert producer.send(Event("after")).attempts == 1
 
 
-def test_a_stranger_to_the_authority_is_not_trusted(start_node: StartNode, authority: Authority, tmp_path: Path) -> None:
+def test_a_stranger_to_the_authority_is_not_trusted(
+    start_node: StartNode, authority: Authority, tmp_path: Path
+) -> None:
     issued = Authority(tmp_path / "strangers").issue("node")
-    node = start_node("--listen-tls", "127.0.0.1:0", "--tls-certificate", str(issued.certificate), "--tls-key", str(issued.key))
+    node = start_node(
+        "--listen-tls",
+        "127.0.0.1:0",
+        "--tls-certificate",
+        str(issued.certificate),
+        "--tls-key",
+        str(issued.key),
+    )
     host, _, port = node.addresses["amqp"][1].partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as plain, pytest.raises(ssl.SSLCertVerificationError):
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as plain,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
         authority.client_context().wrap_socket(plain, server_hostname="localhost")
 
 
@@ -95,7 +122,10 @@ def test_health_readiness_and_metrics_are_told_over_http(start_node: StartNode, 
     cli(node, "send", "temps", given="one\ntwo\n")
     status, figures = get(node, "/metrics")
     assert status == 200
-    assert any(line.startswith("amqp_streams_") and 'log="temps"' in line and line.endswith(" 2.0") for line in figures.splitlines())
+    assert any(
+        line.startswith("amqp_streams_") and 'log="temps"' in line and line.endswith(" 2.0")
+        for line in figures.splitlines()
+    )
     assert get(node, "/nothing")[0] == 404
 
 
@@ -112,7 +142,17 @@ def test_users_of_the_file_get_in_with_the_right_password_only_and_new_ones_afte
 ) -> None:
     users = tmp_path / "users"
     node = NodeProcess(tmp_path / "unused")
-    cli(node, "user", "add", "alice", "--users", str(users), "--password-stdin", given="s3cret\n", url="amqp://127.0.0.1:1")
+    cli(
+        node,
+        "user",
+        "add",
+        "alice",
+        "--users",
+        str(users),
+        "--password-stdin",
+        given="s3cret\n",
+        url="amqp://127.0.0.1:1",
+    )
     assert "s3cret" not in users.read_text()
     node = start_node("--users", str(users), "--anonymous", "never", log="temps:1")
     assert round_trip(node.url, user="alice", password="s3cret") == 1
@@ -141,8 +181,12 @@ def test_strangers_are_let_in_on_loopback_only(start_node: StartNode) -> None:
         round_trip(node.url)
 
 
-def test_a_peer_that_falls_silent_is_dropped_after_the_idle_timeout(start_node: StartNode, tmp_path: Path) -> None:
-    """A half-open connection: the peer opened it, its machine is gone, nothing comes any more, not even an end."""
+def test_a_peer_that_falls_silent_is_dropped_after_the_idle_timeout(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    """A half-open connection: the peer opened it, its machine is gone, nothing comes any more, not even an
+    end.
+    """
     config = tmp_path / "node.toml"
     config.write_text('[limits]\nidle_timeout = "1s"\n')
     node = start_node("--config", str(config), log="temps:1")

@@ -1,4 +1,6 @@
-"""The gateway as its users run it: one command, resources from a file, events over HTTP, and kill -9 of whatever runs."""
+"""The gateway as its users run it: one command, resources from a file, events over HTTP, and kill -9 of
+whatever runs.
+"""
 
 import os
 import signal
@@ -106,11 +108,16 @@ def test_a_newcomer_has_events_delivered(
     assert "warm" not in gateway.cli("get", "triggers")
 
 
-def test_amqp_clients_read_the_same_events(start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer) -> None:
+def test_amqp_clients_read_the_same_events(
+    start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer
+) -> None:
     gateway = start_gateway()
     gateway.apply(resources(live, sink))
     post(gateway, 0, 10)
-    with connect(gateway.url) as client, client.consumer("broker.default.weather", start=EARLIEST) as consumer:
+    with (
+        connect(gateway.url) as client,
+        client.consumer("broker.default.weather", start=EARLIEST) as consumer,
+    ):
         read = [event for _ in range(10) for event in consumer.receive(max_events=1, timeout=10)]
     assert {event.body for event in read} == {b'{ "number" :%d}' % number for number in range(10)}
     assert {event.properties["cloudEvents_id"] for event in read} == {str(number) for number in range(10)}
@@ -125,7 +132,9 @@ def test_a_subscriber_that_fails_at_first_gets_everything(
     post(gateway, 0, 20)
     assert live.wait(lambda server: len(server.requests) >= 5), gateway.words
     live.decide = lambda _: 202
-    assert live.wait(lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 20)), gateway.words
+    assert live.wait(
+        lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 20)
+    ), gateway.words
     assert not sink.requests
 
 
@@ -159,9 +168,13 @@ def test_nothing_is_lost_when_gateway_and_node_are_killed(
     os.kill(node, signal.SIGKILL)
     live.decide = lambda _: 202
     gateway.start()
-    assert live.wait(lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 20)), gateway.words
+    assert live.wait(
+        lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 20)
+    ), gateway.words
     post(gateway, 20, 20)
-    assert live.wait(lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 40)), gateway.words
+    assert live.wait(
+        lambda server: {one.id for one in server.requests if one.status == 202} >= warm(0, 40)
+    ), gateway.words
     assert ids(live) == warm(0, 40)
 
 
@@ -174,10 +187,18 @@ def test_a_node_that_dies_comes_back_and_senders_are_told_meanwhile(
     assert node is not None
     os.kill(node, signal.SIGKILL)
     sender = Sender(gateway.http, BROKER)
-    statuses = [sender.send({"id": f"again{number}", "source": "/test", "type": "warm"}, b"{}") for number in range(1)]
+    statuses = [
+        sender.send({"id": f"again{number}", "source": "/test", "type": "warm"}, b"{}") for number in range(1)
+    ]
     while statuses[-1] != 202:
-        assert statuses[-1] in (429, 503), (statuses, gateway.process and gateway.process.poll(), gateway.words)
-        statuses.append(sender.send({"id": f"again{len(statuses)}", "source": "/test", "type": "warm"}, b"{}"))
+        assert statuses[-1] in (429, 503), (
+            statuses,
+            gateway.process and gateway.process.poll(),
+            gateway.words,
+        )
+        statuses.append(
+            sender.send({"id": f"again{len(statuses)}", "source": "/test", "type": "warm"}, b"{}")
+        )
     sender.close()
     wanted = f"again{len(statuses) - 1}"
     assert live.wait(lambda server: wanted in {one.id for one in server.requests}), gateway.words

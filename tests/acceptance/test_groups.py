@@ -1,4 +1,6 @@
-"""Consumers in processes of their own: a group whose members are killed, and a durable subscriber that is killed and comes back."""
+"""Consumers in processes of their own: a group whose members are killed, and a durable subscriber that is
+killed and comes back.
+"""
 
 import subprocess
 import sys
@@ -32,7 +34,9 @@ with connect(sys.argv[1], container_id="accounting") as client:
 """
 
 
-async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by_one_owner_at_a_time(tmp_path: Path) -> None:
+async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by_one_owner_at_a_time(
+    tmp_path: Path,
+) -> None:
     """The short form of `make groups`."""
     plan = Plan(seconds=5.0, members=4, partitions=3, rate=300.0, kill_s=(0.5, 1.0), pause_ms=100)
     verdict, kills = await run(plan, tmp_path)
@@ -44,7 +48,9 @@ async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by
 def test_a_durable_subscriber_killed_and_back_20_times_misses_nothing_and_repeats_only_what_it_had_not_settled(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """It writes down what it gets, and what it settled once the node has surely heard of it; it dies in the middle of anything."""
+    """It writes down what it gets, and what it settled once the node has surely heard of it; it dies in the
+    middle of anything.
+    """
     node = start_node(log="bills:2")
     with connect(node.url) as client, client.producer("bills") as producer:
         for partition in (0, 1):
@@ -83,7 +89,10 @@ def _live(process: "subprocess.Popen[bytes]", told: Path, lives: list[list[Word]
         words = _words(told)
         if count is not None and len(words) >= count:
             return
-        if count is None and len(before | {(partition, number) for _, partition, number in words}) == 2 * EVENTS:
+        if (
+            count is None
+            and len(before | {(partition, number) for _, partition, number in words}) == 2 * EVENTS
+        ):
             return
         time.sleep(0.005)
     message = f"only {len(_words(told))} lines came"
@@ -99,7 +108,9 @@ def _check(lives: list[list[Word]]) -> None:
             numbers = [number for kind, where, number in life if kind == "got" and where == partition]
             if numbers:
                 assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "a gap, or out of order"
-                assert numbers[0] <= next_number[partition], f"partition {partition}: {next_number[partition]} and more were missed"
+                assert numbers[0] <= next_number[partition], (
+                    f"partition {partition}: {next_number[partition]} and more were missed"
+                )
                 repeated += next_number[partition] - numbers[0]
                 next_number[partition] = numbers[-1] + 1
         again = settled & {(partition, number) for kind, partition, number in life if kind == "got"}

@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.client import EARLIEST, NO_RETRY, EndpointError, Event, RejectedError, ReleasedError, RetryPolicy
+from amqp_streams.client import (
+    EARLIEST,
+    NO_RETRY,
+    EndpointError,
+    Event,
+    RejectedError,
+    ReleasedError,
+    RetryPolicy,
+)
 from amqp_streams.client.blocking import Consumer, Pending, Producer, connect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli, StartNode
@@ -31,7 +39,9 @@ def read(consumer: Consumer, count: int) -> list[object]:
 
 
 @pytest.mark.parametrize("sync", ["always", "interval:50", "never"])
-def test_every_sync_mode_is_said_in_info_and_keeps_events_over_a_restart(start_node: StartNode, cli: Cli, sync: str) -> None:
+def test_every_sync_mode_is_said_in_info_and_keeps_events_over_a_restart(
+    start_node: StartNode, cli: Cli, sync: str
+) -> None:
     node = start_node("--sync", sync, log="temps:2")
     cli(node, "send", "temps", given="".join(f"{number}\n" for number in range(1000)))
     assert json.loads(cli(node, "info", "temps", "--json"))["sync"] == sync
@@ -77,7 +87,11 @@ def test_a_producer_and_a_consumer_go_on_when_the_node_was_started_again(
     start_node: StartNode, end: Callable[[NodeProcess], object]
 ) -> None:
     node = start_node(log="temps:1")
-    with connect(node.url) as client, client.consumer("temps", start=EARLIEST) as consumer, client.producer("temps") as producer:
+    with (
+        connect(node.url) as client,
+        client.consumer("temps", start=EARLIEST) as consumer,
+        client.producer("temps") as producer,
+    ):
         producer.send(Event(b"before"))
         assert read(consumer, 1) == [b"before"]
         end(node)
@@ -137,7 +151,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("a small file system is mounted: that takes root")
     folder = tmp_path / "node" / "data"
     folder.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
     try:
@@ -147,11 +166,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_refuses_producers_and_heals(small_disk: Path, start_node: StartNode, cli: Cli) -> None:
-    """Refused is not lost: what was accepted before stays readable meanwhile, and sending works again when there is space."""
+    """Refused is not lost: what was accepted before stays readable meanwhile, and sending works again when
+    there is space.
+    """
     node = start_node("--admin-listen", "127.0.0.1:0", log="temps:1")
     body = b"x" * 10_000
     ballast = small_disk / "ballast"
-    with connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client, client.producer("temps") as producer:
+    with (
+        connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client,
+        client.producer("temps") as producer,
+    ):
         accepted = 0
         for _ in range(50):
             producer.send(Event(body))
@@ -183,10 +207,15 @@ def _wait_for_line(node: NodeProcess, event: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_disk_that_one_log_filled_heals_when_its_retention_is_shortened(small_disk: Path, start_node: StartNode, cli: Cli) -> None:
+def test_a_disk_that_one_log_filled_heals_when_its_retention_is_shortened(
+    small_disk: Path, start_node: StartNode, cli: Cli
+) -> None:
     node = start_node(log="temps:1")
     body = b"x" * 100_000
-    with connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client, client.producer("temps") as producer:
+    with (
+        connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client,
+        client.producer("temps") as producer,
+    ):
         _until_refused(producer, body)
         free = shutil.disk_usage(small_disk).free
         cli(node, "log", "update", "temps", "--retention", "1s", "--segment-age", "1s")
@@ -219,7 +248,9 @@ def test_what_is_retained_is_not_taken_for_read_when_too_much_is_unsettled_to_se
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node returns the credit as if there were no more events; the client knows that there are."""
-    monkeypatch.setattr(NodeProcess, "environment", lambda _node: {**os.environ, "AMQP_STREAMS_LIMITS_UNSETTLED": "5"})
+    monkeypatch.setattr(
+        NodeProcess, "environment", lambda _node: {**os.environ, "AMQP_STREAMS_LIMITS_UNSETTLED": "5"}
+    )
     node = start_node(log="temps:1")
     with connect(node.url) as client:
         with client.producer("temps") as producer:

@@ -30,8 +30,14 @@ def test_reading_begins_at_an_offset_or_at_a_time(start_node: StartNode, cli: Cl
     cli(node, "send", "temps", given="late\n")
     events = lines(cli(node, "receive", "temps", "--format", "json"))
     assert cli(node, "receive", "temps", "--from", "7", "--format", "body").split() == ["7", "8", "9", "late"]
-    assert cli(node, "receive", "temps", "--from", str(events[-1]["timestamp"]), "--format", "body").split()[-1] == "late"
-    assert cli(node, "receive", "temps", "--from", "3", "--until", "5", "--format", "body").split() == ["3", "4"]
+    assert (
+        cli(node, "receive", "temps", "--from", str(events[-1]["timestamp"]), "--format", "body").split()[-1]
+        == "late"
+    )
+    assert cli(node, "receive", "temps", "--from", "3", "--until", "5", "--format", "body").split() == [
+        "3",
+        "4",
+    ]
 
 
 def test_a_follower_sees_what_comes(start_node: StartNode, cli: Cli) -> None:
@@ -44,7 +50,10 @@ def test_a_follower_sees_what_comes(start_node: StartNode, cli: Cli) -> None:
 def test_logs_are_listed_described_changed_and_deleted(start_node: StartNode, cli: Cli) -> None:
     node = start_node(log="temps:4")
     cli(node, "log", "create", "other", "--partitions", "1", "--retention", "7d")
-    assert {entry["name"] for entry in json.loads(cli(node, "log", "list", "--json"))["logs"]} == {"temps", "other"}
+    assert {entry["name"] for entry in json.loads(cli(node, "log", "list", "--json"))["logs"]} == {
+        "temps",
+        "other",
+    }
     assert json.loads(cli(node, "log", "describe", "other", "--json"))["retention_ms"] == 7 * 86_400_000
     cli(node, "log", "update", "other", "--retention", "1d")
     assert json.loads(cli(node, "log", "describe", "other", "--json"))["retention_ms"] == 86_400_000

@@ -1,4 +1,6 @@
-"""Third-party clients with their own reconnection continue after a restart of the node, without help from their users."""
+"""Third-party clients with their own reconnection continue after a restart of the node, without help from
+their users.
+"""
 
 import os
 import subprocess
@@ -14,7 +16,10 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Running:
-    """A client that sends and receives. Its lines are read as they come; the test's timeout ends a wait for one that never does."""
+    """A client that sends and receives.
+
+    Its lines are read as they come; the test's timeout ends a wait for one that never does.
+    """
 
     def __init__(self, name: str, node: NodeProcess, log: str) -> None:
         try:
@@ -52,8 +57,12 @@ class Running:
 
 @pytest.mark.parametrize("end", [NodeProcess.stop, NodeProcess.kill], ids=["sigterm", "kill"])
 @pytest.mark.parametrize("client", RECONNECTING)
-def test_a_client_that_reconnects_goes_on_after_a_restart(client: str, end: Callable[[NodeProcess], object], start_node: StartNode) -> None:
-    """A node that stops says amqp:connection:forced on the connection (AMQP 2.8.16) and closes no link, for that would be for good."""
+def test_a_client_that_reconnects_goes_on_after_a_restart(
+    client: str, end: Callable[[NodeProcess], object], start_node: StartNode
+) -> None:
+    """A node that stops says amqp:connection:forced on the connection (AMQP 2.8.16) and closes no link, for
+    that would be for good.
+    """
     node = start_node(log="one:1")
     running = Running(client, node, "one")
     try:

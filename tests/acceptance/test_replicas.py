@@ -1,4 +1,6 @@
-"""Two gateways over one PostgreSQL database and one log node: they share the deliveries, and one does it all when the other is killed."""
+"""Two gateways over one PostgreSQL database and one log node: they share the deliveries, and one does it all
+when the other is killed.
+"""
 
 import http.client
 import itertools
@@ -31,13 +33,16 @@ metadata: {{name: all, namespace: default}}
 spec: {{broker: shared, subscriber: {{uri: "{url}"}}, delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}}}
 """
 TAKEN_OVER_S_MAX = 10.0
-"""The node notices a killed process at once; waiting for a new owner, and for a busy machine, takes the rest."""
+"""The node notices a killed process at once; waiting for a new owner, and for a busy machine, takes the rest.
+"""
 PACE_S = 0.005
 
 
 @dataclass
 class Load:
-    """Events that are sent through one gateway after the other until `stop`, as a client does that knows both addresses."""
+    """Events that are sent through one gateway after the other until `stop`, as a client does that knows both
+    addresses.
+    """
 
     addresses: list[str]
     accepted: dict[str, float] = field(default_factory=dict)
@@ -61,7 +66,9 @@ class Load:
             if self._stop.wait(PACE_S):
                 break
             id_ = f"{name}.{number}"
-            status = senders[number % len(senders)].send({"id": id_, "source": "/replicas", "type": "t"}, id_.encode())
+            status = senders[number % len(senders)].send(
+                {"id": id_, "source": "/replicas", "type": "t"}, id_.encode()
+            )
             self.statuses.add(status)
             if status == 202:
                 self.accepted[id_] = time.monotonic()
@@ -98,7 +105,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         socket_dir = stack.enter_context(postgresql.server())
         node = stack.enter_context(NodeProcess(folder / "node"))
         server = stack.enter_context(SubscriberServer())
-        shared = ("--store", f"postgresql://tester@/postgres?host={socket_dir}", "--amqp", node.url, "--public-url", "http://events.test")
+        shared = (
+            "--store",
+            f"postgresql://tester@/postgres?host={socket_dir}",
+            "--amqp",
+            node.url,
+            "--public-url",
+            "http://events.test",
+        )
         started = [GatewayProcess(folder / name, *shared) for name in ("one", "other")]
         for gateway in started:
             stack.push(gateway.__exit__)
@@ -130,7 +144,9 @@ def gateways(pair: Pair) -> Iterator[list[GatewayProcess]]:
             gateway.start()
 
 
-def test_one_is_killed_and_the_other_delivers_what_both_accepted(gateways: list[GatewayProcess], came: Came) -> None:
+def test_one_is_killed_and_the_other_delivers_what_both_accepted(
+    gateways: list[GatewayProcess], came: Came
+) -> None:
     survivor, mortal = gateways
     load = Load([survivor.http, mortal.http])
     load.start()
@@ -146,13 +162,18 @@ def test_one_is_killed_and_the_other_delivers_what_both_accepted(gateways: list[
     _until(lambda: load.accepted.keys() <= came.first.keys())
     late = {id_: came.first[id_] - at for id_, at in load.accepted.items() if at > killed - 1}
     hand_over_s = max(came.first[id_] - max(at, killed) for id_, at in load.accepted.items())
-    print(f"\ntaken over after {taken_over - killed:.2f} s; what waited came after {hand_over_s:.2f} s; {came.again.total()} again")
+    print(
+        f"\ntaken over after {taken_over - killed:.2f} s; what waited came after {hand_over_s:.2f} s;"
+        f" {came.again.total()} again"
+    )
     assert max(late.values()) < TAKEN_OVER_S_MAX
     assert hand_over_s < TAKEN_OVER_S_MAX
     assert load.statuses <= {202, None}, "the survivor took everything all the time"
 
 
-def test_one_that_is_stopped_hands_over_and_one_that_comes_back_gets_its_share(gateways: list[GatewayProcess], came: Came) -> None:
+def test_one_that_is_stopped_hands_over_and_one_that_comes_back_gets_its_share(
+    gateways: list[GatewayProcess], came: Came
+) -> None:
     stayer, leaver = gateways
     load = Load([stayer.http])
     load.start()
@@ -190,10 +211,16 @@ def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[Gateway
 
 
 def test_a_broker_that_one_was_told_of_is_unknown_to_none(gateways: list[GatewayProcess]) -> None:
-    """Who is told that it is ready may send to whichever the load balancer chooses: at worst it is to try again."""
+    """Who is told that it is ready may send to whichever the load balancer chooses: at worst it is to try
+    again.
+    """
     one, other = gateways
     for number in range(5):
-        broker = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": f"new{number}", "namespace": "default"}}
+        broker = {
+            "apiVersion": "eventing.knative.dev/v1",
+            "kind": "Broker",
+            "metadata": {"name": f"new{number}", "namespace": "default"},
+        }
         one.apply(json.dumps(broker))
         statuses = set()
         sender = Sender(other.http, f"/broker/default/new{number}")

@@ -14,7 +14,9 @@ from tests.amqp_streams.decoded import binary
 
 EVENTS = 6000
 EVENT_BYTES = 4096
-"""Together more than a consumer's window has room for, so that the node is stuck with some of it while the owner is stopped."""
+"""Together more than a consumer's window has room for, so that the node is stuck with some of it while the
+owner is stopped.
+"""
 _OWNER = """
 import os, sys
 from amqp_streams.client import EARLIEST, EndpointError
@@ -30,8 +32,12 @@ except EndpointError as error:
 """
 
 
-def test_an_owner_that_slept_through_its_eviction_gets_nothing_of_what_came_after(start_node: StartNode, tmp_path: Path) -> None:
-    """It wakes up, finds what had reached its machine before it fell asleep, and then that it is not an owner any more."""
+def test_an_owner_that_slept_through_its_eviction_gets_nothing_of_what_came_after(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    """It wakes up, finds what had reached its machine before it fell asleep, and then that it is not an owner
+    any more.
+    """
     node = start_node(log="bills:1")
     told = tmp_path / "told"
     with told.open("wb") as out:

@@ -36,7 +36,9 @@ def rule(pattern: str, user: str) -> ExternalRule:
         (".+", "{0}", "{1}", "{1}"),
     ],
 )
-def test_a_rule_fits_a_name_as_a_whole_and_makes_the_user(pattern: str, user: str, name: str, found: str | None) -> None:
+def test_a_rule_fits_a_name_as_a_whole_and_makes_the_user(
+    pattern: str, user: str, name: str, found: str | None
+) -> None:
     assert rule(pattern, user).user_of(name) == found
 
 
@@ -72,7 +74,9 @@ def test_rules_for_certificates_need_an_authority_that_verifies_them() -> None:
     for tls in (None, TLS):
         with pytest.raises(ValidationError, match=r"set tls\.client_ca"):
             NodeSettings.model_validate({"data_dir": "d", "external": rules, "tls": tls})
-    made = NodeSettings.model_validate({"data_dir": "d", "external": rules, "tls": TLS | {"client_ca": "ca.pem"}})
+    made = NodeSettings.model_validate(
+        {"data_dir": "d", "external": rules, "tls": TLS | {"client_ca": "ca.pem"}}
+    )
     assert isinstance(made.tls, TlsSettings)
     assert made.tls.client_certificates == "required"
 

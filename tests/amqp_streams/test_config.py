@@ -13,7 +13,10 @@ def test_a_sync_mode_prints_as_it_is_written(text: str) -> None:
     assert str(Sync.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "sometimes", "interval", "interval:", "interval:0", "interval:-5", "always:5", "interval:60001"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "sometimes", "interval", "interval:", "interval:0", "interval:-5", "always:5", "interval:60001"],
+)
 def test_a_wrong_sync_mode_is_refused_with_the_right_ones_named(text: str) -> None:
     with pytest.raises(ValueError, match="interval:MS"):
         Sync.parse(text)
@@ -29,10 +32,20 @@ def test_a_tls_listener_without_a_certificate_is_refused(tmp_path: object) -> No
 
 
 def test_settings_of_a_log_are_read_from_text_as_people_write_it() -> None:
-    written = {"partitions": 4, "retention": "7d", "retention_bytes": "10GiB", "segment_bytes": "1GiB", "segment_age": "1h"}
+    written = {
+        "partitions": 4,
+        "retention": "7d",
+        "retention_bytes": "10GiB",
+        "segment_bytes": "1GiB",
+        "segment_age": "1h",
+    }
     read = LogSettings.model_validate(written)
     assert read == LogSettings(
-        partitions=4, retention_ms=604_800_000, retention_bytes=10 << 30, segment_bytes=1 << 30, segment_ms=3_600_000
+        partitions=4,
+        retention_ms=604_800_000,
+        retention_bytes=10 << 30,
+        segment_bytes=1 << 30,
+        segment_ms=3_600_000,
     )
 
 
@@ -47,13 +60,28 @@ def test_an_unknown_setting_is_refused() -> None:
         LogSettings.model_validate({"retentoin": "7d"})
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:5672", "localhost:0", "[::1]:5672", "[fe80::1%eth0]:5671", "0.0.0.0:65535"])
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:5672", "localhost:0", "[::1]:5672", "[fe80::1%eth0]:5671", "0.0.0.0:65535"]
+)
 def test_an_address_to_listen_on_prints_as_it_is_written(text: str) -> None:
     assert str(Listener.parse(text)) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5672", ":5672", "localhost", "localhost:", "::1:5672", "[::1]", "a:65536", "a:-1", "a b:1", "amqp://a:1"]
+    "text",
+    [
+        "",
+        "5672",
+        ":5672",
+        "localhost",
+        "localhost:",
+        "::1:5672",
+        "[::1]",
+        "a:65536",
+        "a:-1",
+        "a b:1",
+        "amqp://a:1",
+    ],
 )
 def test_a_wrong_address_to_listen_on_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):

@@ -37,8 +37,13 @@ def test_management_describes_every_setting_by_its_name_on_the_wire() -> None:
 
 
 def test_the_client_sends_what_has_a_value_and_refuses_unknown_settings() -> None:
-    assert on_the_wire({"partitions": 3, "retention_ms": None, "segment_ms": 5000}) == {"partitions": 3, "segment-ms": 5000}
-    with pytest.raises(TypeError, match="'retention' is not a setting of a log; the settings are partitions, retention_ms"):
+    assert on_the_wire({"partitions": 3, "retention_ms": None, "segment_ms": 5000}) == {
+        "partitions": 3,
+        "segment-ms": 5000,
+    }
+    with pytest.raises(
+        TypeError, match="'retention' is not a setting of a log; the settings are partitions, retention_ms"
+    ):
         on_the_wire({"retention": 5})  # type: ignore[typeddict-unknown-key]  # what an untyped program may do
 
 

@@ -11,7 +11,11 @@ def rule(**fields: object) -> AccessRule:
 
 
 def test_a_rule_says_who_may_do_what_on_which_logs() -> None:
-    made = rule(users=["alice", "group:ops", "anonymous", "*"], logs=["temps", "sensor.*"], allow=["send", "receive", "info", "manage"])
+    made = rule(
+        users=["alice", "group:ops", "anonymous", "*"],
+        logs=["temps", "sensor.*"],
+        allow=["send", "receive", "info", "manage"],
+    )
     assert made.users == ("alice", "group:ops", "anonymous", "*")
     assert made.allow == tuple(Right)
     assert made.consumer_groups is None

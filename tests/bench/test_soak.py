@@ -9,7 +9,10 @@ from bench.soak import DISK_BYTES_MAX, GROWTH_BYTES_MAX, Sample, complaints, gro
 def samples(*, per_sample_bytes: int = 0, per_sample_files: int = 0, disk_bytes: int = 0) -> list[Sample]:
     return [
         Sample(
-            float(number), number, Usage(0.0, 0, 50_000_000 + number * per_sample_bytes, 0, 20 + number * per_sample_files, 2), disk_bytes
+            float(number),
+            number,
+            Usage(0.0, 0, 50_000_000 + number * per_sample_bytes, 0, 20 + number * per_sample_files, 2),
+            disk_bytes,
         )
         for number in range(120)
     ]

@@ -1,4 +1,7 @@
-"""The table of `bench.spark`, and what it takes for Spark's workers. The measuring itself needs a quiet machine."""
+"""The table of `bench.spark`, and what it takes for Spark's workers.
+
+The measuring itself needs a quiet machine.
+"""
 
 import subprocess
 import sys
@@ -8,7 +11,11 @@ from bench.spark import READ_AT_LEAST, Row, size_mb, table, wanted, workers
 
 def test_the_table_says_what_was_wanted_and_whether_it_is_met() -> None:
     lines = table(
-        [Row("read the log", 300_000.4, "rows/s", "", ">= 250,000", True), Row("a", 1, "ms", "", "<= 0", False), Row("b", 2, "ms")]
+        [
+            Row("read the log", 300_000.4, "rows/s", "", ">= 250,000", True),
+            Row("a", 1, "ms", "", "<= 0", False),
+            Row("b", 2, "ms"),
+        ]
     )
     _, met, missed, plain = lines.splitlines()
     assert "300,000 rows/s" in met
@@ -25,9 +32,14 @@ def test_only_reading_the_log_with_all_columns_is_judged() -> None:
 
 def test_workers_are_the_python_processes_of_spark_below_a_process() -> None:
     """Two generations down, as Spark has them; others are not counted."""
-    worker = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()', 'pyspark.worker'])"
+    worker = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()',"
+        " 'pyspark.worker'])"
+    )
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
         assert started.stdin is not None
         assert started.stdout is not None
         assert started.stdout.readline() == b"1\n"

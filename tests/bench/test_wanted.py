@@ -8,7 +8,9 @@ from bench.peers import OURS, OURS_PARTITIONED, Figures
 from bench.wanted import MILLION, Verdict, short, verdicts
 
 
-def figures(name: str, *, count: int = MILLION, rss_after_bytes: float | None = None, **values: float) -> Figures:
+def figures(
+    name: str, *, count: int = MILLION, rss_after_bytes: float | None = None, **values: float
+) -> Figures:
     return Figures(name, "1.0", "", count, values, rss_after_bytes)
 
 
@@ -30,7 +32,9 @@ def test_accepted_messages_are_judged_against_the_fastest_product(ours: float, m
 
 
 @pytest.mark.parametrize(("ours", "met"), [(0.6, True), (0.61, False)])
-def test_latency_is_judged_against_the_best_peer_that_syncs_before_a_reader_sees_the_message(ours: float, met: bool) -> None:
+def test_latency_is_judged_against_the_best_peer_that_syncs_before_a_reader_sees_the_message(
+    ours: float, met: bool
+) -> None:
     rows = judged(
         figures(OURS, latency_p99=ours),
         figures("rabbit4-stream", latency_p99=0.3),
@@ -47,7 +51,9 @@ def test_cpu_is_judged_in_microseconds_a_message(per_100k: float, met: bool) -> 
     assert row.got == f"{per_100k * 10:.2f} us"
 
 
-@pytest.mark.parametrize(("rss", "count", "met"), [(149e6, MILLION, True), (150e6, MILLION, False), (1e6, MILLION - 1, None)])
+@pytest.mark.parametrize(
+    ("rss", "count", "met"), [(149e6, MILLION, True), (150e6, MILLION, False), (1e6, MILLION - 1, None)]
+)
 def test_memory_counts_only_after_a_million_messages(rss: float, count: int, met: bool | None) -> None:
     rows = verdicts({OURS: figures(OURS, count=count, rss_after_bytes=rss)})
     assert next(row for row in rows if row.what.startswith("resident memory")).met is met
@@ -55,17 +61,25 @@ def test_memory_counts_only_after_a_million_messages(rss: float, count: int, met
 
 @pytest.mark.parametrize(
     ("many", "met"),
-    [({"send_100x1": 75.0, "latency_p99": 1.5}, (True, True)), ({"send_100x1": 74.0, "latency_p99": 1.6}, (False, False))],
+    [
+        ({"send_100x1": 75.0, "latency_p99": 1.5}, (True, True)),
+        ({"send_100x1": 74.0, "latency_p99": 1.6}, (False, False)),
+    ],
 )
 def test_many_partitions_are_judged_against_one(many: dict[str, Any], met: tuple[bool, bool]) -> None:
     rows = judged(figures(OURS, send_100x1=100.0, latency_p99=1.0), figures(OURS_PARTITIONED, **many))
-    assert (rows["64 partitions: accepted/s, 1 connection"].met, rows["64 partitions: p99 end to end"].met) == met
+    assert (
+        rows["64 partitions: accepted/s, 1 connection"].met,
+        rows["64 partitions: p99 end to end"].met,
+    ) == met
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     assert {row.met for row in verdicts({})} == {None}
 
 
-@pytest.mark.parametrize(("value", "text"), [(1_234_567.0, "1.23M"), (456_400.0, "456k"), (45_640.0, "45.6k"), (0.354, "0.354")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(1_234_567.0, "1.23M"), (456_400.0, "456k"), (45_640.0, "45.6k"), (0.354, "0.354")]
+)
 def test_numbers_are_shown_with_three_digits(value: float, text: str) -> None:
     assert short(value) == text

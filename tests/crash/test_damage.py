@@ -1,7 +1,8 @@
-"""Each kind of file x each kind of damage x closed in order or killed: recovered, or reported; never served wrong, never silent.
+"""Each kind of file x each kind of damage x closed in order or killed: recovered, or reported; never served
+wrong, never silent.
 
-Also: the store opens or says which file keeps it from that; numbers that were visible are not given out again where anything on the
-disk still tells them; and what is appended afterwards is kept.
+Also: the store opens or says which file keeps it from that; numbers that were visible are not given out again
+where anything on the disk still tells them; and what is appended afterwards is kept.
 """
 
 import copy
@@ -75,7 +76,8 @@ FILES: dict[str, Callable[[FaultyFiles], Path]] = {
     "active segment": lambda files: _segments(files)[-1],
     "index of the first": lambda files: _segments(files)[0].with_suffix(".idx"),
     "index of the active": lambda files: next(
-        (path for path in files.paths() if path == _segments(files)[-1].with_suffix(".idx")), _segments(files)[1].with_suffix(".idx")
+        (path for path in files.paths() if path == _segments(files)[-1].with_suffix(".idx")),
+        _segments(files)[1].with_suffix(".idx"),
     ),
     "journal 0": lambda files: ROOT / "journal" / "0.journal",
     "journal 1": lambda files: ROOT / "journal" / "1.journal",
@@ -99,7 +101,9 @@ def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
     files = FaultyFiles()
     hand = open_inline(files)
     rng = random.Random(1)
-    partitions = hand.store.create("log", LogSettings(partitions=3, segment_bytes=64 << 10), incarnation="i").partitions
+    partitions = hand.store.create(
+        "log", LogSettings(partitions=3, segment_bytes=64 << 10), incarnation="i"
+    ).partitions
     written: Written = [[], [], []]
     for step in range(STEPS):
         for partition in partitions:
@@ -167,19 +171,25 @@ def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> N
         ours = written[partition.index]
         refused = _read_what_can_be(partition, ours)
         lost += len(refused) + partition.start + max(0, len(ours) - partition.end)
-        # Numbers may be given out again only when the journal, the one place that knew them, is what is damaged.
+        # Numbers may be given out again only when the journal, the one place that knew them, is what is
+        # damaged.
         assert partition.end == len(ours) or kind.startswith(("journal", "active"))
     assert not lost or hand.store.findings or kind.endswith("segment")  # type: ignore[attr-defined]
     _go_on(files, hand, written)
 
 
 def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
-    """Each value is one that was written; that one is gone is told, unless it looks as if it never had been: a tail, after a kill."""
+    """Each value is one that was written; that one is gone is told, unless it looks as if it never had been:
+    a tail, after a kill.
+    """
     assert isinstance(hand.store, DirectoryStore)
     found = dict(hand.store.states.items(""))
     assert found.pop("often", None) in (None, *[_state(step)["often"] for step in range(STEPS)])
     steps = sorted(int(key.removeprefix("once ")) for key in found)
-    assert all(value == _state(step)[f"once {step}"] for step, value in ((step, found[f"once {step}"]) for step in steps))
+    assert all(
+        value == _state(step)[f"once {step}"]
+        for step, value in ((step, found[f"once {step}"]) for step in steps)
+    )
     findings = [finding.severity for finding in hand.store.findings if finding.file == "states"]
     assert not findings or kind == "states"
     if len(steps) < STEPS:
@@ -209,12 +219,19 @@ def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_foreign_files_are_left_alone_and_reported(clean: bool) -> None:
     files, written = copy.deepcopy(BUILT[clean])
-    strangers = [ROOT / "notes.txt", ROOT / "logs" / "x", LOG / "0" / "core", LOG / "0" / "1.log", ROOT / "journal" / "old"]
+    strangers = [
+        ROOT / "notes.txt",
+        ROOT / "logs" / "x",
+        LOG / "0" / "core",
+        LOG / "0" / "1.log",
+        ROOT / "journal" / "old",
+    ]
     for path in strangers:
         files.close(files.open(path, create=True))
         files.fsync_dir(path.parent)
     hand = open_inline(files)
-    assert {finding.file for finding in hand.store.findings} >= {str(path.relative_to(ROOT)) for path in strangers}  # type: ignore[attr-defined]
+    named = {finding.file for finding in hand.store.findings}  # type: ignore[attr-defined]  # of a directory store
+    assert named >= {str(path.relative_to(ROOT)) for path in strangers}
     assert set(strangers) <= set(files.paths())
     for partition in hand.store.logs["log"].partitions:
         assert not _read_what_can_be(partition, written[partition.index])

@@ -1,8 +1,10 @@
-"""kill -9 of the gateway, of its node, or of both, at random moments, with senders at work and subscribers that fail, on the same state.
+"""kill -9 of the gateway, of its node, or of both, at random moments, with senders at work and subscribers
+that fail, on the same state.
 
-Law: every event that was answered 202 reaches each Trigger or Subscription that it is for, or that one's dead letter sink, at least once,
-with its data; nothing else arrives, and no attempt is without a cause: it is the first, or follows one that failed, or a kill. `make crash`
-runs GATEWAY_ROUNDS=30 from a seed it prints; `SEED=n` chooses the same moments again.
+Law: every event that was answered 202 reaches each Trigger or Subscription that it is for, or that one's dead
+letter sink, at least once, with its data; nothing else arrives, and no attempt is without a cause: it is the
+first, or follows one that failed, or a kill. `make crash` runs GATEWAY_ROUNDS=30 from a seed it prints;
+`SEED=n` chooses the same moments again.
 """
 
 import asyncio
@@ -23,7 +25,10 @@ from aiohttp import web
 from examples.gateway import GatewayProcess
 
 ROUNDS: Final = int(os.environ.get("CRASH_GATEWAY_ROUNDS") or 2)
-SEED: Final = int(os.environ.get("CRASH_SEED") or (1 if "CRASH_GATEWAY_ROUNDS" not in os.environ else time.time_ns() % 1_000_000))
+SEED: Final = int(
+    os.environ.get("CRASH_SEED")
+    or (1 if "CRASH_GATEWAY_ROUNDS" not in os.environ else time.time_ns() % 1_000_000)
+)
 SENDERS: Final = 8
 EVENTS_MAX: Final = 1500
 """Sent in one round, at most."""
@@ -37,7 +42,10 @@ Status = int | None
 
 @dataclass(frozen=True)
 class Subscribed:
-    """One Trigger or Subscription of the test. `answer`: what its subscriber does, given the attempt's number for this event."""
+    """One Trigger or Subscription of the test.
+
+    `answer`: what its subscriber does, given the attempt's number for this event.
+    """
 
     name: str
     path: str
@@ -113,7 +121,9 @@ class World:
         kind, name = request.match_info["kind"], request.match_info["name"]
         id_ = request.headers["ce-id"]
         if kind == "dead":
-            self.buried.setdefault((name, id_), []).append(Attempt(time.monotonic(), 202, data, request.headers.get("ce-knativeerrorcode")))
+            self.buried.setdefault((name, id_), []).append(
+                Attempt(time.monotonic(), 202, data, request.headers.get("ce-knativeerrorcode"))
+            )
             return web.Response(status=202)
         attempts = self.came.setdefault((name, id_), [])
         (subscribed,) = (each for each in SUBSCRIBED if each.name == name)
@@ -138,7 +148,9 @@ class World:
 
     def kills(self, since: float, until: float) -> tuple[int, int]:
         """How often gateway and node were killed between two moments."""
-        return sum(since <= at <= until for at in self.gateway_kills), sum(since <= at <= until for at in self.node_kills)
+        return sum(since <= at <= until for at in self.gateway_kills), sum(
+            since <= at <= until for at in self.node_kills
+        )
 
 
 def _took(attempt: Attempt) -> bool:
@@ -148,22 +160,56 @@ def _took(attempt: Attempt) -> bool:
 def objects(base: str) -> str:
     """The resources, in YAML."""
     documents: list[object] = [
-        {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "crash", "namespace": "default"}},
-        {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "metadata": {"name": "crash", "namespace": "default"}},
+        {
+            "apiVersion": "eventing.knative.dev/v1",
+            "kind": "Broker",
+            "metadata": {"name": "crash", "namespace": "default"},
+        },
+        {
+            "apiVersion": "messaging.knative.dev/v1",
+            "kind": "Channel",
+            "metadata": {"name": "crash", "namespace": "default"},
+        },
     ]
     for each in SUBSCRIBED:
-        delivery = {"retry": each.retry, "backoffDelay": "PT0.02S", "backoffPolicy": "linear", "backoffMax": "PT0.1S"}
+        delivery = {
+            "retry": each.retry,
+            "backoffDelay": "PT0.02S",
+            "backoffPolicy": "linear",
+            "backoffMax": "PT0.1S",
+        }
         spec: dict[str, object] = {
             "subscriber": {"uri": f"{base}/live/{each.name}"},
             "delivery": {**delivery, "deadLetterSink": {"uri": f"{base}/dead/{each.name}"}},
         }
-        metadata = {"name": each.name, "namespace": "default", "annotations": {"knative-gateway/order": each.order}}
+        metadata = {
+            "name": each.name,
+            "namespace": "default",
+            "annotations": {"knative-gateway/order": each.order},
+        }
         if each.path == BROKER:
-            spec |= {"broker": "crash", **({"filter": {"attributes": {"type": each.type}}} if each.type else {})}
-            documents.append({"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": metadata, "spec": spec})
+            spec |= {
+                "broker": "crash",
+                **({"filter": {"attributes": {"type": each.type}}} if each.type else {}),
+            }
+            documents.append(
+                {
+                    "apiVersion": "eventing.knative.dev/v1",
+                    "kind": "Trigger",
+                    "metadata": metadata,
+                    "spec": spec,
+                }
+            )
         else:
             spec["channel"] = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "crash"}
-            documents.append({"apiVersion": "messaging.knative.dev/v1", "kind": "Subscription", "metadata": metadata, "spec": spec})
+            documents.append(
+                {
+                    "apiVersion": "messaging.knative.dev/v1",
+                    "kind": "Subscription",
+                    "metadata": metadata,
+                    "spec": spec,
+                }
+            )
     return yaml.safe_dump_all(documents)
 
 
@@ -185,7 +231,9 @@ async def send(world: World, gateway: GatewayProcess, name: str, done: asyncio.E
             }
             posted, status, reason = time.monotonic(), None, ""
             try:
-                status = await _post(session, gateway.base_url + path, data, {**headers, "content-type": "text/plain"})
+                status = await _post(
+                    session, gateway.base_url + path, data, {**headers, "content-type": "text/plain"}
+                )
             except aiohttp.ClientError as error:
                 reason = repr(error)
             world.sent[id_] = Sent(path, type_, data, posted, time.monotonic(), status, reason)
@@ -204,7 +252,9 @@ async def _post(session: aiohttp.ClientSession, url: str, data: bytes, headers: 
 
 
 async def one_round(world: World, gateway: GatewayProcess, number: int) -> None:
-    """Senders send, subscribers fail, and somebody is killed; the gateway is started again, a node by its gateway."""
+    """Senders send, subscribers fail, and somebody is killed; the gateway is started again, a node by its
+    gateway.
+    """
     before = len(world.accepted)
     done = asyncio.Event()
     tasks = [asyncio.create_task(send(world, gateway, f"{number}.{each}", done)) for each in range(SENDERS)]
@@ -227,7 +277,10 @@ async def one_round(world: World, gateway: GatewayProcess, number: int) -> None:
     done.set()
     await asyncio.gather(*tasks)
     kills = len(world.gateway_kills), len(world.node_kills)
-    print(f"round {number}: {victim} killed; {len(world.accepted)} accepted of {len(world.sent)}; {kills} kills so far")
+    print(
+        f"round {number}: {victim} killed; {len(world.accepted)} accepted of {len(world.sent)}; {kills} kills"
+        " so far"
+    )
 
 
 async def settled(world: World, gateway: GatewayProcess) -> None:
@@ -235,17 +288,22 @@ async def settled(world: World, gateway: GatewayProcess) -> None:
     deadline = time.monotonic() + SETTLED_S_MAX
     while (missing := world.missing()) and time.monotonic() < deadline:  # noqa: ASYNC110 (nobody tells us)
         await asyncio.sleep(0.1)
-    assert not missing, f"{len(missing)} deliveries are missing, such as {missing[:5]}\n{gateway.words[-3000:]}"
+    assert not missing, (
+        f"{len(missing)} deliveries are missing, such as {missing[:5]}\n{gateway.words[-3000:]}"
+    )
 
 
 def explain(world: World) -> None:
     """Whatever came has a cause."""
-    assert not (other := [event for event in world.sent.values() if event.status not in (202, 503, None)]), other[:5]
+    assert not (other := [event for event in world.sent.values() if event.status not in (202, 503, None)]), (
+        other[:5]
+    )
     dying = list(zip(world.gateway_kills, world.gateway_ends, strict=True))
     cut = [
         event
         for event in world.sent.values()
-        if event.status is None and not any(killed <= event.ended and event.posted <= gone for killed, gone in dying)
+        if event.status is None
+        and not any(killed <= event.ended and event.posted <= gone for killed, gone in dying)
     ]
     assert not cut, f"no answer, though the gateway lived: {cut[:5]}"
     subscribed = {each.name: each for each in SUBSCRIBED}
@@ -258,14 +316,18 @@ def explain(world: World) -> None:
         answered = 0
         for index, attempt in enumerate(attempts):
             gateways, nodes = world.kills(posted, attempt.at)
-            # A node that dies may leave two copies of what its sender was not answered; a gateway that does begins again. What was cut may
-            # have met a kept-alive connection at its end: then it is sent once more without that being an attempt.
+            # A node that dies may leave two copies of what its sender was not answered; a gateway that does
+            # begins again. What was cut may
+            # have met a kept-alive connection at its end: then it is sent once more without that being an
+            # attempt.
             begun = (1 + gateways) * (1 + nodes)
             assert answered < most * begun, (name, id_, attempts)
             assert index < 2 * most * begun, (name, id_, attempts)
             answered += attempt.status is not None
             if index and _took(attempts[index - 1]):
-                assert gateways + nodes, f"{name}: {id_} came again though it was taken and nobody was killed: {attempts}"
+                assert gateways + nodes, (
+                    f"{name}: {id_} came again though it was taken and nobody was killed: {attempts}"
+                )
     for (name, id_), letters in world.buried.items():
         attempts = [one for one in world.came[name, id_] if one.at <= letters[0].at]
         assert attempts, "no dead letter without an attempt"
@@ -277,7 +339,9 @@ def explain(world: World) -> None:
 
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)
-async def test_whoever_is_killed_every_accepted_event_is_delivered_and_each_attempt_has_a_cause(tmp_path: Path) -> None:
+async def test_whoever_is_killed_every_accepted_event_is_delivered_and_each_attempt_has_a_cause(
+    tmp_path: Path,
+) -> None:
     print(f"\nSEED={SEED} GATEWAY_ROUNDS={ROUNDS}")
     world = World(random.Random(SEED))
     app = web.Application()
@@ -299,4 +363,7 @@ async def test_whoever_is_killed_every_accepted_event_is_delivered_and_each_atte
     finally:
         await runner.cleanup()
     attempts = sum(map(len, world.came.values()))
-    print(f"{len(world.accepted)} accepted, {attempts} attempts, {sum(map(len, world.buried.values()))} dead letters: all explained")
+    print(
+        f"{len(world.accepted)} accepted, {attempts} attempts, {sum(map(len, world.buried.values()))} dead"
+        " letters: all explained"
+    )

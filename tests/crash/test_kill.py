@@ -1,8 +1,8 @@
 """kill -9 at random moments with hundreds of events in flight, again and again on the same data.
 
-Law: what was accepted, or seen by a reader, is there forever, once, at one offset, with its content; each link's events keep their order
-in each partition; an event that was sent once and not accepted is there at most once. `make crash` runs ROUNDS=50 from a seed it prints;
-`SEED=n` chooses the same moments again.
+Law: what was accepted, or seen by a reader, is there forever, once, at one offset, with its content; each
+link's events keep their order in each partition; an event that was sent once and not accepted is there at
+most once. `make crash` runs ROUNDS=50 from a seed it prints; `SEED=n` chooses the same moments again.
 """
 
 import asyncio
@@ -18,7 +18,16 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.client import EARLIEST, NO_RETRY, AfterOffset, Client, Event, Pending, ReceivedEvent, connect
+from amqp_streams.client import (
+    EARLIEST,
+    NO_RETRY,
+    AfterOffset,
+    Client,
+    Event,
+    Pending,
+    ReceivedEvent,
+    connect,
+)
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.streams.routing import partition_of_key
 from examples.node import NodeProcess
@@ -33,7 +42,9 @@ WHOLE_EVERY = 10
 """Rounds between readings of the whole log; in the others what is new is read. The last reads everything."""
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS") or 4)
-SEED = int(os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000))
+SEED = int(
+    os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000)
+)
 
 Place = tuple[str, str]
 """Partition, offset."""
@@ -78,7 +89,9 @@ class History:
             place = (str(event.partition), str(event.offset))
             body = event.body
             assert isinstance(body, bytes)
-            assert self.seen.setdefault(place, body) == body, f"{place} had {self.seen[place][:40]!r}, now has {body[:40]!r}"
+            assert self.seen.setdefault(place, body) == body, (
+                f"{place} had {self.seen[place][:40]!r}, now has {body[:40]!r}"
+            )
 
 
 async def produce(client: Client, link: Link) -> None:
@@ -167,7 +180,10 @@ async def read(node: NodeProcess, after: dict[str, str]) -> list[ReceivedEvent]:
                 continue
             start = EARLIEST if last is None else AfterOffset(last)
             async with client.consumer(LOG, partition=one.partition, start=start) as consumer:
-                while not events or (events[-1].partition, events[-1].offset) != (one.partition, one.latest_offset):
+                while not events or (events[-1].partition, events[-1].offset) != (
+                    one.partition,
+                    one.latest_offset,
+                ):
                     batch = await consumer.receive(2000, timeout=20)
                     assert batch, f"partition {one.partition} ends before {one.latest_offset}"
                     events += batch
@@ -183,7 +199,9 @@ def check(events: list[ReceivedEvent], links: list[Link], history: History) -> N
     for partition in range(PARTITIONS):
         offsets = [str(event.offset) for event in events if event.partition == str(partition)]
         first = int(history.ends.get(str(partition), "-1")) + 1
-        assert offsets == [f"{first + number:016d}" for number in range(len(offsets))], "offsets leave gaps or go back"
+        assert offsets == [f"{first + number:016d}" for number in range(len(offsets))], (
+            "offsets leave gaps or go back"
+        )
         history.ends.update({str(partition): offset for offset in offsets[-1:]})
     stored = set(history.seen.values())
     assert len(stored) == len(history.seen), "an event is stored twice"
@@ -197,7 +215,11 @@ def check_link(link: Link, events: list[ReceivedEvent]) -> None:
     """Its events are in the order of sending; where all have one partition, no earlier one is missing."""
     numbers = {body: number for number, body in enumerate(link.sent)}
     for partition in range(PARTITIONS):
-        stored = [numbers[event.body] for event in events if event.partition == str(partition) and event.body in numbers]
+        stored = [
+            numbers[event.body]
+            for event in events
+            if event.partition == str(partition) and event.body in numbers
+        ]
         assert stored == sorted(stored), f"{link.name} is out of order in partition {partition}: {stored}"
         if link.home == partition:
             assert stored == list(range(len(stored))), f"{link.name} has a gap"
@@ -206,7 +228,9 @@ def check_link(link: Link, events: list[ReceivedEvent]) -> None:
 
 
 def restart(node: NodeProcess, chance: random.Random) -> int:
-    """Start it, sometimes in another sync mode, sometimes killing it once or twice while it recovers; how often."""
+    """Start it, sometimes in another sync mode, sometimes killing it once or twice while it recovers; how
+    often.
+    """
     # A killed process takes nothing with it that was written, synced or not.
     node.options[:] = ["--sync", chance.choice(("always", "always", "interval:20", "never"))]
     again = chance.choice((0, 0, 1, 2))
@@ -241,8 +265,8 @@ async def test_nothing_accepted_is_lost_doubled_or_moved_by_kills(node: NodeProc
         events = await read(node, history.ends)
         sent, accepted = sum(len(link.sent) for link in links), sum(len(link.accepted) for link in links)
         print(
-            f"round {number}: {' '.join(mode)} {sent} sent, {accepted} accepted, {sent - accepted} in flight; "
-            f"killed {again} times in recovery; {len(events)} read{' from the earliest on' if whole else ''}"
+            f"round {number}: {' '.join(mode)} {sent} sent, {accepted} accepted, {sent - accepted} in flight;"
+            f" killed {again} times in recovery; {len(events)} read{' from the earliest on' if whole else ''}"
         )
         check(events, links, history)
     assert len(history.accepted) > 100 * ROUNDS, "the kills came before anything happened"
@@ -250,5 +274,7 @@ async def test_nothing_accepted_is_lost_doubled_or_moved_by_kills(node: NodeProc
     assert node.stop() == 0, node.words
     assert "Traceback" not in node.words, node.words
     verify = [str(Path(sys.executable).parent / "amqp-streams"), "verify", str(node.data_dir)]
-    verified = await asyncio.to_thread(subprocess.run, verify, capture_output=True, text=True, timeout=60, check=False)
+    verified = await asyncio.to_thread(
+        subprocess.run, verify, capture_output=True, text=True, timeout=60, check=False
+    )
     assert verified.returncode == 0, verified.stdout

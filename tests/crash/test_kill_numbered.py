@@ -1,7 +1,9 @@
-"""kill -9 of the node at random moments while numbered events are sent and sent again: each is there once, and in order.
+"""kill -9 of the node at random moments while numbered events are sent and sent again: each is there once,
+and in order.
 
-A meter numbers by itself and keeps its client through all kills; a task sends batches under numbers of its own with clients that are cut
-off at any moment, too, and begins each batch again until all of it is accepted. `make crash` runs ROUNDS=50 kills, from a seed it prints.
+A meter numbers by itself and keeps its client through all kills; a task sends batches under numbers of its
+own with clients that are cut off at any moment, too, and begins each batch again until all of it is accepted.
+`make crash` runs ROUNDS=50 kills, from a seed it prints.
 """
 
 import asyncio
@@ -21,7 +23,9 @@ PARTITIONS = 3
 BATCH = 150
 KEYS = ["north", "south", "east", "west"]
 ROUNDS = int(os.environ.get("CRASH_ROUNDS") or 2)
-SEED = int(os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000))
+SEED = int(
+    os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000)
+)
 PATIENT = RetryPolicy(first_ms=10, wait_max_ms=100, attempts_max=10_000)
 
 
@@ -37,10 +41,15 @@ class World:
 
     async def meter(self) -> None:
         """One event after the other, some together, for as long as nodes are killed; goes on by itself."""
-        async with connect(self.node.url, retry=PATIENT) as client, client.producer("crash", producer_id="meter", window=300) as producer:
+        async with (
+            connect(self.node.url, retry=PATIENT) as client,
+            client.producer("crash", producer_id="meter", window=300) as producer,
+        ):
             while not self.over:
                 count = self.rng.choice([1, 5, 60])
-                await producer.post_batch([Event(self.metered + number) for number in range(count)], partition=0, timeout=None)
+                await producer.post_batch(
+                    [Event(self.metered + number) for number in range(count)], partition=0, timeout=None
+                )
                 self.metered += count
                 await asyncio.sleep(0.001)
             await producer.flush(timeout=60)
@@ -54,7 +63,10 @@ class World:
 
     async def _try(self, batch: int) -> bool:
         try:
-            async with connect(self.node.url, retry=PATIENT) as client, client.producer("crash", producer_id="query/0") as producer:
+            async with (
+                connect(self.node.url, retry=PATIENT) as client,
+                client.producer("crash", producer_id="query/0") as producer,
+            ):
                 sending = asyncio.create_task(self._send(producer, batch))
                 if self.rng.random() < 0.5:
                     await asyncio.wait([sending], timeout=self.rng.uniform(0, 0.05))
@@ -103,12 +115,16 @@ def test_every_numbered_event_is_there_once_and_in_order_whoever_is_killed(tmp_p
         asyncio.run(world.run())
         found = asyncio.run(world.stored())
     assert world.batches > 0
-    rows = [(batch * BATCH + row, KEYS[row % len(KEYS)]) for batch in range(world.batches) for row in range(BATCH)]
+    rows = [
+        (batch * BATCH + row, KEYS[row % len(KEYS)]) for batch in range(world.batches) for row in range(BATCH)
+    ]
     assert [body for body, key in found[0] if key is None] == list(range(world.metered))
     for partition in range(PARTITIONS):
         expected = [row for row in rows if partition_of_key(row[1], PARTITIONS) == partition]
         assert [row for row in found[partition] if row[1] is not None] == expected
     counts = Verified()
-    assert not [finding for finding in verify(world.node.data_dir, counts=counts) if finding.severity.name == "DAMAGE"]
+    assert not [
+        finding for finding in verify(world.node.data_dir, counts=counts) if finding.severity.name == "DAMAGE"
+    ]
     assert counts.producers >= 2
     print(f"{world.metered} metered, {world.batches} batches")

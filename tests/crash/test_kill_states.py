@@ -1,4 +1,6 @@
-"""kill -9 while states are being written, again and again on one directory: what was told is there, each write as a whole."""
+"""kill -9 while states are being written, again and again on one directory: what was told is there, each
+write as a whole.
+"""
 
 import asyncio
 import random
@@ -15,13 +17,17 @@ TUNING = Tuning(journal_bytes=1 << 20, states_bytes=32 << 10)
 
 async def write_for_ever(path: str) -> None:
     """Write a rising number under two keys, and one of many others; say each number when it is on the disk."""
-    store = DirectoryStore.open(path, loop_call=asyncio.get_running_loop().call_soon_threadsafe, tuning=TUNING)
+    store = DirectoryStore.open(
+        path, loop_call=asyncio.get_running_loop().call_soon_threadsafe, tuning=TUNING
+    )
     first = int(store.states.get("left") or b"0") + 1
     store.states.on_written = lambda number, failure: print(first + number - 1, failure or "", flush=True)
     number = first
     while True:
         for _ in range(3):
-            store.states.write({"left": b"%d" % number, f"{number % 100}": b"x" * (number % 90), "right": b"%d" % number})
+            store.states.write(
+                {"left": b"%d" % number, f"{number % 100}": b"x" * (number % 90), "right": b"%d" % number}
+            )
             number += 1
         await asyncio.sleep(0)
 
@@ -29,7 +35,11 @@ async def write_for_ever(path: str) -> None:
 def test_what_was_told_to_be_written_outlives_every_kill(tmp_path: Path) -> None:
     rng = random.Random(3)
     for _ in range(ROUNDS):
-        child = subprocess.Popen([sys.executable, "-m", "tests.crash.test_kill_states", str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.test_kill_states", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert child.stdout is not None
         told = [child.stdout.readline() for _ in range(rng.randint(1, 400))]
         child.send_signal(signal.SIGKILL)
@@ -41,7 +51,11 @@ def test_what_was_told_to_be_written_outlives_every_kill(tmp_path: Path) -> None
         assert all(line.split()[1:] == [] for line in whole)
         assert int(store.states.get("left") or b"0") >= int(whole[-1])
         assert store.states.get("left") == store.states.get("right")
-        assert not [finding for finding in store.findings if finding.file == "states" and finding.severity is not Severity.NOTE]
+        assert not [
+            finding
+            for finding in store.findings
+            if finding.file == "states" and finding.severity is not Severity.NOTE
+        ]
         store.close()
 
 

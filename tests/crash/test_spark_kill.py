@@ -1,7 +1,10 @@
-"""Drivers and executors of a Spark job are killed at random moments, the node too: every event arrives once, in a log and in files."""
+"""Drivers and executors of a Spark job are killed at random moments, the node too: every event arrives once,
+in a log and in files.
+"""
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +27,11 @@ ROWS = 80_000
 
 
 def test_whoever_is_killed_every_event_arrives_once(tmp_path: Path, spark: SparkSession) -> None:
-    """One driver copies a log in 40 micro-batches to another log and to files. In between, as chance has it, it dies with all its
+    """One driver copies a log in 40 micro-batches to another log and to files. In between, as chance has it,
+    it dies with all its
 
-    children, or an executor does, or the node. Whatever was half done then is done again by Spark, and counts once.
+    children, or an executor does, or the node. Whatever was half done then is done again by Spark, and counts
+    once.
     """
     print(f"seed {SEED}")
     rng = random.Random(SEED)
@@ -39,14 +44,24 @@ def test_whoever_is_killed_every_event_arrives_once(tmp_path: Path, spark: Spark
         fill(node.url, "copied", [])
         given = {
             "checkpoints": str(tmp_path / "checkpoints"),
-            "source": {"endpoint": node.url, "stream": "numbers", "startingOffsets": "earliest", "maxOffsetsPerTrigger": ROWS // BATCHES},
+            "source": {
+                "endpoint": node.url,
+                "stream": "numbers",
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": ROWS // BATCHES,
+            },
             "log": {"endpoint": node.url, "stream": "copied"},
             "files": str(tmp_path / "files"),
         }
         job = Job(tmp_path, "copy", master=cluster.url, **given)
         try:
             for moment, victim in zip(moments, victims, strict=True):
-                wait_until(f"micro-batch {moment}", lambda moment=moment: committed(tmp_path) >= moment, alive=job, seconds=300)  # type: ignore[misc]
+                wait_until(
+                    f"micro-batch {moment}",
+                    partial(lambda least: committed(tmp_path) >= least, moment),
+                    alive=job,
+                    seconds=300,
+                )
                 print(f"kill {victim} at {moment} of {BATCHES} micro-batches")
                 match victim:
                     case "driver":
@@ -64,9 +79,16 @@ def test_whoever_is_killed_every_event_arrives_once(tmp_path: Path, spark: Spark
         copied = bodies(node.url, "copied")
         assert copied == bodies(node.url, "numbers")
         assert len(copied) == ROWS
-    assert totals(spark.read.parquet(str(tmp_path / "files"))) == {"rows": ROWS, "places": ROWS, "sum": sum(range(ROWS))}
+    assert totals(spark.read.parquet(str(tmp_path / "files"))) == {
+        "rows": ROWS,
+        "places": ROWS,
+        "sum": sum(range(ROWS)),
+    }
 
 
 def committed(folder: Path) -> int:
     """Micro-batches that either query has done."""
-    return max(len(list((folder / "checkpoints" / name / "commits").glob("[0-9]*"))) for name in ("to-log", "to-files"))
+    return max(
+        len(list((folder / "checkpoints" / name / "commits").glob("[0-9]*")))
+        for name in ("to-log", "to-files")
+    )

@@ -14,7 +14,9 @@ WORDS = TEXTS.filter(bool)
 OWN = {
     "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype", "datacontentencoding", "data",
 }  # fmt: skip
-NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(lambda name: name not in OWN)
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(
+    lambda name: name not in OWN
+)
 SOURCES = st.one_of(
     WORDS.filter(lambda text: ":" not in text),
     WORDS.map("urn:x:{}".format),
@@ -24,7 +26,9 @@ TIMES = st.datetimes(timezones=st.just(None)).map(lambda moment: moment.isoforma
 INTEGERS = st.integers(-(1 << 31), (1 << 31) - 1)
 VALUES = st.one_of(TEXTS, st.booleans(), INTEGERS, st.binary(max_size=20))
 OPTIONAL = {"subject": WORDS, "time": TIMES, "dataschema": WORDS.map("urn:{}".format)}
-TYPES = st.sampled_from(["text/plain", "application/octet-stream", "application/json", "application/problem+json; charset=utf-8"])
+TYPES = st.sampled_from(
+    ["text/plain", "application/octet-stream", "application/json", "application/problem+json; charset=utf-8"]
+)
 ANNOUNCING = st.sampled_from(
     [
         "application/cloudevents",
@@ -57,5 +61,7 @@ def events(
     extensions = draw(st.dictionaries(NAMES, values, max_size=4))
     if draw(st.booleans()):
         attributes["datacontenttype"] = draw(types)
-    data = draw(st.one_of(st.none(), st.binary(max_size=300), JSON.map(lambda value: json.dumps(value).encode())))
+    data = draw(
+        st.one_of(st.none(), st.binary(max_size=300), JSON.map(lambda value: json.dumps(value).encode()))
+    )
     return CloudEvent({**attributes, **extensions}, data)

@@ -26,8 +26,12 @@ def check(message: bytes) -> bool:
         return False
     event = decode(message)
     assert (read.attributes, read.data) == (event.attributes, event.data)
-    assert {name: type(value) for name, value in read.attributes.items()} == {name: type(value) for name, value in event.attributes.items()}
-    departing = CloudEvent({name: value for name, value in event.attributes.items() if name != APART}, event.data)
+    assert {name: type(value) for name, value in read.attributes.items()} == {
+        name: type(value) for name, value in event.attributes.items()
+    }
+    departing = CloudEvent(
+        {name: value for name, value in event.attributes.items() if name != APART}, event.data
+    )
     assert read.lines == lines(departing)
     assert sorted((read.lines + read.own).splitlines()) == sorted(lines(event).splitlines())
     return True
@@ -51,7 +55,9 @@ def test_any_event_is_read_as_the_long_way_reads_it(event: CloudEvent) -> None:
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     st.integers(0, 400),
 )
-def test_a_message_that_is_broken_is_not_read_otherwise_here(message: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+def test_a_message_that_is_broken_is_not_read_otherwise_here(
+    message: bytes, changes: list[tuple[int, int]], cut: int
+) -> None:
     """What the long way refuses is never taken here."""
     broken = bytearray(message[: len(message) - cut] if cut < len(message) and cut % 3 == 0 else message)
     for at, byte in changes:
@@ -67,7 +73,9 @@ def test_a_message_that_is_broken_is_not_read_otherwise_here(message: bytes, cha
 @given(st.binary(max_size=60))
 def test_garbage_is_left_alone(message: bytes) -> None:
     assert outgoing(message) is None
-    assert outgoing(encode(CloudEvent(REQUIRED))[:-4] + message) is None or check(encode(CloudEvent(REQUIRED))[:-4] + message)
+    assert outgoing(encode(CloudEvent(REQUIRED))[:-4] + message) is None or check(
+        encode(CloudEvent(REQUIRED))[:-4] + message
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +107,9 @@ def test_what_the_fast_way_in_writes_the_fast_way_out_reads() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Event(b"{}", content_type="application/cloudevents+json", properties={"cloudEvents_id": "2"}).encode(),
+        Event(
+            b"{}", content_type="application/cloudevents+json", properties={"cloudEvents_id": "2"}
+        ).encode(),
         Event(
             b"x",
             properties={f"cloudEvents_{name}": value for name, value in REQUIRED.items()} | {"other": "y"},

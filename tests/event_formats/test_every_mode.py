@@ -145,9 +145,14 @@ def test_spark_reads_what_a_gateway_delivers(batch: list[CloudEvent]) -> None:
 
 @given(st.lists(events(values=TEXTS), min_size=1, max_size=3))
 def test_what_spark_writes_is_the_event_of_its_columns(batch: list[CloudEvent]) -> None:
-    columns = {name: pa.array([event.attributes.get(name) for event in batch], pa.string()) for name in COLUMNS}
+    columns = {
+        name: pa.array([event.attributes.get(name) for event in batch], pa.string()) for name in COLUMNS
+    }
     columns["data"] = pa.array([event.data for event in batch], pa.binary())
-    extensions = [[(name, value) for name, value in event.attributes.items() if name not in {*COLUMNS, "specversion"}] for event in batch]
+    extensions = [
+        [(name, value) for name, value in event.attributes.items() if name not in {*COLUMNS, "specversion"}]
+        for event in batch
+    ]
     columns["extensions"] = pa.array(extensions, pa.map_(pa.string(), pa.string()))
     messages = list(map(b"".join, zip(*event_sections(columns, len(batch)), strict=True)))
     assert [decode(message) for message in messages] == batch

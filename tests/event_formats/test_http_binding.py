@@ -58,7 +58,9 @@ def test_structured_comes_back_as_it_was_sent(event: CloudEvent) -> None:
 @given(st.lists(events(values=TEXTS), max_size=3))
 def test_a_batch_comes_back_as_it_was_sent(batch: list[CloudEvent]) -> None:
     message = to_batch(batch)
-    assert list(events_from_http(raw(message), message.body)) == [CloudEvent(dict(event.attributes), event.data) for event in batch]
+    assert list(events_from_http(raw(message), message.body)) == [
+        CloudEvent(dict(event.attributes), event.data) for event in batch
+    ]
 
 
 @given(WORDS, WORDS, TEXTS.filter(bool), st.binary(min_size=1, max_size=50))
@@ -110,7 +112,9 @@ def test_the_body_of_binary_mode_is_the_data() -> None:
         [*HEADERS, (b"content-type", b"application/json"), (b"x-other", b"1"), (b"ce-myext", b"a%20b")],
         b' {"a":1}\n',
     )
-    assert event == CloudEvent({**REQUIRED, "myext": "a b", "datacontenttype": "application/json"}, b' {"a":1}\n')
+    assert event == CloudEvent(
+        {**REQUIRED, "myext": "a b", "datacontenttype": "application/json"}, b' {"a":1}\n'
+    )
 
 
 def test_no_body_is_no_data_and_an_empty_one_of_a_type_is_empty() -> None:
@@ -122,7 +126,9 @@ def test_no_body_is_no_data_and_an_empty_one_of_a_type_is_empty() -> None:
 def test_the_content_type_decides_even_beside_headers_of_an_event() -> None:
     """HTTP binding 3: structured mode by Content-Type, whatever else is in the headers, broken or not."""
     others = [(b"ce-specversion", b"9"), (b"ce-my_ext", b"x"), (b"ce-id", b"%ff")]
-    assert from_http([*others, STRUCTURED], BODY) == CloudEvent({**REQUIRED, "datacontenttype": "application/json"}, b'{"a": 1}')
+    assert from_http([*others, STRUCTURED], BODY) == CloudEvent(
+        {**REQUIRED, "datacontenttype": "application/json"}, b'{"a": 1}'
+    )
     assert from_http([STRUCTURED, *others], BODY).attributes["id"] == "1"
 
 
@@ -135,7 +141,9 @@ def test_0_3_is_read_and_stays_0_3() -> None:
         (b"ce-datacontentencoding", b"base64"),
     ]
     event = from_http(headers, b"/wA=")
-    assert event == CloudEvent({**REQUIRED, "specversion": "0.3", "schemaurl": "/schema", "datacontentencoding": "base64"}, b"/wA=")
+    assert event == CloudEvent(
+        {**REQUIRED, "specversion": "0.3", "schemaurl": "/schema", "datacontentencoding": "base64"}, b"/wA="
+    )
     assert ("ce-specversion", "0.3") in to_binary(event).headers
 
 
@@ -172,7 +180,12 @@ def test_two_content_types_are_none() -> None:
         from_http([*HEADERS, *twice], b"")
     with pytest.raises(InvalidEventError, match="differs from Content-Type"):
         from_http([*HEADERS, twice[0], (b"ce-datacontenttype", b"text/html")], b"")
-    assert from_http([*HEADERS, twice[0], (b"ce-datacontenttype", b"text/plain")], b"").attributes["datacontenttype"] == "text/plain"
+    assert (
+        from_http([*HEADERS, twice[0], (b"ce-datacontenttype", b"text/plain")], b"").attributes[
+            "datacontenttype"
+        ]
+        == "text/plain"
+    )
 
 
 def test_no_event_at_all_is_told() -> None:
@@ -207,7 +220,9 @@ def test_one_event_is_a_batch_of_one() -> None:
         ([(b"content-type", b"application/cloudevents-batch+json")], Mode.BATCH),
     ],
 )
-def test_whether_a_message_brings_an_event_is_told_by_its_headers(headers: list[tuple[bytes, bytes]], mode: Mode | None) -> None:
+def test_whether_a_message_brings_an_event_is_told_by_its_headers(
+    headers: list[tuple[bytes, bytes]], mode: Mode | None
+) -> None:
     assert mode_of_http(headers) is mode
 
 

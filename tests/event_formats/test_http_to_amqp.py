@@ -84,7 +84,10 @@ NAMES = st.sampled_from(
                 b"schemaurl",
             )
         ),
-        *(b"ce-" + name for name in (b"partitionkey", b"datacontenttype", b"datacontentencoding", ALONE.encode())),
+        *(
+            b"ce-" + name
+            for name in (b"partitionkey", b"datacontenttype", b"datacontentencoding", ALONE.encode())
+        ),
     ]
 )
 
@@ -123,7 +126,9 @@ def test_any_event_becomes_the_same_bytes(event: CloudEvent) -> None:
 
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=5), st.integers(0, 9), st.booleans())
-def test_any_headers_become_the_same_bytes_or_are_left_to_the_slow_way(odd: Headers, at: int, added: bool) -> None:
+def test_any_headers_become_the_same_bytes_or_are_left_to_the_slow_way(
+    odd: Headers, at: int, added: bool
+) -> None:
     plain = [*PLAIN, LENGTH] if added else PLAIN
     check([*plain[:at], *odd, *plain[at:]], BODY)
     check(odd, BODY)
@@ -157,7 +162,9 @@ def test_added_attributes_are_the_last() -> None:
     )
     assert begun is not None
     event = from_http([*PLAIN, LENGTH], BODY)
-    assert begun.message(BODY) == encode(CloudEvent({**event.attributes, "a": 255, "b": "c", "d": True}, BODY))
+    assert begun.message(BODY) == encode(
+        CloudEvent({**event.attributes, "a": 255, "b": "c", "d": True}, BODY)
+    )
 
 
 @pytest.mark.parametrize("missing", range(6))

@@ -23,7 +23,11 @@ HEAD = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"'
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 OLD = {**REQUIRED, "specversion": "0.3"}
 SPACES = st.text(" \t\r\n", max_size=3)
-TEXTS_AND_NUMBERS = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), max_size=9) | st.booleans() | st.integers(-9, 9)
+TEXTS_AND_NUMBERS = (
+    st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), max_size=9)
+    | st.booleans()
+    | st.integers(-9, 9)
+)
 
 
 @given(events(values=TEXTS_AND_NUMBERS))
@@ -41,7 +45,9 @@ def test_what_is_written_is_read_again(event: CloudEvent) -> None:
     SPACES,
     st.sampled_from([None, "application/json", "a/b+json"]),
 )
-def test_json_data_keeps_its_bytes(value: object, indent: int | str | None, before: str, after: str, content_type: str | None) -> None:
+def test_json_data_keeps_its_bytes(
+    value: object, indent: int | str | None, before: str, after: str, content_type: str | None
+) -> None:
     """Whatever spaces and spellings: what stands between the colon and the comma, spaces around it left out,
     is the data.
     """
@@ -101,7 +107,9 @@ def test_binary_goes_as_base64() -> None:
     assert json.loads(write_event(event))["data_base64"] == "/wA="
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "text/plain; charset=latin-1", "text/plain", None])
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "text/plain; charset=latin-1", "text/plain", None]
+)
 def test_data_that_its_type_does_not_explain_goes_as_base64(content_type: str | None) -> None:
     """Not JSON although it says so, no UTF-8, or of no known type: nothing of it is guessed."""
     attributes = REQUIRED if content_type is None else {**REQUIRED, "datacontenttype": content_type}
@@ -131,7 +139,9 @@ def test_json_text_is_one_value(data: bytes, is_json: bool) -> None:
     st.sampled_from(["data", "x", "a\\u0000", 'a"data"', "\ud7ff"]),
     st.sampled_from([None, 2]),
 )
-def test_an_event_that_is_not_checked_is_read_alike(event: CloudEvent, subject: str, indent: int | None) -> None:
+def test_an_event_that_is_not_checked_is_read_alike(
+    event: CloudEvent, subject: str, indent: int | None
+) -> None:
     """Texts like the name of the data's member must not be taken for it; a number is as it stands in the
     text.
     """
@@ -144,7 +154,9 @@ def test_an_event_that_is_not_checked_is_read_alike(event: CloudEvent, subject: 
         attributes, data = read_unchecked(text)
         assert data == strict.data
         assert attributes == {
-            name: value if isinstance(value, bool) else str(value) for name, value in strict.attributes.items() if name in json.loads(text)
+            name: value if isinstance(value, bool) else str(value)
+            for name, value in strict.attributes.items()
+            if name in json.loads(text)
         }
 
 
@@ -158,7 +170,9 @@ def test_an_event_that_is_not_checked_is_read_alike(event: CloudEvent, subject: 
         (b',"data":{"a":1,"a":2}', {}, b'{"a":1,"a":2}'),
     ],
 )
-def test_any_attribute_is_read_without_checks(members: bytes, attributes: dict[str, object], data: bytes | None) -> None:
+def test_any_attribute_is_read_without_checks(
+    members: bytes, attributes: dict[str, object], data: bytes | None
+) -> None:
     assert read_unchecked(HEAD + members + b"}") == ({**REQUIRED, **attributes}, data)
 
 
@@ -261,7 +275,9 @@ def test_0_3_is_read_by_its_own_rules(members: bytes) -> None:
 @given(st.lists(events(values=TEXTS_AND_NUMBERS), max_size=4))
 def test_a_batch_is_read_as_it_was_written(batch: list[CloudEvent]) -> None:
     again = read_batch(write_batch(batch), count_max=4)
-    assert [(dict(event.attributes), event.data) for event in again] == [(dict(event.attributes), event.data) for event in batch]
+    assert [(dict(event.attributes), event.data) for event in again] == [
+        (dict(event.attributes), event.data) for event in batch
+    ]
 
 
 @pytest.mark.parametrize(

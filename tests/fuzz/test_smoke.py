@@ -1,4 +1,6 @@
-"""A short run of each target finds nothing, and would have found something: defects are planted where only inputs that got far come by."""
+"""A short run of each target finds nothing, and would have found something: defects are planted where only
+inputs that got far come by.
+"""
 
 from itertools import islice
 from pathlib import Path
@@ -96,7 +98,11 @@ def test_a_planted_defect_is_found_and_the_input_shows_it_again(
         planting.setattr(module, function, raising)
         if module is functions:
             planting.setitem(functions._FUNCTIONS, "LEFT", raising)
-        found = [finding for finding in fuzz(target, seed=SEED, inputs=inputs).findings.values() if "PlantedError" in finding.place]
+        found = [
+            finding
+            for finding in fuzz(target, seed=SEED, inputs=inputs).findings.values()
+            if "PlantedError" in finding.place
+        ]
         assert found, f"{function} is never reached"
         _, again = examine(target, found[0].data)
         assert again is not None
@@ -111,10 +117,16 @@ def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interr
         sum(range(3_000_000 if data == b"long" else 3))
 
     target = Target("busy", busy, seconds_max=0.01)
-    assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"forever")] == [None, "slow", "hang"]
+    assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"forever")] == [
+        None,
+        "slow",
+        "hang",
+    ]
 
 
-def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Campaign: the input outlives its process, and the line that it prints does it again."""
     ended = Campaign(tmp_path, seed=SEED, inputs=400, engine="mutator").run(["tests.fuzz.crashing"], 5)
     assert [run.findings for run in ended] == [1]
@@ -126,7 +138,9 @@ def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(tmp_path: Path,
     assert str(path) in capsys.readouterr().out
 
 
-def test_what_never_comes_back_is_taken_down_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_comes_back_is_taken_down_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(campaign, "SILENT_SECONDS_MAX", 0.3)
     ended = Campaign(tmp_path, seed=SEED, inputs=10, engine="mutator").run(["tests.fuzz.hanging"], 2)
     assert [run.findings for run in ended] == [1]
@@ -147,7 +161,15 @@ def test_the_same_seed_makes_the_same_inputs() -> None:
 
 def test_choices_end_with_the_bytes_and_a_cut_input_is_an_input() -> None:
     draw = Draw(b"\x05\x03abc")
-    assert (draw.below(4), draw.raw(10), draw.left, draw.byte(), draw.chance(2), draw.text(5), draw.pick("xyz")) == (
+    assert (
+        draw.below(4),
+        draw.raw(10),
+        draw.left,
+        draw.byte(),
+        draw.chance(2),
+        draw.text(5),
+        draw.pick("xyz"),
+    ) == (
         1,
         b"abc",
         0,

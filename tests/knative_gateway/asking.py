@@ -7,7 +7,13 @@ from typing import Any
 
 from knative_gateway.ports import Route, Routes
 
-BINARY = (("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "t"), ("content-type", "application/json"))
+BINARY = (
+    ("ce-specversion", "1.0"),
+    ("ce-id", "1"),
+    ("ce-source", "/s"),
+    ("ce-type", "t"),
+    ("content-type", "application/json"),
+)
 STRUCTURED = (("content-type", "application/cloudevents+json"),)
 BATCH = (("content-type", "application/cloudevents-batch+json"),)
 EVENT = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a": 1}}'
@@ -37,7 +43,10 @@ async def ask(
     method: str = "POST",
     leave: bool = False,
 ) -> Answered | None:
-    """One request, its body in one piece or in several; `leave`: the client is gone before the last one. None: nobody answered."""
+    """One request, its body in one piece or in several;
+
+    `leave`: the client is gone before the last one. None: nobody answered.
+    """
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[MutableMapping[str, Any]] = []
 

@@ -12,8 +12,8 @@ from knative_gateway.ports import Extents, Stored
 class MemoryEventLog:
     """Partitions are lists.
 
-    `removed`: events at the beginning of a partition that retention took; `asked`: requests for extents; `failing`: what the next appends
-    raise; `gate`: appends wait while it is shut.
+    `removed`: events at the beginning of a partition that retention took; `asked`: requests for extents;
+    `failing`: what the next appends raise; `gate`: appends wait while it is shut.
     """
 
     def __init__(self) -> None:
@@ -82,21 +82,32 @@ class MemoryEventLog:
         return Extents(self._incarnations[log], first, ends)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
-        earlier = {index: [event for event in events if event.timestamp_ms <= at_ms] for index, events in enumerate(self.logs[log])}
+        earlier = {
+            index: [event for event in events if event.timestamp_ms <= at_ms]
+            for index, events in enumerate(self.logs[log])
+        }
         return {index: events[-1].offset if events else None for index, events in earlier.items()}
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
         while True:
             for partition, position in positions.items():
-                if batch := self.logs[log][partition][max(position + 1, self.removed.get((log, partition), 0)) :]:
+                if batch := self.logs[log][partition][
+                    max(position + 1, self.removed.get((log, partition), 0)) :
+                ]:
                     positions[partition] = int(batch[-1].offset)
                     yield batch
             async with self._grown:
                 await self._grown.wait_for(
-                    lambda: any(len(self.logs[log][partition]) > position + 1 for partition, position in positions.items())
+                    lambda: any(
+                        len(self.logs[log][partition]) > position + 1
+                        for partition, position in positions.items()
+                    )
                 )
 
     def messages(self, log: str) -> list[bytes]:
         """All of a log, in the order in which they came."""
-        return [event.message for event in sorted(chain.from_iterable(self.logs[log]), key=lambda event: event.timestamp_ms)]
+        return [
+            event.message
+            for event in sorted(chain.from_iterable(self.logs[log]), key=lambda event: event.timestamp_ms)
+        ]

@@ -1,6 +1,8 @@
-"""A PostgreSQL server of the tests' own, from Debian's package `postgresql`: in a directory and on a socket that go with it.
+"""A PostgreSQL server of the tests' own, from Debian's package `postgresql`: in a directory and on a socket
+that go with it.
 
-Skipped with the reason where there is none. `fsync` is off: the tests are about what is visible to whom, not about power failures.
+Skipped with the reason where there is none. `fsync` is off: the tests are about what is visible to whom, not
+about power failures.
 """
 
 import os
@@ -31,7 +33,9 @@ def binaries() -> Path | None:
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((place for place in places if (place / "initdb").exists() and (place / "postgres").exists()), None)
+    return next(
+        (place for place in places if (place / "initdb").exists() and (place / "postgres").exists()), None
+    )
 
 
 def other_user() -> str | None:
@@ -55,7 +59,17 @@ def server() -> Iterator[Path]:
             shutil.chown(root, user)
         data = root / "data"
         made = subprocess.run(
-            [place / "initdb", "-D", data, "-U", "tester", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"],
+            [
+                place / "initdb",
+                "-D",
+                data,
+                "-U",
+                "tester",
+                "--auth=trust",
+                "--no-sync",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+            ],
             user=user,
             capture_output=True,
             text=True,
@@ -65,7 +79,13 @@ def server() -> Iterator[Path]:
         assert made.returncode == 0, made.stderr
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
         with (root / "log").open("w") as log:
-            process = subprocess.Popen([place / "postgres", "-D", data, "-k", root, *settings], user=user, stdout=log, stderr=log, cwd=root)
+            process = subprocess.Popen(
+                [place / "postgres", "-D", data, "-k", root, *settings],
+                user=user,
+                stdout=log,
+                stderr=log,
+                cwd=root,
+            )
         try:
             _wait(process, root)
             yield root

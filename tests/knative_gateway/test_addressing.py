@@ -12,12 +12,16 @@ from knative_gateway.security.inward import Inward
 OBJECTS: dict[Key, Object] = {
     Key("", "Service", "n", "s"): {"spec": {}},
     Key("", "Service", "other", "s"): {"spec": {}},
-    Key("", "Service", "n", "outside"): {"spec": {"type": "ExternalName", "externalName": "host.example", "ports": [{"port": 8081}]}},
+    Key("", "Service", "n", "outside"): {
+        "spec": {"type": "ExternalName", "externalName": "host.example", "ports": [{"port": 8081}]}
+    },
     Key("", "Service", "n", "two-ports"): {
         "spec": {"type": "ExternalName", "externalName": "host.example", "ports": [{"port": 1}, {"port": 2}]}
     },
     Key("", "Service", "n", "odd"): {"spec": {"type": "ExternalName", "externalName": "u:p@evil/x?"}},
-    Key("serving.knative.dev", "Service", "n", "k"): {"status": {"address": {"url": "http://k.n.example/base/"}}},
+    Key("serving.knative.dev", "Service", "n", "k"): {
+        "status": {"address": {"url": "http://k.n.example/base/"}}
+    },
     Key("any.group", "Thing", "n", "there"): {"status": {"address": {"url": "https://there"}}},
     Key("any.group", "Thing", "n", "empty"): {"status": {"address": {"url": ""}}},
     Key("any.group", "Thing", "n", "bare"): {},
@@ -31,9 +35,14 @@ def ref(kind: str, name: str, api_version: str = "any.group/v1", **more: str) ->
 
 
 def test_an_addressable_is_resolved_to_its_status() -> None:
-    """Section "Destination Resolution": objects of any kind that contain a status.address.url MUST be supported."""
+    """Section "Destination Resolution": objects of any kind that contain a status.address.url MUST be
+    supported.
+    """
     assert ADDRESSING.resolve({"ref": ref("Thing", "there")}, "n") == "https://there"
-    assert ADDRESSING.resolve({"ref": ref("Service", "k", "serving.knative.dev/v1beta1")}, "n") == "http://k.n.example/base/"
+    assert (
+        ADDRESSING.resolve({"ref": ref("Service", "k", "serving.knative.dev/v1beta1")}, "n")
+        == "http://k.n.example/base/"
+    )
 
 
 def test_a_service_of_the_core_is_resolved_to_its_cluster_name() -> None:
@@ -43,7 +52,10 @@ def test_a_service_of_the_core_is_resolved_to_its_cluster_name() -> None:
 
 def test_a_reference_s_own_namespace_goes_first() -> None:
     """Section "KReference": if unspecified, defaults to the same namespace."""
-    assert ADDRESSING.resolve({"ref": ref("Service", "s", "v1", namespace="other")}, "n") == "http://s.other.svc/"
+    assert (
+        ADDRESSING.resolve({"ref": ref("Service", "s", "v1", namespace="other")}, "n")
+        == "http://s.other.svc/"
+    )
     assert isinstance(ADDRESSING.resolve({"ref": ref("Thing", "there")}, "other"), Unresolved)
 
 
@@ -62,7 +74,9 @@ def test_a_reference_s_own_namespace_goes_first() -> None:
     ],
 )
 def test_a_uri_beside_a_reference_is_relative_to_it(reference: Object, uri: str, url: str) -> None:
-    """Section "Destination Resolution": the address MUST be the uri interpreted relative to the resolved URI of the ref."""
+    """Section "Destination Resolution": the address MUST be the uri interpreted relative to the resolved URI
+    of the ref.
+    """
     assert ADDRESSING.resolve({"ref": reference, "uri": uri}, "n") == url
 
 
@@ -125,7 +139,9 @@ def test_a_service_of_the_map_needs_no_object() -> None:
 
 
 def test_a_destination_that_is_denied_says_so() -> None:
-    addressing = Addressing(OBJECTS.get, ServiceMap.parse({"s.n": "http://169.254.169.254"}), Destinations.parse())
+    addressing = Addressing(
+        OBJECTS.get, ServiceMap.parse({"s.n": "http://169.254.169.254"}), Destinations.parse()
+    )
     for destination in ({"uri": "http://169.254.169.254/latest"}, {"ref": ref("Service", "s", "v1")}):
         found = addressing.resolve(destination, "n")
         assert isinstance(found, Unresolved)
@@ -134,7 +150,9 @@ def test_a_destination_that_is_denied_says_so() -> None:
 
 
 def test_another_namespace_s_broker_needs_a_rule() -> None:
-    """Not Ready, and the message says which rule; our own addresses are not connected to, so rules for destinations do not count."""
+    """Not Ready, and the message says which rule; our own addresses are not connected to, so rules for
+    destinations do not count.
+    """
     inward = Inward("http://169.254.169.254", lambda source, target: (source, target) == ("n", "friend"))
     addressing = Addressing(OBJECTS.get, allowed=Destinations.parse(), inward=inward)
     for url in ("http://169.254.169.254/broker/n/b", "http://169.254.169.254/channel/friend/c"):
@@ -147,7 +165,9 @@ def test_another_namespace_s_broker_needs_a_rule() -> None:
     assert elsewhere.reason == "DestinationDenied"
 
 
-@pytest.mark.parametrize("entries", [{"s": "http://h"}, {"s.n": "h:80"}, {"s.n.svc": "http://h"}, {"S.n": "http://h"}])
+@pytest.mark.parametrize(
+    "entries", [{"s": "http://h"}, {"s.n": "h:80"}, {"s.n.svc": "http://h"}, {"S.n": "http://h"}]
+)
 def test_a_map_that_cannot_be_is_refused(entries: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         ServiceMap.parse(entries)
@@ -155,7 +175,10 @@ def test_a_map_that_cannot_be_is_refused(entries: dict[str, str]) -> None:
 
 def test_only_whole_http_urls_are_absolute() -> None:
     assert is_absolute("https://h/p")
-    assert not any(is_absolute(url) for url in ("", "h", "/p", "ftp://h", "http:///p", "http://h:x", "http://[", "mailto:a@b"))
+    assert not any(
+        is_absolute(url)
+        for url in ("", "h", "/p", "ftp://h", "http:///p", "http://h:x", "http://[", "mailto:a@b")
+    )
 
 
 def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:
@@ -168,5 +191,9 @@ def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:
 
 
 def test_a_url_is_shown_without_user_and_password() -> None:
-    for url, shown in (("http://u:p@h:1/p?q=a@b", "http://h:1/p?q=a@b"), ("http://h/a@b", "http://h/a@b"), ("http://[x", "")):
+    for url, shown in (
+        ("http://u:p@h:1/p?q=a@b", "http://h:1/p?q=a@b"),
+        ("http://h/a@b", "http://h/a@b"),
+        ("http://[x", ""),
+    ):
         assert without_credentials(url) == shown

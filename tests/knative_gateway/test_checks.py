@@ -36,7 +36,9 @@ def test_settings_and_files_that_work_are_good_and_nothing_is_kept(tmp_path: Pat
     resources = tmp_path / "resources"
     resources.mkdir()
     (resources / "all.yaml").write_text(f"{BROKER}---{DEFINITION}")
-    check_settings(settings(tmp_path, tokens=tokens, resources=resources, store="postgresql://nobody@127.0.0.1:1/none"))
+    check_settings(
+        settings(tmp_path, tokens=tokens, resources=resources, store="postgresql://nobody@127.0.0.1:1/none")
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resources", "tokens.csv"]
 
 

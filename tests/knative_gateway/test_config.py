@@ -17,7 +17,8 @@ def test_everything_has_a_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "host", "port"), [("0.0.0.0:80", "0.0.0.0", 80), ("[::1]:0", "::1", 0), (" localhost:8080 ", "localhost", 8080)]
+    ("text", "host", "port"),
+    [("0.0.0.0:80", "0.0.0.0", 80), ("[::1]:0", "::1", 0), (" localhost:8080 ", "localhost", 8080)],
 )
 def test_an_address_is_read_and_told(text: str, host: str, port: int) -> None:
     listener = Listener.model_validate(text)

@@ -125,5 +125,13 @@ async def test_an_address_that_somebody_was_told_is_known() -> None:
             return there.get((key.kind, key.namespace, key.name))
 
     known = addressed(cast("ResourceStore", Resources()))
-    paths = ["/broker/default/b", "/channel/default/c", "/broker/default/new", "/broker/default/c", "/broker/default", "/x/default/b", ""]
+    paths = [
+        "/broker/default/b",
+        "/channel/default/c",
+        "/broker/default/new",
+        "/broker/default/c",
+        "/broker/default",
+        "/x/default/b",
+        "",
+    ]
     assert [path for path in paths if await known(path)] == ["/broker/default/b", "/channel/default/c"]

@@ -1,4 +1,6 @@
-"""A whole gateway that wants tokens, and kubectl with one: events and objects, rules, and tokens that are taken away."""
+"""A whole gateway that wants tokens, and kubectl with one: events and objects, rules, and tokens that are
+taken away.
+"""
 
 import asyncio
 import http.client
@@ -27,7 +29,11 @@ RULES = [
     {"users": ["sensor-*"], "allow": ["send"], "namespaces": ["default"]},
     {"users": ["reader"], "allow": ["read"]},
 ]
-BROKER: dict[str, Any] = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b", "namespace": "default"}}
+BROKER: dict[str, Any] = {
+    "apiVersion": "eventing.knative.dev/v1",
+    "kind": "Broker",
+    "metadata": {"name": "b", "namespace": "default"},
+}
 BROKERS = "/apis/eventing.knative.dev/v1/namespaces/default/brokers"
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 
@@ -37,7 +43,9 @@ def ask(gateway: Gateway, method: str, path: str, token: str | None, *more: Any)
     body, headers = more or (b"", ())
     connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=10)
     try:
-        connection.request(method, path, body, {**dict(headers), **({"authorization": f"Bearer {token}"} if token else {})})
+        connection.request(
+            method, path, body, {**dict(headers), **({"authorization": f"Bearer {token}"} if token else {})}
+        )
         response = connection.getresponse()
         response.read()
         return response.status
@@ -46,8 +54,20 @@ def ask(gateway: Gateway, method: str, path: str, token: str | None, *more: Any)
 
 
 def kubectl(environment: dict[str, str], *words: str, given: object = None) -> str:
-    text = "" if given is None else "\n---\n".join(map(written_yaml, given if isinstance(given, list) else [given]))
-    done = subprocess.run([str(KUBECTL), *words], input=text, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    text = (
+        ""
+        if given is None
+        else "\n---\n".join(map(written_yaml, given if isinstance(given, list) else [given]))
+    )
+    done = subprocess.run(
+        [str(KUBECTL), *words],
+        input=text,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     return done.stdout + done.stderr
 
 
@@ -63,12 +83,20 @@ async def test_objects_and_events_are_for_those_whose_token_counts(tmp_path: Pat
         assert gateway.controller is not None
         json = [("content-type", "application/json")]
         body = b'{"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}}'
-        made = [await asyncio.to_thread(ask, gateway, "POST", BROKERS, token, body, json) for token in (None, "no", READER, SENSOR, ADMIN)]
+        made = [
+            await asyncio.to_thread(ask, gateway, "POST", BROKERS, token, body, json)
+            for token in (None, "no", READER, SENSOR, ADMIN)
+        ]
         assert made == [401, 401, 403, 403, 201]
-        read = [await asyncio.to_thread(ask, gateway, "GET", BROKERS, token) for token in (None, SENSOR, READER)]
+        read = [
+            await asyncio.to_thread(ask, gateway, "GET", BROKERS, token) for token in (None, SENSOR, READER)
+        ]
         assert read == [401, 403, 200]
         async with asyncio.timeout(20):
-            while await asyncio.to_thread(ask, gateway, "POST", "/broker/default/b", SENSOR, b"{}", BINARY) != 202:
+            while (
+                await asyncio.to_thread(ask, gateway, "POST", "/broker/default/b", SENSOR, b"{}", BINARY)
+                != 202
+            ):
                 await gateway.controller.settled()
         sent = [
             await asyncio.to_thread(ask, gateway, "POST", "/broker/default/b", token, b"{}", BINARY)
@@ -82,14 +110,18 @@ async def test_objects_and_events_are_for_those_whose_token_counts(tmp_path: Pat
         assert await asyncio.to_thread(ask, gateway, "GET", BROKERS, READER) == 401
         tokens.write_text("broken")
         gateway.reload()
-        assert await asyncio.to_thread(ask, gateway, "GET", BROKERS, ADMIN) == 200, "a broken file changes nothing"
+        assert await asyncio.to_thread(ask, gateway, "GET", BROKERS, ADMIN) == 200, (
+            "a broken file changes nothing"
+        )
     finally:
         await gateway.stop()
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: apt-get install kubernetes-client")
 async def test_kubectl_waits_until_the_controller_says_ready(tmp_path: Path) -> None:
-    """The whole way: apply, wait, describe with Events, delete; over TLS, without which kubectl sends no token."""
+    """The whole way: apply, wait, describe with Events, delete; over TLS, without which kubectl sends no
+    token.
+    """
     authority = Authority(tmp_path / "authority")
     issued = authority.issue("localhost")
     tokens = tmp_path / "tokens.csv"
@@ -101,7 +133,11 @@ async def test_kubectl_waits_until_the_controller_says_ready(tmp_path: Path) -> 
     try:
         await gateway.start()
         config = tmp_path / "kubeconfig"
-        config.write_text(kubeconfig(f"https://{gateway.addresses['http'][0]}", token=ADMIN, authority=authority.ca.read_bytes()))
+        config.write_text(
+            kubeconfig(
+                f"https://{gateway.addresses['http'][0]}", token=ADMIN, authority=authority.ca.read_bytes()
+            )
+        )
         environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
 
         async def run(*words: str, **more: Any) -> str:
@@ -109,7 +145,9 @@ async def test_kubectl_waits_until_the_controller_says_ready(tmp_path: Path) -> 
 
         ours = trigger("mine", broker="b")
         assert (await run("apply", "-f", "-", given=[BROKER, ours])).count(" created") == 2
-        assert "condition met" in await run("wait", "--for=condition=Ready", "trigger/mine", "broker/b", "--timeout=30s")
+        assert "condition met" in await run(
+            "wait", "--for=condition=Ready", "trigger/mine", "broker/b", "--timeout=30s"
+        )
         table = await run("get", "triggers,brokers")
         assert re.search(r"mine +b +http://127.0.0.1/ +\S+ +True", table)
         assert f"https://{gateway.addresses['http'][0]}/broker/default/b" in table
@@ -132,4 +170,6 @@ def test_the_settings_that_are_shown_are_read(tmp_path: Path) -> None:
 
 def test_who_listens_for_this_machine_only_is_known() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")] == [True] * 4
-    assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.example.com")] == [False] * 4  # not bound to
+    assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.example.com")] == [
+        False
+    ] * 4  # not bound to

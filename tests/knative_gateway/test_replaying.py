@@ -44,12 +44,20 @@ class Dispatcher:
 )
 async def test_every_start_is_understood(start: str, told: tuple[str, object]) -> None:
     dispatcher = Dispatcher()
-    assert await DispatcherReplays(dispatcher).replay(TRIGGER, start) == {"kind": "Replay", "uid": "u-1", "start": start}
+    assert await DispatcherReplays(dispatcher).replay(TRIGGER, start) == {
+        "kind": "Replay",
+        "uid": "u-1",
+        "start": start,
+    }
     assert dispatcher.told == [told]
 
 
 async def test_a_redrive_returns_the_number_of_events() -> None:
-    assert await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {}) == {"kind": "Redrive", "uid": "u-1", "events": 3}
+    assert await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {}) == {
+        "kind": "Redrive",
+        "uid": "u-1",
+        "events": 3,
+    }
     with pytest.raises(StatusError, match="not have an option 'x'"):
         await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {"x": 1})
 

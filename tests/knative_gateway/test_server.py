@@ -37,7 +37,9 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
         await running.stop()
 
 
-def request(gateway: Gateway, method: str, path: str, body: bytes = b"", headers: tuple[tuple[str, str], ...] = ()) -> tuple[int, bytes]:
+def request(
+    gateway: Gateway, method: str, path: str, body: bytes = b"", headers: tuple[tuple[str, str], ...] = ()
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=10)
     try:
         connection.request(method, path, body, dict(headers))
@@ -51,7 +53,9 @@ async def test_an_event_that_is_posted_is_read_over_amqp(gateway: Gateway) -> No
     """One thing: a CloudEvent over HTTP is a message in a log, data byte for byte."""
     assert gateway.controller is not None
     assert gateway.node is not None
-    status, words = await asyncio.to_thread(request, gateway, "POST", BROKERS, MANIFEST, (("content-type", "application/json"),))
+    status, words = await asyncio.to_thread(
+        request, gateway, "POST", BROKERS, MANIFEST, (("content-type", "application/json"),)
+    )
     assert status == 201, words
     async with asyncio.timeout(20):
         while (await asyncio.to_thread(request, gateway, "OPTIONS", BROKER.path))[0] != 200:
@@ -69,7 +73,11 @@ async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
     assert await asyncio.to_thread(request, gateway, "GET", "/readyz") == (200, b"ready\n")
     status, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert status == 200
-    for name in (b"knative_gateway_event_log_connected 1.0", b"knative_gateway_embedded_starts_total 1.0", b"process_cpu_seconds_total"):
+    for name in (
+        b"knative_gateway_event_log_connected 1.0",
+        b"knative_gateway_embedded_starts_total 1.0",
+        b"process_cpu_seconds_total",
+    ):
         assert name in metrics
     assert gateway.node is not None
     assert gateway.node.pid is not None
@@ -99,12 +107,21 @@ async def test_a_task_that_ended_makes_it_not_ready(gateway: Gateway) -> None:
     assert (await asyncio.to_thread(request, gateway, "GET", "/readyz"))[0] == 200
 
 
-async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 for senders, not silence; and not 404, when Brokers take no events only because their logs are away."""
+async def test_without_its_node_it_says_so_and_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 for senders, not silence; and not 404, when Brokers take no events only because their logs are
+    away.
+    """
     monkeypatch.setattr(server, "CONNECT_S_MAX", 0.01)
     (tmp_path / "resources").mkdir()
     (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
-    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path / "state", "amqp": "amqp://127.0.0.1:1", "limits": {"append": 0.01}}
+    settings = {
+        "listen": ["127.0.0.1:0"],
+        "state_dir": tmp_path / "state",
+        "amqp": "amqp://127.0.0.1:1",
+        "limits": {"append": 0.01},
+    }
     settings["resources"] = tmp_path / "resources"
     running = Gateway(GatewaySettings.model_validate(settings))
     await running.start()
@@ -126,7 +143,11 @@ async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatc
 
 async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_ready(tmp_path: Path) -> None:
     """A load balancer looks before the listener closes, and kept connections end with an answer."""
-    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "shutdown_delay": 3600}))
+    running = Gateway(
+        GatewaySettings.model_validate(
+            {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "shutdown_delay": 3600}
+        )
+    )
     await running.start()
     stopping = asyncio.create_task(running.stop())
     connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
@@ -143,7 +164,9 @@ async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_read
     await running.stop()
 
 
-async def test_positions_that_are_not_kept_make_it_not_ready(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_positions_that_are_not_kept_make_it_not_ready(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk of the state database: deliveries go on, and would come again after a crash."""
     _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert b"knative_gateway_positions_kept_seconds 0." in metrics
@@ -171,7 +194,12 @@ async def test_resources_of_a_directory_are_there_when_it_is_ready(tmp_path: Pat
     (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
     running = Gateway(
         GatewaySettings.model_validate(
-            {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "resources": tmp_path / "resources", "public_url": "http://events.test/"}
+            {
+                "listen": ["127.0.0.1:0"],
+                "state_dir": tmp_path,
+                "resources": tmp_path / "resources",
+                "public_url": "http://events.test/",
+            }
         )
     )
     try:
@@ -187,7 +215,12 @@ async def test_resources_of_a_directory_are_there_when_it_is_ready(tmp_path: Pat
 async def test_being_stopped_while_it_starts_is_an_orderly_end(tmp_path: Path) -> None:
     stop = asyncio.Event()
     stop.set()
-    assert await serve(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}), stop=stop) == 0
+    assert (
+        await serve(
+            GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}), stop=stop
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -228,7 +261,9 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
     assert "gateway_stopped" in told
 
 
-async def test_it_is_not_ready_before_all_brokers_take_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_not_ready_before_all_brokers_take_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A load balancer sends to others meanwhile."""
     monkeypatch.setattr(Controller, "whole", False)
     running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}))

@@ -1,4 +1,7 @@
-"""Whether there are traces, and where they go. What is in them: `ingress/test_traced.py`, `dispatcher/test_traced.py`."""
+"""Whether there are traces, and where they go.
+
+What is in them: `ingress/test_traced.py`, `dispatcher/test_traced.py`.
+"""
 
 import pytest
 
@@ -11,7 +14,9 @@ def test_traces_are_made_when_they_are_asked_for_only() -> None:
     assert are_asked_for("http://127.0.0.1:4318", {})
     assert are_asked_for(None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
     assert not are_asked_for("http://127.0.0.1:4318", {"OTEL_SDK_DISABLED": "true"})
-    assert not are_asked_for(None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_TRACES_EXPORTER": "none"})
+    assert not are_asked_for(
+        None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_TRACES_EXPORTER": "none"}
+    )
 
 
 def test_spans_are_sent_to_the_collector_that_is_set() -> None:

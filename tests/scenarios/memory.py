@@ -33,7 +33,10 @@ class MemoryStage:
 
     def start(self, logs: Mapping[str, int], settings: Mapping[str, str]) -> None:
         """See `Stage`."""
-        groups = {name.removeprefix("groups."): value.split(",") if name == "groups.only" else value for name, value in settings.items()}
+        groups = {
+            name.removeprefix("groups."): value.split(",") if name == "groups.only" else value
+            for name, value in settings.items()
+        }
         self._settings = {"groups": GroupSettings.model_validate(groups)} if groups else {}
         self._node = InMemoryNode(logs, **self._settings)
         self._clients.clear()
@@ -109,7 +112,9 @@ class MemoryStage:
         link = self._links[command["link"]]
         assert isinstance(link.inner, Receiving)
         for body in command["bodies"]:
-            arrived = next(each for each in link.inner.arrived if each.body == body and not each.delivery.settled)
+            arrived = next(
+                each for each in link.inner.arrived if each.body == body and not each.delivery.settled
+            )
             link.client.settle(arrived, _STATES[command["outcome"]])
 
     def _credit(self, command: Mapping[str, Any]) -> None:
@@ -165,7 +170,9 @@ class _Link:
         """What happened since the last call."""
         found: list[Happening] = []
         link = self.inner.link
-        if not self._attached and link.state & (proton.Endpoint.REMOTE_ACTIVE | proton.Endpoint.REMOTE_CLOSED):
+        if not self._attached and link.state & (
+            proton.Endpoint.REMOTE_ACTIVE | proton.Endpoint.REMOTE_CLOSED
+        ):
             self._attached = True
             found.append(self._terms())
         if isinstance(self.inner, Receiving):
@@ -173,11 +180,27 @@ class _Link:
                 annotated: Mapping[Any, Any] = arrived.message.annotations or {}
                 key = annotated.get(names.GROUP_KEY)
                 annotations = {name: _plain(value) for name, value in arrived.annotations.items()}
-                found.append({"event": "delivery", "link": self.name, "body": arrived.body, "annotations": annotations, "key": key})
+                found.append(
+                    {
+                        "event": "delivery",
+                        "link": self.name,
+                        "body": arrived.body,
+                        "annotations": annotations,
+                        "key": key,
+                    }
+                )
             self._arrived = len(self.inner.arrived)
         for body, sent in [each for each in self.sent if each[1].outcome]:
             self.sent.remove((body, sent))
-            found.append({"event": "outcome", "link": self.name, "body": body, "outcome": sent.outcome, "condition": sent.condition})
+            found.append(
+                {
+                    "event": "outcome",
+                    "link": self.name,
+                    "body": body,
+                    "outcome": sent.outcome,
+                    "condition": sent.condition,
+                }
+            )
         if not self._closed and link.state & proton.Endpoint.REMOTE_CLOSED:
             self._closed = True
             found.append(self._end())
@@ -187,20 +210,30 @@ class _Link:
     def _terms(self) -> Happening:
         link = self.inner.link
         own = link.remote_source if isinstance(self.inner, Receiving) else link.remote_target
-        filters = list(own.filter.get_object()) if isinstance(self.inner, Receiving) and own.filter.next() is not None else []
+        filters = (
+            list(own.filter.get_object())
+            if isinstance(self.inner, Receiving) and own.filter.next() is not None
+            else []
+        )
         return {
             "event": "attached",
             "link": self.name,
             "terminus": own.type != proton.Terminus.UNSPECIFIED,
             "properties": {str(key): value for key, value in (link.remote_properties or {}).items()},
             "filters": [str(name) for name in filters],
-            "durable": own.durability != proton.Terminus.NONDURABLE and own.expiry_policy == proton.Terminus.EXPIRE_NEVER,
+            "durable": own.durability != proton.Terminus.NONDURABLE
+            and own.expiry_policy == proton.Terminus.EXPIRE_NEVER,
         }
 
     def _end(self) -> Happening:
         condition = self.inner.link.remote_condition
         info = condition_info(self.inner.link) if condition and condition.info else {}
-        return {"event": "detached", "link": self.name, "condition": condition.name if condition else None, "info": info}
+        return {
+            "event": "detached",
+            "link": self.name,
+            "condition": condition.name if condition else None,
+            "info": info,
+        }
 
 
 def _durable(link: proton.Receiver) -> None:
@@ -221,5 +254,11 @@ def _value(given: Any) -> Any:
 
 def _described(given: Mapping[str, Any]) -> proton.Described:
     descriptor = given["descriptor"]
-    value = given["text"] if "text" in given else {proton.symbol(key): _value(each) for key, each in given["map"].items()}
-    return proton.Described(proton.symbol(descriptor) if isinstance(descriptor, str) else proton.ulong(descriptor), value)
+    value = (
+        given["text"]
+        if "text" in given
+        else {proton.symbol(key): _value(each) for key, each in given["map"].items()}
+    )
+    return proton.Described(
+        proton.symbol(descriptor) if isinstance(descriptor, str) else proton.ulong(descriptor), value
+    )

@@ -28,14 +28,20 @@ themselves.
 
 def document(sections: Sequence[Section]) -> str:
     """The page."""
-    contents = [f"- [{section.number} {section.title}](#{_anchor(f'{section.number} {section.title}')})\n" for section in sections]
+    contents = [
+        f"- [{section.number} {section.title}](#{_anchor(f'{section.number} {section.title}')})\n"
+        for section in sections
+    ]
     parts = [_HEAD, "\n## Contents\n\n", *contents]
     for section in sections:
         parts.append(f"\n## {section.number} {section.title}\n")
         for scenario in section.scenarios:
             word = "Paragraphs" if "," in scenario.paragraphs else "Paragraph"
             parts.append(f"\n**{word} {scenario.paragraphs.replace(',', ' and ')}.** {scenario.title}\n\n```")
-            parts += [f"\n{step.line}" + "".join(f"\n    {line}" for line in step.expected) for step in scenario.steps]
+            parts += [
+                f"\n{step.line}" + "".join(f"\n    {line}" for line in step.expected)
+                for step in scenario.steps
+            ]
             parts.append("\n```\n")
     return "".join(parts)
 

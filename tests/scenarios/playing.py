@@ -11,7 +11,9 @@ CREDIT: Final = 100
 
 
 class Stage(Protocol):
-    """A node and a client. Values are as in JSON, but that {"symbol": …}, {"ulong": …} and {"timestamp": …} are of those types."""
+    """A node and a client. Values are as in JSON, but that {"symbol": …}, {"ulong": …} and {"timestamp": …}
+    are of those types.
+    """
 
     def start(self, logs: Mapping[str, int], settings: Mapping[str, str]) -> None:
         """A new node, and no connection."""
@@ -54,7 +56,9 @@ class Player:
         getattr(self, f"_{step.verb}")(step)
         if step.verb in {"node", "mark"}:
             return []
-        return self._teller.lines(self._stage.heard(lambda happenings: self._is_all(happenings, step.expected)))
+        return self._teller.lines(
+            self._stage.heard(lambda happenings: self._is_all(happenings, step.expected))
+        )
 
     def _is_all(self, happenings: list[Happening], expected: Sequence[str]) -> bool:
         return len(self._teller.lines(happenings)) >= len(expected)
@@ -108,9 +112,17 @@ class Player:
         if "time" in options:
             conditions[names.TIMESTAMP] = {"timestamp": self._teller.marks[options["time"]]}
         if conditions:
-            kind: Any = names.FILTER_DELIVERY_ANNOTATIONS_CODE if "code" in options else names.FILTER_DELIVERY_ANNOTATIONS
+            kind: Any = (
+                names.FILTER_DELIVERY_ANNOTATIONS_CODE
+                if "code" in options
+                else names.FILTER_DELIVERY_ANNOTATIONS
+            )
             filters["start"] = {"descriptor": kind, "map": conditions}
-        for option, kind in (("sql", names.FILTEX_SQL), ("events-sql", names.FILTER_SQL), ("selector", names.SELECTOR)):
+        for option, kind in (
+            ("sql", names.FILTEX_SQL),
+            ("events-sql", names.FILTER_SQL),
+            ("selector", names.SELECTOR),
+        ):
             if option in options:
                 filters[option] = {"descriptor": kind, "text": self._filled(options[option])}
         if "unknown" in options:
@@ -130,7 +142,9 @@ class Player:
 
     def _send(self, step: Step) -> None:
         link, *bodies = step.words
-        hints: dict[str, Any] = {key: step.options[key] for key in ("target", "key", "n", "relayed-from") if key in step.options}
+        hints: dict[str, Any] = {
+            key: step.options[key] for key in ("target", "key", "n", "relayed-from") if key in step.options
+        }
         if "sequence" in step.options:
             hints["sequence"] = int(step.options["sequence"])
         self._stage.say({"do": "send", "link": link, "bodies": bodies} | hints)
@@ -151,7 +165,9 @@ class Player:
 
     def _wait(self, step: Step) -> None:
         text = step.words[0]
-        self._stage.wait(int(text.removesuffix("ms")) if text.endswith("ms") else 1000 * int(text.removesuffix("s")))
+        self._stage.wait(
+            int(text.removesuffix("ms")) if text.endswith("ms") else 1000 * int(text.removesuffix("s"))
+        )
 
     def _mark(self, step: Step) -> None:
         self._teller.marks[step.words[0]] = self._stage.now_ms()
@@ -159,7 +175,9 @@ class Player:
     def _redirect(self, step: Step) -> None:
         log, partitions, place = step.words
         host, _, port = place.partition(":")
-        self._stage.redirect(log, [] if partitions == "-" else [int(each) for each in partitions.split(",")], host, int(port))
+        self._stage.redirect(
+            log, [] if partitions == "-" else [int(each) for each in partitions.split(",")], host, int(port)
+        )
 
 
 def _properties(options: Mapping[str, str]) -> dict[str, Any]:

@@ -9,8 +9,8 @@
     ----
     p attached, partition 1
 
-A scenario begins with `==`, the number of its paragraph (or several) and a sentence. A step is a command, `----`, and what comes of it, up
-to an empty line; nothing may come of it. What may be said: `HELP` below.
+A scenario begins with `==`, the number of its paragraph (or several) and a sentence. A step is a command,
+`----`, and what comes of it, up to an empty line; nothing may come of it. What may be said: `HELP` below.
 """
 
 import shlex
@@ -107,15 +107,21 @@ def _steps(lines: list[str]) -> Iterator[Step]:
             while pending[0]:
                 expected.append(pending.pop(0))
         verb, *words = shlex.split(line)
-        options = {name: value for name, _, value in (word.partition("=") for word in words if _is_option(word))}
-        yield Step(line, verb, tuple(word for word in words if not _is_option(word)), options, tuple(expected))
+        options = {
+            name: value for name, _, value in (word.partition("=") for word in words if _is_option(word))
+        }
+        yield Step(
+            line, verb, tuple(word for word in words if not _is_option(word)), options, tuple(expected)
+        )
 
 
 _FLAGS: Final = ("durable", "presettled", "code")
 
 
 def _is_option(word: str) -> bool:
-    return word in _FLAGS or ("=" in word and word.split("=", 1)[0].replace("-", "").replace(".", "").isalpha())
+    return word in _FLAGS or (
+        "=" in word and word.split("=", 1)[0].replace("-", "").replace(".", "").isalpha()
+    )
 
 
 def written(section: Section, told: list[list[list[str]]]) -> str:

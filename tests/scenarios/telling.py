@@ -1,7 +1,7 @@
 """What happened, in lines: the same for every client, whatever the order in which independent things arrived.
 
-Lines are ordered by link, in the order of their attaches; of one link: the attach, what it reads, events by partition, outcomes, the end.
-Opaque things are shown as they are; times only as before or after a mark.
+Lines are ordered by link, in the order of their attaches; of one link: the attach, what it reads, events by
+partition, outcomes, the end. Opaque things are shown as they are; times only as before or after a mark.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,9 @@ from typing import Any, Final
 from amqp_streams import names
 
 Happening = Mapping[str, Any]
-"""As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the fields used here."""
+"""As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the
+fields used here.
+"""
 
 _TERMS: Final = (
     ("partition", names.PARTITION),
@@ -38,7 +40,9 @@ class Teller:
         self._links.append(link)
 
     def lines(self, happenings: Iterable[Happening]) -> list[str]:
-        """What these say. Of the same events the same lines, in whatever order they came (but for those of one partition)."""
+        """What these say. Of the same events the same lines, in whatever order they came (but for those of
+        one partition).
+        """
         lines: list[tuple[tuple[int, int, int, str], str]] = []
         for happening in happenings:
             subject = str(happening.get("link") or happening["connection"])
@@ -80,18 +84,32 @@ class Teller:
     def _delivered(self, subject: str, happening: Happening) -> list[tuple[int, str]]:
         body, annotations = happening["body"], happening["annotations"]
         if isinstance(body, dict):
-            return [(0, f"{subject} is told: partition {each['partition']}, {_span(each)}") for each in body["partitions"]]
-        partition, offset, moment = annotations[names.SOURCE_PARTITION], annotations[names.OFFSET], int(annotations[names.TIMESTAMP])
+            return [
+                (0, f"{subject} is told: partition {each['partition']}, {_span(each)}")
+                for each in body["partitions"]
+            ]
+        partition, offset, moment = (
+            annotations[names.SOURCE_PARTITION],
+            annotations[names.OFFSET],
+            int(annotations[names.TIMESTAMP]),
+        )
         self.offsets[body] = offset
         marks = [f", {'after' if moment > mark else 'before'} {name}" for name, mark in self.marks.items()]
-        others = sorted(set(annotations) - {names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP, names.ASSOCIATED_PARTITIONS})
+        others = sorted(
+            set(annotations)
+            - {names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP, names.ASSOCIATED_PARTITIONS}
+        )
         key = happening.get("key")
         words = f"{subject} gets {body}, partition {partition}, offset {offset}{''.join(marks)}"
-        words += (f", key {key}" if key is not None else "") + "".join(f", {name} {annotations[name]}" for name in others)
+        words += (f", key {key}" if key is not None else "") + "".join(
+            f", {name} {annotations[name]}" for name in others
+        )
         minor = int(partition)
         told: list[tuple[int, str]] = []
         if names.ASSOCIATED_PARTITIONS in annotations:
-            told.append((-1, f"{subject} reads partitions {' '.join(annotations[names.ASSOCIATED_PARTITIONS])}"))
+            told.append(
+                (-1, f"{subject} reads partitions {' '.join(annotations[names.ASSOCIATED_PARTITIONS])}")
+            )
         return [*told, (minor, words)]
 
 
@@ -110,6 +128,12 @@ def _condition(happening: Happening) -> str:
     if not condition:
         return ""
     info = happening.get("info") or {}
-    place = f" {info['network-host']}:{_number(info['port'])} {info['address']}" if condition == names.LINK_REDIRECT else ""
-    filters = f" ({info['filter']}, position {info['position']})" if "filter" in info and "position" in info else ""
+    place = (
+        f" {info['network-host']}:{_number(info['port'])} {info['address']}"
+        if condition == names.LINK_REDIRECT
+        else ""
+    )
+    filters = (
+        f" ({info['filter']}, position {info['position']})" if "filter" in info and "position" in info else ""
+    )
     return f" {condition}{place}{filters}"

@@ -15,7 +15,10 @@ def test_rhea_reads_in_batches_what_it_reads_one_by_one(tmp_path: Path) -> None:
     client = prepare("rhea")
     with NodeProcess(tmp_path, log="temps:2") as node:
         sent = [f"{number:010d} degrees" for number in range(500)]
-        assert client.run("send", node.url, "temps", lines="".join(f"{line}\n" for line in sent)).strip() == "500"
+        assert (
+            client.run("send", node.url, "temps", lines="".join(f"{line}\n" for line in sent)).strip()
+            == "500"
+        )
         singly = client.run("receive", node.url, "temps", "earliest", "500").splitlines()
         in_batches = [client.run("batches", node.url, "temps", partition).splitlines() for partition in "01"]
     assert sorted(line.split("\t")[3] for line in singly) == sent

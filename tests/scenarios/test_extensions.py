@@ -1,4 +1,6 @@
-"""Transcripts of this engine's own extensions: in memory, over real sockets with clients that are not ours, and in the docs as they are."""
+"""Transcripts of this engine's own extensions: in memory, over real sockets with clients that are not ours,
+and in the docs as they are.
+"""
 
 import re
 import shutil
@@ -34,7 +36,9 @@ def test_what_is_written_is_what_happens(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_that_are_not_ours_are_told_the_same(client: str, tmp_path: Path) -> None:
-    if client == "rhea" and (shutil.which("node") is None or not (BUILD / f"rhea-{RHEA}" / "node_modules" / "rhea").is_dir()):
+    if client == "rhea" and (
+        shutil.which("node") is None or not (BUILD / f"rhea-{RHEA}" / "node_modules" / "rhea").is_dir()
+    ):
         pytest.skip("rhea is not installed here: make scenarios does it")
     with WireStage(command_of(client), tmp_path) as stage:
         wrong = differences(stage, SECTION.scenarios)

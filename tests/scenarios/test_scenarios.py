@@ -18,7 +18,9 @@ PARAGRAPHS = {
     "4.6.1": 3, "4.6.2": 3, "4.6.3": 2, "4.6.4": 3, "4.6.5": 3, "4.6.6": 3, "4.6.7": 3,
     "5": 1, "5.1": 2, "5.1.1": 4, "5.1.2": 3, "5.2": 3, "5.2.1": 3, "5.2.2": 3,
 }  # fmt: skip
-"""Of each section of the specification (the editors' text), lists and grammars counted with what they belong to."""
+"""Of each section of the specification (the editors' text), lists and grammars counted with what they belong
+to.
+"""
 SCENARIOS = [scenario for section in sections() for scenario in section.scenarios]
 
 
@@ -40,12 +42,17 @@ def test_what_is_written_is_what_happens(scenario: Scenario) -> None:
 
 
 def test_every_paragraph_has_its_scenario() -> None:
-    shown = {section.number: [int(each) for one in section.scenarios for each in one.paragraphs.split(",")] for section in sections()}
+    shown = {
+        section.number: [int(each) for one in section.scenarios for each in one.paragraphs.split(",")]
+        for section in sections()
+    }
     assert shown == {number: list(range(1, count + 1)) for number, count in PARAGRAPHS.items()}
 
 
 def test_every_scenario_shows_something() -> None:
-    assert [scenario.name for scenario in SCENARIOS if not any(step.expected for step in scenario.steps)] == []
+    assert [
+        scenario.name for scenario in SCENARIOS if not any(step.expected for step in scenario.steps)
+    ] == []
 
 
 def test_the_page_is_made_of_the_files() -> None:
@@ -56,13 +63,17 @@ def test_the_page_is_made_of_the_files() -> None:
 def test_a_file_is_written_as_it_was_read() -> None:
     for section in sections():
         assert (
-            written(section, [[list(step.expected) for step in scenario.steps] for scenario in section.scenarios])
+            written(
+                section, [[list(step.expected) for step in scenario.steps] for scenario in section.scenarios]
+            )
             == section.path.read_text()
         )
 
 
 def test_a_scenario_that_goes_otherwise_fails_and_shows_how(tmp_path: Path) -> None:
-    (tmp_path / "4.txt").write_text("# 4 X\n\n== 1 Y\n\nnode temps:1\n\nattach c consumer temps\n----\nc attached, partition 0\n")
+    (tmp_path / "4.txt").write_text(
+        "# 4 X\n\n== 1 Y\n\nnode temps:1\n\nattach c consumer temps\n----\nc attached, partition 0\n"
+    )
     (scenario,) = read(tmp_path / "4.txt").scenarios
     with pytest.raises(pytest.fail.Exception, match="- c attached, partition 0\n\\+ c attached"):
         play(scenario)

@@ -1,6 +1,8 @@
-"""The stage over the wire: `amqp-streams serve` in a process of its own, and a process of another client library for each connection.
+"""The stage over the wire: `amqp-streams serve` in a process of its own, and a process of another client
+library for each connection.
 
-A node is shared by the scenarios that want the same settings: each has logs of its own, `temps` being `temps-7` on the wire.
+A node is shared by the scenarios that want the same settings: each has logs of its own, `temps` being
+`temps-7` on the wire.
 """
 
 import json
@@ -84,14 +86,18 @@ class _Node:
         self.process.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + PATIENCE_S
         while self.process.words.count("reloaded") == seen:
-            assert time.monotonic() < deadline, f"the node does not read its configuration again: {self.process.words[-2000:]}"
+            assert time.monotonic() < deadline, (
+                f"the node does not read its configuration again: {self.process.words[-2000:]}"
+            )
             time.sleep(0.005)
 
 
 class _Client:
     """A process with one connection."""
 
-    def __init__(self, command: Command, url: str, container: str, told: "queue.Queue[Happening]", connection: str) -> None:
+    def __init__(
+        self, command: Command, url: str, container: str, told: "queue.Queue[Happening]", connection: str
+    ) -> None:
         self.process = subprocess.Popen(
             [*command.arguments, url, container],
             stdin=subprocess.PIPE,
@@ -160,7 +166,9 @@ class WireStage:
         container = f"container-{connection}-{next(iter(self._names.values()))}"
         if connection in self._clients:
             self._clients.pop(connection).kill()
-        self._clients[connection] = _Client(self._command, self._node.process.url, container, self._told, connection)
+        self._clients[connection] = _Client(
+            self._command, self._node.process.url, container, self._told, connection
+        )
 
     def say(self, command: Mapping[str, Any]) -> None:
         """See `Stage`."""
@@ -175,7 +183,10 @@ class WireStage:
 
     def redirect(self, log: str, partitions: Sequence[int], host: str, port: int) -> None:
         """See `Stage`."""
-        rule = f'[[redirect]]\nlog = "{self._names[log]}"\npartitions = {list(partitions)}\nhost = "{host}"\nport = {port}\n'
+        rule = (
+            f'[[redirect]]\nlog = "{self._names[log]}"\npartitions = {list(partitions)}\nhost ='
+            f' "{host}"\nport = {port}\n'
+        )
         self._node.redirect(rule if partitions else "")
 
     def wait(self, ms: int) -> None:
@@ -193,7 +204,11 @@ class WireStage:
         while True:
             done = enough(happenings)
             try:
-                happenings.append(self._local(self._told.get(timeout=GRACE_S if done else max(0.0, deadline - time.monotonic()))))
+                happenings.append(
+                    self._local(
+                        self._told.get(timeout=GRACE_S if done else max(0.0, deadline - time.monotonic()))
+                    )
+                )
             except queue.Empty:
                 return happenings
 
@@ -201,12 +216,19 @@ class WireStage:
         """With names as the scenario has them."""
         wire = {theirs: ours for ours, theirs in self._names.items()}
         info = happening.get("info") or {}
-        return dict(happening) | {"info": {key: wire.get(value, value) if isinstance(value, str) else value for key, value in info.items()}}
+        return dict(happening) | {
+            "info": {
+                key: wire.get(value, value) if isinstance(value, str) else value
+                for key, value in info.items()
+            }
+        }
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.leave()
         for node in self._nodes.values():
             node.process.__exit__(kind, error, trace)
@@ -237,7 +259,11 @@ def run(names: Sequence[str]) -> int:
             wrong = differences(stage, scenarios)
         failed |= bool(wrong)
         print("\n\n".join(wrong) + "\n" if wrong else "", end="")
-        print(f"{name:10} {'FAILED' if wrong else 'ok'}: {len(scenarios) - len(wrong)} of {len(scenarios)} scenarios", end="")
+        print(
+            f"{name:10} {'FAILED' if wrong else 'ok'}: {len(scenarios) - len(wrong)} of {len(scenarios)}"
+            " scenarios",
+            end="",
+        )
         print(f" ({time.monotonic() - began:.1f} s)")
     return int(failed)
 

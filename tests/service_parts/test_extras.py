@@ -12,7 +12,10 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it() -> No
 
 
 def test_a_missing_module_of_a_package_that_is_there_is_another_fault() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"service_parts\.no_such_module"), needs_extra("serve", "node"):
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"service_parts\.no_such_module"),
+        needs_extra("serve", "node"),
+    ):
         import service_parts.no_such_module  # type: ignore[import-not-found]  # noqa: F401, PLC0415
 
 

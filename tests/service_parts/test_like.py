@@ -28,7 +28,9 @@ def naive(pieces: list[Piece], text: str) -> bool:
     return any(naive(pieces[1:], rest[at:]) for at in range(len(rest) + 1))
 
 
-PIECES = st.lists(st.lists(st.sampled_from(["a", "b", "%", "\n"]) | st.none(), max_size=3), min_size=1, max_size=4)
+PIECES = st.lists(
+    st.lists(st.sampled_from(["a", "b", "%", "\n"]) | st.none(), max_size=3), min_size=1, max_size=4
+)
 PLAIN = st.lists(st.lists(st.sampled_from(["a", "b", "%", "\n"]), max_size=3), min_size=1, max_size=4)
 TEXTS = st.text("ab%\n", max_size=8)
 

@@ -45,7 +45,13 @@ def test_a_line_of_json_has_the_event_its_level_time_and_values() -> None:
     log.log.info("link_detached", link="l", condition="amqp:link:stolen", credit=3)
     (event,) = log.events()
     assert event.pop("timestamp").endswith("Z")
-    assert event == {"event": "link_detached", "level": "info", "link": "l", "condition": "amqp:link:stolen", "credit": 3}
+    assert event == {
+        "event": "link_detached",
+        "level": "info",
+        "link": "l",
+        "condition": "amqp:link:stolen",
+        "credit": 3,
+    }
 
 
 def test_a_line_of_text_has_no_colours_off_a_terminal() -> None:
@@ -58,7 +64,9 @@ def test_a_line_of_text_has_no_colours_off_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("log_format", LogFormat)
-@pytest.mark.parametrize("key", ["password", "Password", "user-token", "client_secret", "secret", "authorization"])
+@pytest.mark.parametrize(
+    "key", ["password", "Password", "user-token", "client_secret", "secret", "authorization"]
+)
 def test_secrets_are_masked_at_any_depth(log_format: LogFormat, key: str) -> None:
     log = Log(log_format)
     log.log.info("user_added", **{key: "hunter2"})

@@ -12,5 +12,7 @@ print(raise_open_files(500), raise_open_files(400), raise_open_files(1 << 16), *
 
 
 def test_the_limit_is_raised_as_far_as_the_system_allows_and_never_lowered() -> None:
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.split() == ["500", "500", "900", "900", "900"]

@@ -1,7 +1,8 @@
 """What was told to peers and what the disk has, held against each thing that the node does.
 
-Checked here: one owner a partition and group; epochs never fall; each link gets its partitions' records one after the other; whoever goes
-on at a kept place begins at the lowest unsettled record, or, after a crash, no further back than the disk had it.
+Checked here: one owner a partition and group; epochs never fall; each link gets its partitions' records one
+after the other; whoever goes on at a kept place begins at the lowest unsettled record, or, after a crash, no
+further back than the disk had it.
 """
 
 from collections import Counter
@@ -36,7 +37,8 @@ class Link:
 
 @dataclass
 class Place:
-    """`position`: the lowest record not settled. `beyond`: those after it that are. `floor`: where the disk has it at least.
+    """`position`: the lowest record not settled. `beyond`: those after it that are. `floor`: where the disk
+    has it at least.
 
     `done`: the highest position there ever was; what is delivered below it is a repetition.
     """

@@ -1,4 +1,6 @@
-"""Consumers as they are in the field: they share partitions, hold leases elsewhere, stall, die, settle in any order, and come back."""
+"""Consumers as they are in the field: they share partitions, hold leases elsewhere, stall, die, settle in any
+order, and come back.
+"""
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
@@ -7,13 +9,16 @@ from amqp_streams.wire.types import Symbol, ULong, Value
 from tests.simulation.ledger import Link
 from tests.simulation.stage import Stage
 
-EARLIEST: dict[str, Value] = {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(names.OFFSET_EARLIEST)}}
+EARLIEST: dict[str, Value] = {
+    names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(names.OFFSET_EARLIEST)}
+}
 
 
 class Consumer:
     """Keeps its links attached while it is alive, and processes what comes.
 
-    `tidy`: it settles in order. `stubborn`: it settles on links that were taken from it, and would read on. `filters`: where places begin.
+    `tidy`: it settles in order. `stubborn`: it settles on links that were taken from it, and would read on.
+    `filters`: where places begin.
     """
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -78,7 +83,12 @@ class Consumer:
         """Attach like this once more, unless it died meanwhile."""
         incarnation = self.incarnation
         self.stage.schedule.after(
-            delay_ms, lambda: self.attach(request.link, dict(request.properties)) if self.incarnation == incarnation else None
+            delay_ms,
+            lambda: (
+                self.attach(request.link, dict(request.properties))
+                if self.incarnation == incarnation
+                else None
+            ),
         )
 
     # -- what the node says
@@ -96,7 +106,10 @@ class Consumer:
         if self.stubborn and error is not None and not isinstance(link.answer, Pending):
             self.stage.schedule.after(1, lambda: self._go_on(link, self.stage.generation))
         if self.alive and known and (error is None or error.condition != names.LINK_STOLEN):
-            self.again(link.request, self.random.randint(1, 50) if error is not None else self.random.randint(100, 2000))
+            self.again(
+                link.request,
+                self.random.randint(1, 50) if error is not None else self.random.randint(100, 2000),
+            )
 
     # -- work
 
@@ -143,7 +156,10 @@ class Sharer(Consumer):
 
 
 class Leaser(Consumer):
-    """A member that is told elsewhere what it owns, and takes it with a greater epoch. Spec: Event Streams 4.5.2."""
+    """A member that is told elsewhere what it owns, and takes it with a greater epoch.
+
+    Spec: Event Streams 4.5.2.
+    """
 
     def __init__(self, stage: Stage, name: str, group: str) -> None:
         super().__init__(stage, name)
@@ -168,11 +184,20 @@ class Leaser(Consumer):
     def attach(self, link: str, properties: dict[str, Value]) -> None:
         partition = int(link.rpartition("-")[2])
         if partition in self.leases:
-            given = {names.EPOCH: ULong(self.leases[partition])} if self.stage.calm or self.random.random() < 0.7 else {}
-            super().attach(link, {key: value for key, value in properties.items() if key != names.EPOCH} | given)
+            given = (
+                {names.EPOCH: ULong(self.leases[partition])}
+                if self.stage.calm or self.random.random() < 0.7
+                else {}
+            )
+            super().attach(
+                link, {key: value for key, value in properties.items() if key != names.EPOCH} | given
+            )
 
     def _take(self, partition: int) -> None:
-        self.attach(f"{self.group}-{partition}", {names.CONSUMER_GROUP: self.group, names.PARTITION: Symbol(str(partition))})
+        self.attach(
+            f"{self.group}-{partition}",
+            {names.CONSUMER_GROUP: self.group, names.PARTITION: Symbol(str(partition))},
+        )
 
 
 class Subscriber(Consumer):

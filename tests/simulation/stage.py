@@ -1,4 +1,6 @@
-"""What stands for the server and the machine under a node: it carries out effects, writes with delays, fails and crashes."""
+"""What stands for the server and the machine under a node: it carries out effects, writes with delays, fails
+and crashes.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -57,11 +59,15 @@ class Stage:
         generation = self.generation
         self.node = Node(self.store, sync="always", new_id=lambda: "x", groups=self.settings)
         states = self.store.states
-        states.on_written = lambda number, failure: self.node.state_written(number, failure, self.schedule.now_ms)
+        states.on_written = lambda number, failure: self.node.state_written(
+            number, failure, self.schedule.now_ms
+        )
         states.defer = self._write_soon
         self.up = True
         self.schedule.every(100, self._tick, while_=lambda: self.generation == generation)
-        self.schedule.every(self.settings.cursor_flush_ms, self._flush, while_=lambda: self.generation == generation)
+        self.schedule.every(
+            self.settings.cursor_flush_ms, self._flush, while_=lambda: self.generation == generation
+        )
 
     def crash(self) -> None:
         """The process is gone: what was not on the disk is lost, and so is every link."""
@@ -103,7 +109,9 @@ class Stage:
         if isinstance(answer, PeerError):
             return None
         assert isinstance(answer, Consuming | Pending)
-        assert not rival or int(str(request.properties.get(names.EPOCH, 0))) > told, "an active link yields to greater epochs only"
+        assert not rival or int(str(request.properties.get(names.EPOCH, 0))) > told, (
+            "an active link yields to greater epochs only"
+        )
         link = Link(request, answer)
         self.links[link] = peer
         if isinstance(answer, Consuming):
@@ -111,10 +119,17 @@ class Stage:
         return link
 
     def _rival(self, request: AttachRequest) -> tuple[bool, int]:
-        """Whether the partition asked for in a group has an active link of another member, and the epoch it was told."""
-        owned = str(request.properties.get(names.CONSUMER_GROUP)), int(str(request.properties.get(names.PARTITION, -1)))
+        """Whether the partition asked for in a group has an active link of another member, and the epoch it
+        was told.
+        """
+        owned = (
+            str(request.properties.get(names.CONSUMER_GROUP)),
+            int(str(request.properties.get(names.PARTITION, -1))),
+        )
         owner = self.ledger.owners.get(owned)
-        return owner is not None and owner.request.container != request.container, self.ledger.epochs.get(owned, 0)
+        return owner is not None and owner.request.container != request.container, self.ledger.epochs.get(
+            owned, 0
+        )
 
     def read(self, link: Link, most: int) -> int:
         """Deliver to a link, at most so many; returns how many."""

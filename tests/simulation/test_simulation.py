@@ -1,4 +1,5 @@
-"""Seeded runs of a node with its peers: whatever stalls, dies, fails and crashes, in the end everything was processed, in order, once told.
+"""Seeded runs of a node with its peers: whatever stalls, dies, fails and crashes, in the end everything was
+processed, in order, once told.
 
 `SIM_SEEDS` runs so many seeds, `SIM_SEED` just one. A failure names its seed in the test's name.
 """
@@ -16,7 +17,11 @@ from tests.simulation.stage import Stage
 
 STORM_MS = 60_000
 CALM_MS = 60_000
-SEEDS = [int(os.environ["SIM_SEED"])] if os.environ.get("SIM_SEED") else range(int(os.environ.get("SIM_SEEDS") or 3))
+SEEDS = (
+    [int(os.environ["SIM_SEED"])]
+    if os.environ.get("SIM_SEED")
+    else range(int(os.environ.get("SIM_SEEDS") or 3))
+)
 
 
 class World:
@@ -33,8 +38,13 @@ class World:
         self.partitions = self.random.randint(1, 8)
         self.stage = Stage(self.schedule, self.random, self.partitions, settings)
         links = self.random.choice((1, self.partitions))
-        self.sharers = [Sharer(self.stage, f"sharer-{number}", "shared", links) for number in range(self.random.randint(1, 10))]
-        self.leasers = [Leaser(self.stage, f"leaser-{number}", "leased") for number in range(self.random.randint(1, 4))]
+        self.sharers = [
+            Sharer(self.stage, f"sharer-{number}", "shared", links)
+            for number in range(self.random.randint(1, 10))
+        ]
+        self.leasers = [
+            Leaser(self.stage, f"leaser-{number}", "leased") for number in range(self.random.randint(1, 4))
+        ]
         self.subscriber = Subscriber(self.stage, "subscriber")
         self.peers: list[Consumer] = [*self.sharers, *self.leasers, self.subscriber]
         self.epochs = Counter[int]()
@@ -98,7 +108,9 @@ class World:
             self.random.choice(self.leasers).lease(index, self.epochs[index] + 1)
 
     def assert_all_is_processed(self) -> None:
-        """By the subscriber, and by each group in each partition that has an owner: two members with a link each own two at most."""
+        """By the subscriber, and by each group in each partition that has an owner: two members with a link
+        each own two at most.
+        """
         ledger = self.stage.ledger
         for partition in self.stage.log.partitions:
             index = partition.index
@@ -108,7 +120,11 @@ class World:
                 assert ledger.places[name, index].position == partition.end, (name, index)
 
     def assert_partitions_are_spread_evenly(self) -> None:
-        owners = [link.request.container for (group, _), link in self.stage.ledger.owners.items() if group == "shared"]
+        owners = [
+            link.request.container
+            for (group, _), link in self.stage.ledger.owners.items()
+            if group == "shared"
+        ]
         counts = Counter(owners)
         loads = [counts[sharer.name] for sharer in self.sharers]
         wanted = self.sharers[0].wanted * len(self.sharers)
@@ -116,7 +132,10 @@ class World:
         assert max(loads) - min(loads) <= 1, loads
 
     def assert_nothing_comes_again_after_an_orderly_restart(self) -> None:
-        ledger, ends = self.stage.ledger, {partition.index: partition.end for partition in self.stage.log.partitions}
+        ledger, ends = (
+            self.stage.ledger,
+            {partition.index: partition.end for partition in self.stage.log.partitions},
+        )
         before = ledger.repeated.copy()
         done = [spot for spot, place in ledger.places.items() if place.position == ends[spot[1]]]
         self.stage.stop()

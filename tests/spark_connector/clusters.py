@@ -1,4 +1,6 @@
-"""A standalone cluster on loopback, a Spark Connect server, and the programs that use them: real processes, which tests may kill."""
+"""A standalone cluster on loopback, a Spark Connect server, and the programs that use them: real processes,
+which tests may kill.
+"""
 
 import json
 import os
@@ -20,7 +22,13 @@ _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 
 
-def wait_until(what: str, happened: Callable[[], object], *, alive: "Process | None" = None, seconds: float = UP_SECONDS_MAX) -> None:
+def wait_until(
+    what: str,
+    happened: Callable[[], object],
+    *,
+    alive: "Process | None" = None,
+    seconds: float = UP_SECONDS_MAX,
+) -> None:
     """Look until it did.
 
     Raises:
@@ -41,7 +49,12 @@ class Process:
         self._log: Final = log
         with log.open("ab") as words:
             self.process: Final = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=words,
+                env=environment,
+                start_new_session=True,
             )
 
     @property
@@ -72,12 +85,21 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
-            master = self._daemon("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            master = self._daemon(
+                "master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
+            )
             wait_until("the master", lambda: _MASTER.search(master.words), alive=master)
             self.url = _MASTER.findall(master.words)[0]
             for number in (1, 2):
                 options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m"]
-                self._daemon(f"worker-{number}", "worker.Worker", *options, "--work-dir", str(self._folder / f"work-{number}"), self.url)
+                self._daemon(
+                    f"worker-{number}",
+                    "worker.Worker",
+                    *options,
+                    "--work-dir",
+                    str(self._folder / f"work-{number}"),
+                    self.url,
+                )
             for worker in self._started[1:]:
                 wait_until("a worker", lambda worker=worker: _REGISTERED in worker.words, alive=worker)  # type: ignore[misc]
         except BaseException:
@@ -90,17 +112,29 @@ class Cluster:
             one.kill()
 
     def _daemon(self, name: str, main: str, *options: str) -> Process:
-        command = [str(self._folder / "home" / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", *options]
+        command = [
+            str(self._folder / "home" / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{main}",
+            *options,
+        ]
         self._started.append(Process(self._folder / f"{name}.log", command, self._environment))
         return self._started[-1]
 
     def executors(self) -> list[int]:
         """The processes that run tasks now."""
-        return [pid for worker in self._started[1:] for pid in descendants(worker.process.pid) if "CoarseGrained" in command_of(pid)]
+        return [
+            pid
+            for worker in self._started[1:]
+            for pid in descendants(worker.process.pid)
+            if "CoarseGrained" in command_of(pid)
+        ]
 
 
 class Connect:
-    """A Spark Connect server on two threads of this machine, with the connector as it is installed here. Use it with `with`."""
+    """A Spark Connect server on two threads of this machine, with the connector as it is installed here.
+
+    Use it with `with`.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -144,8 +178,17 @@ class Job(Process):
         self.answer_file: Final = folder / f"{name}.json"
         self.answer_file.unlink(missing_ok=True)
         home = folder / f"{name}-home-{time.monotonic_ns()}"
-        command = [sys.executable, "-m", "tests.spark_connector.jobs", name, json.dumps(given), str(self.answer_file)]
-        super().__init__(folder / f"{name}.log", command, sessions.environment(home) | {"SPARK_LOCAL_IP": "127.0.0.1"})
+        command = [
+            sys.executable,
+            "-m",
+            "tests.spark_connector.jobs",
+            name,
+            json.dumps(given),
+            str(self.answer_file),
+        ]
+        super().__init__(
+            folder / f"{name}.log", command, sessions.environment(home) | {"SPARK_LOCAL_IP": "127.0.0.1"}
+        )
 
     def answer(self) -> Any:
         """What the program found, when it has ended."""
@@ -156,7 +199,11 @@ class Job(Process):
 def descendants(pid: int) -> list[int]:
     """Children and theirs, of a process that may be gone."""
     try:
-        children = [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+        children = [
+            int(one)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for one in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
     return [one for child in children for one in (child, *descendants(child))]

@@ -1,6 +1,7 @@
 """One Spark session for all tests, and a node for each that wants one.
 
-A file with a test that takes `spark: SparkSession` runs in the one worker that starts a JVM (tests/conftest.py).
+A file with a test that takes `spark: SparkSession` runs in the one worker that starts a JVM
+(tests/conftest.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +31,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node that all tests share: `url`, and logs that each test creates for itself under a name of its own."""
+    """A node that all tests share:
+
+    `url`, and logs that each test creates for itself under a name of its own.
+    """
     with NodeProcess(tmp_path_factory.mktemp("node")) as running:
         yield running
         assert "Traceback" not in running.words, running.words
@@ -38,7 +42,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[StartNode]:
-    """Starts nodes of this test's own, which it may kill: `folder` names the data they use, the other arguments are NodeProcess' own."""
+    """Starts nodes of this test's own, which it may kill:
+
+    `folder` names the data they use, the other arguments are NodeProcess' own.
+    """
     nodes: list[NodeProcess] = []
 
     def start(*options: str, folder: str = "node", **more: Any) -> NodeProcess:
@@ -53,7 +60,9 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that is called off while it waits for the JVM leaves the session useless for all after it: rather wait longer."""
+    """A test that is called off while it waits for the JVM leaves the session useless for all after it:
+    rather wait longer.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(SECONDS_MAX))

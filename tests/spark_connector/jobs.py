@@ -1,4 +1,5 @@
-"""Driver programs that run as processes of their own: `python -m tests.spark_connector.jobs NAME GIVEN ANSWER_FILE`.
+"""Driver programs that run as processes of their own: `python -m tests.spark_connector.jobs NAME GIVEN
+ANSWER_FILE`.
 
 They do what a user's program would: nothing is registered, every option is given.
 """
@@ -32,9 +33,15 @@ def session(given: dict[str, Any]) -> SparkSession:
 
 
 def totals(frame: DataFrame) -> dict[str, int]:
-    """Rows, places and the sum of the numbers that their bodies are: the same for all who read the same events once."""
+    """Rows, places and the sum of the numbers that their bodies are: the same for all who read the same
+    events once.
+    """
     number = f.col("body").cast("string").cast("long")
-    row = frame.agg(f.count("*").alias("rows"), f.count_distinct("partition", "offset").alias("places"), f.sum(number).alias("sum")).head()
+    row = frame.agg(
+        f.count("*").alias("rows"),
+        f.count_distinct("partition", "offset").alias("places"),
+        f.sum(number).alias("sum"),
+    ).head()
     assert row is not None
     return row.asDict()
 
@@ -64,10 +71,18 @@ def copy(given: dict[str, Any]) -> Any:
     queries = []
     if "log" in given:
         write = source.select("body", "partition").writeStream.format(FORMAT).options(**given["log"])
-        queries.append(write.option("checkpointLocation", given["checkpoints"] + "/to-log").trigger(availableNow=True).start())
+        queries.append(
+            write.option("checkpointLocation", given["checkpoints"] + "/to-log")
+            .trigger(availableNow=True)
+            .start()
+        )
     if "files" in given:
         write = source.writeStream.format("parquet").option("path", given["files"])
-        queries.append(write.option("checkpointLocation", given["checkpoints"] + "/to-files").trigger(availableNow=True).start())
+        queries.append(
+            write.option("checkpointLocation", given["checkpoints"] + "/to-files")
+            .trigger(availableNow=True)
+            .start()
+        )
     for query in queries:
         query.awaitTermination()
     return [batches(query) for query in queries]

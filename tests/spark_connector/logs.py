@@ -14,7 +14,9 @@ def made(client: Client, partitions: int = 2, name: str | None = None, **setting
     return name
 
 
-def send(client: Client, log: str, bodies: Sequence[object], partition: int | None = None, **fields: object) -> None:
+def send(
+    client: Client, log: str, bodies: Sequence[object], partition: int | None = None, **fields: object
+) -> None:
     """One event for each body, durable when this returns; without a partition in turn."""
     with client.producer(log) as producer:
         for body in bodies:

@@ -1,4 +1,7 @@
-"""Spark for tests: a JVM that starts quickly and works on two threads. Half of the CPU time that one with defaults takes."""
+"""Spark for tests: a JVM that starts quickly and works on two threads.
+
+Half of the CPU time that one with defaults takes.
+"""
 
 import os
 import subprocess
@@ -31,7 +34,9 @@ STOP_SECONDS_MAX: Final = 30
 
 
 def home(folder: Path) -> Path:
-    """A SPARK_HOME of links in `folder`, where Spark may write, and no zipped Python: workers use the installed, compiled one."""
+    """A SPARK_HOME of links in `folder`, where Spark may write, and no zipped Python: workers use the
+    installed, compiled one.
+    """
     installed = Path(pyspark.__file__).parent
     folder.mkdir(parents=True)
     for name in ("bin", "jars", "sbin"):
@@ -41,16 +46,29 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a process needs that starts Spark: `folder` becomes its SPARK_HOME. Installs a Java where there is none."""
+    """What a process needs that starts Spark:
+
+    `folder` becomes its SPARK_HOME. Installs a Java where there is none.
+    """
     java.provide()
     given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {**given, "SPARK_HOME": str(home(folder)), "PYSPARK_PYTHON": sys.executable, "SPARK_LAUNCHER_OPTS": JVM}
+    return {
+        **given,
+        "SPARK_HOME": str(home(folder)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": JVM,
+    }
 
 
 def start(folder: Path, master: str = "local[2]", **more: str) -> SparkSession:
     """A session whose files are all in `folder`; it is the only one of this process."""
     os.environ.update(environment(folder / "home"))
-    settings = {**QUICK, "spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse"), **more}
+    settings = {
+        **QUICK,
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **more,
+    }
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

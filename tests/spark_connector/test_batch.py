@@ -73,14 +73,21 @@ def test_ranges_are_between_offsets(node: NodeProcess, client: Client) -> None:
     logs.send(client, log, [b"x"] * 10, partition=0)
     logs.send(client, log, [b"x"] * 10, partition=1)
     starting, ending = json.dumps({log: {"0": 4, "1": "earliest"}}), json.dumps({log: {"0": 6, "1": 2}})
-    assert places(read(reader(node, log, startingOffsets=starting, endingOffsets=ending))) == [(0, 4), (0, 5), (1, 0), (1, 1)]
+    assert places(read(reader(node, log, startingOffsets=starting, endingOffsets=ending))) == [
+        (0, 4),
+        (0, 5),
+        (1, 0),
+        (1, 1),
+    ]
 
 
 def test_a_time_is_where_a_range_begins_and_ends(node: NodeProcess, client: Client) -> None:
     log = logs.made(client, 1)
     logs.send(client, log, [b"x"] * 3)
     now = int(datetime.now(UTC).timestamp() * 1000)
-    assert len(read(reader(node, log, startingTimestamp=now - 3_600_000, endingTimestamp=now + 3_600_000))) == 3
+    assert (
+        len(read(reader(node, log, startingTimestamp=now - 3_600_000, endingTimestamp=now + 3_600_000))) == 3
+    )
     assert read(reader(node, log, startingTimestamp=now + 3_600_000)) == []
     assert read(reader(node, log, endingTimestamp=now - 3_600_000)) == []
     with pytest.raises(OffsetError, match="no event at or after"):
@@ -105,12 +112,25 @@ def test_tasks_are_as_many_as_asked_for(node: NodeProcess, client: Client) -> No
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        (({"0": 50}, {}, 0), "the log ends before the start; requested offsets 50 to 10, available offsets 0 to 10"),
-        (({}, {"0": 50}, 10), "the log ends before the end; requested offsets 0 to 50, available offsets 0 to 10 .*, 40 events lost"),
+        (
+            ({"0": 50}, {}, 0),
+            "the log ends before the start; requested offsets 50 to 10, available offsets 0 to 10",
+        ),
+        (
+            ({}, {"0": 50}, 10),
+            (
+                "the log ends before the end; requested offsets 0 to 50, available offsets 0 to 10 .*, 40"
+                " events lost"
+            ),
+        ),
     ],
 )
 def test_a_range_that_is_not_there_fails_or_is_told(
-    node: NodeProcess, client: Client, caplog: pytest.LogCaptureFixture, bounds: tuple[dict[str, int], dict[str, int], int], words: str
+    node: NodeProcess,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    bounds: tuple[dict[str, int], dict[str, int], int],
+    words: str,
 ) -> None:
     starting, ending, there = bounds
     log = logs.made(client, 1)
@@ -124,7 +144,9 @@ def test_a_range_that_is_not_there_fails_or_is_told(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_an_end_before_the_start_is_an_error_and_no_loss(node: NodeProcess, client: Client, fails: str) -> None:
+def test_an_end_before_the_start_is_an_error_and_no_loss(
+    node: NodeProcess, client: Client, fails: str
+) -> None:
     log = logs.made(client, 1)
     logs.send(client, log, [b"x"] * 10)
     bounds = {"startingOffsets": json.dumps({log: {"0": 8}}), "endingOffsets": json.dumps({log: {"0": 5}})}
@@ -199,16 +221,31 @@ def test_spark_reads_rows_of_all_columns(load: Callable[..., DataFrame], client:
     assert (bytes(row.body), row.stream, row.partition, row.offset, row.key) == (b"20.5", log, 1, 0, "k")
     assert (row.properties, row.subject, row.message_id) == ({"site": "roof", "n": "5"}, "s", None)
     assert abs(row.enqueued_time.replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(hours=1)
-    assert [tuple(row) for row in load(log, "offset long, body string", startingTimestamp=5).collect()] == [(0, "20.5")]
+    assert [tuple(row) for row in load(log, "offset long, body string", startingTimestamp=5).collect()] == [
+        (0, "20.5")
+    ]
 
 
 def test_spark_reads_cloudevents(load: Callable[..., DataFrame], client: Client) -> None:
     log = logs.made(client, 1)
-    required = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "2026-01-31T12:00:00Z", "site": "roof"}
+    required = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "time": "2026-01-31T12:00:00Z",
+        "site": "roof",
+    }
     properties = {f"cloudEvents_{name}": value for name, value in required.items()}
     logs.send(client, log, [b"{}"], properties=properties, content_type="application/json")
     [row] = load(log, columns="cloudevents").collect()
-    assert (row.id, row.source, row.type, row.subject, row.datacontenttype) == ("1", "/s", "t", None, "application/json")
+    assert (row.id, row.source, row.type, row.subject, row.datacontenttype) == (
+        "1",
+        "/s",
+        "t",
+        None,
+        "application/json",
+    )
     assert (row.time, bytes(row.data), row.extensions) == (datetime(2026, 1, 31, 12), b"{}", {"site": "roof"})
 
 
@@ -218,7 +255,9 @@ def test_spark_reads_in_tasks(load: Callable[..., DataFrame], client: Client) ->
         logs.send(client, log, [b"x"] * 200, partition)
     frame = load(log, minPartitions=6, batchRows=70)
     assert frame.rdd.getNumPartitions() == 6
-    assert sorted(tuple(row) for row in frame.groupBy("partition").count().collect()) == [(partition, 200) for partition in range(3)]
+    assert sorted(tuple(row) for row in frame.groupBy("partition").count().collect()) == [
+        (partition, 200) for partition in range(3)
+    ]
 
 
 @pytest.fixture
@@ -233,7 +272,10 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 def test_a_frame_with_one_condition_reads_all_rows_for_the_next(
     spark: SparkSession, load: Callable[..., DataFrame], client: Client
 ) -> None:
-    """One frame or view, used twice. Spark keeps one plan for it, so a source that takes conditions loses rows."""
+    """One frame or view, used twice.
+
+    Spark keeps one plan for it, so a source that takes conditions loses rows.
+    """
     log = logs.made(client, 2)
     for partition in range(2):
         logs.send(client, log, [b"x"] * 100, partition)
@@ -246,16 +288,22 @@ def test_a_frame_with_one_condition_reads_all_rows_for_the_next(
     one = frame()
     assert one.where("partition = 0").union(one.where("partition = 1")).count() == 200
     one = frame()
-    assert one.where("partition = 0").join(one.where("partition = 1").select("offset"), "offset").count() == 100
+    assert (
+        one.where("partition = 0").join(one.where("partition = 1").select("offset"), "offset").count() == 100
+    )
     one = frame().select("partition", "offset")
     assert one.where("partition = 1").exceptAll(one.where("offset < 5")).count() == 95
     frame().createOrReplaceTempView("twice")
-    [counts] = spark.sql("select (select count(*) from twice where partition = 0), (select count(*) from twice)").collect()
+    [counts] = spark.sql(
+        "select (select count(*) from twice where partition = 0), (select count(*) from twice)"
+    ).collect()
     assert tuple(counts) == (100, 200)
     assert spark.table("twice").count() == 200
 
 
-def test_a_frame_shows_the_log_as_it_was_at_its_first_action(load: Callable[..., DataFrame], client: Client) -> None:
+def test_a_frame_shows_the_log_as_it_was_at_its_first_action(
+    load: Callable[..., DataFrame], client: Client
+) -> None:
     log = logs.made(client, 1)
     logs.send(client, log, [b"x"] * 2)
     frame = load(log)
@@ -269,16 +317,24 @@ def test_a_frame_shows_the_log_as_it_was_at_its_first_action(load: Callable[...,
     assert load(log).count() == 1
 
 
-def test_sql_reads_and_writes_by_views_and_by_tables_with_options(spark: SparkSession, node: NodeProcess, client: Client) -> None:
+def test_sql_reads_and_writes_by_views_and_by_tables_with_options(
+    spark: SparkSession, node: NodeProcess, client: Client
+) -> None:
     log = logs.made(client, 1)
     logs.send(client, log, [b"x"] * 3)
     where = f"(endpoint = '{node.url}', stream = '{log}')"
     spark.sql(f"create or replace temporary view by_view using amqpstreams options {where}")
     assert spark.sql("select count(*) from by_view").first() == (3,)
-    spark.sql(f"create or replace temporary view to_write (body string, key string) using amqpstreams options {where}")
+    spark.sql(
+        "create or replace temporary view to_write (body string, key string) using amqpstreams options"
+        f" {where}"
+    )
     spark.sql("insert into to_write values ('written', 'k')")
     assert spark.sql("select count(*) from by_view").first() == (3,)
-    spark.sql("create table by_table (body binary, offset bigint) using amqpstreams comment 'c' tblproperties ('x' = 'y')")
+    spark.sql(
+        "create table by_table (body binary, offset bigint) using amqpstreams comment 'c' tblproperties ('x'"
+        " = 'y')"
+    )
     try:
         assert spark.sql(f"select max(offset) from by_table with {where}").first() == (3,)
         with pytest.raises(PySparkException, match=r"no log is given.*keeps no options.*WITH \(endpoint"):
@@ -287,8 +343,12 @@ def test_sql_reads_and_writes_by_views_and_by_tables_with_options(spark: SparkSe
         spark.sql("drop table by_table")
 
 
-def test_a_table_takes_its_columns_from_its_options(spark: SparkSession, node: NodeProcess, client: Client) -> None:
-    """Spark's catalogue hands the options, `provider`, `owner`, the comment and the properties of the table all as options."""
+def test_a_table_takes_its_columns_from_its_options(
+    spark: SparkSession, node: NodeProcess, client: Client
+) -> None:
+    """Spark's catalogue hands the options, `provider`, `owner`, the comment and the properties of the table
+    all as options.
+    """
     log = logs.made(client, 1)
     register(spark)
     options = f"options (endpoint '{node.url}', stream '{log}', columns 'body,offset')"

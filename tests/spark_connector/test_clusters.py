@@ -1,4 +1,7 @@
-"""Spark as it is deployed: a standalone cluster whose processes are killed, and Spark Connect. Nothing is registered."""
+"""Spark as it is deployed: a standalone cluster whose processes are killed, and Spark Connect.
+
+Nothing is registered.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +46,13 @@ def source(url: str, **more: str) -> dict[str, str]:
 def test_a_batch_is_exact_although_an_executor_and_a_python_worker_are_killed_in_its_midst(
     url: str, cluster: Cluster, tmp_path: Path
 ) -> None:
-    job = Job(tmp_path, "batch", master=cluster.url, source=source(url, minPartitions="8"), gate=str(tmp_path / "gate"))
+    job = Job(
+        tmp_path,
+        "batch",
+        master=cluster.url,
+        source=source(url, minPartitions="8"),
+        gate=str(tmp_path / "gate"),
+    )
     (tmp_path / "gate").mkdir()
     try:
         wait_until("two tasks are reading", lambda: len(workers(tmp_path / "gate")) == 2, alive=job)
@@ -62,8 +71,12 @@ def workers(gate: Path) -> list[int]:
     return [int(path.name) for path in gate.iterdir() if path.name.isdigit()]
 
 
-def test_a_stream_is_exact_although_executors_and_the_driver_are_killed(url: str, cluster: Cluster, tmp_path: Path) -> None:
-    """Into another log and into files, by the same driver; what is killed when: test_spark_kill.py has more of it, at random."""
+def test_a_stream_is_exact_although_executors_and_the_driver_are_killed(
+    url: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Into another log and into files, by the same driver; what is killed when: test_spark_kill.py has more
+    of it, at random.
+    """
     given = copying(tmp_path, url, "numbers-again", maxOffsetsPerTrigger=str(ROWS // 8))
     fill(url, "numbers-again", [])
     kills = [lambda job: job.kill(), lambda job: kill(cluster.executors()[0])]
@@ -93,7 +106,10 @@ def copying(folder: Path, url: str, to: str, **more: str) -> dict[str, Any]:
 
 def committed(folder: Path) -> int:
     """Micro-batches that both queries have done."""
-    return min(len(list((folder / "checkpoints" / name / "commits").glob("[0-9]*"))) for name in ("to-log", "to-files"))
+    return min(
+        len(list((folder / "checkpoints" / name / "commits").glob("[0-9]*")))
+        for name in ("to-log", "to-files")
+    )
 
 
 def totals_of_files(cluster: Cluster, folder: Path) -> Any:
@@ -101,7 +117,9 @@ def totals_of_files(cluster: Cluster, folder: Path) -> Any:
     return Job(folder, "files", master=cluster.url, files=str(folder / "files")).answer()
 
 
-def test_spark_connect_reads_a_batch_with_the_connector_on_the_server(url: str, connect: Connect, tmp_path: Path) -> None:
+def test_spark_connect_reads_a_batch_with_the_connector_on_the_server(
+    url: str, connect: Connect, tmp_path: Path
+) -> None:
     assert Job(tmp_path, "batch", connect=connect.url, source=source(url)).answer() == EXACT
 
 

@@ -6,7 +6,10 @@ from spark_connector.errors import ConnectorError, DataLossError
 
 
 def test_an_error_says_what_where_and_what_to_do() -> None:
-    assert str(ConnectorError("it is gone", "log 't'", "Look elsewhere")) == "it is gone (log 't'). Look elsewhere"
+    assert (
+        str(ConnectorError("it is gone", "log 't'", "Look elsewhere"))
+        == "it is gone (log 't'). Look elsewhere"
+    )
     assert str(ConnectorError("it is gone", "", "Look elsewhere")) == "it is gone. Look elsewhere"
     assert str(ConnectorError("it is gone")) == "it is gone"
 

@@ -44,19 +44,25 @@ def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: i
             yield one
 
     monkeypatch.setattr(requests, "read", read)
-    monkeypatch.setattr(requests, "available", lambda *_, **__: {"temps": LogState("i", {3: Held(earliest, 100)})})
+    monkeypatch.setattr(
+        requests, "available", lambda *_, **__: {"temps": LogState("i", {3: Held(earliest, 100)})}
+    )
 
 
 def read(given: ReadOptions, *wanted: OffsetRange) -> list[int]:
     schema = chosen({"columns": "offset"})
-    return [row["offset"] for batch in rows(given, schema, RangesPartition(wanted)) for row in batch.to_pylist()]
+    return [
+        row["offset"] for batch in rows(given, schema, RangesPartition(wanted)) for row in batch.to_pylist()
+    ]
 
 
 @given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 10))
 def test_gaps_are_the_offsets_that_are_missing(numbers_there: set[int], before: int) -> None:
     offsets = sorted(number + before for number in numbers_there)
     found = gaps(run(*offsets), 0)
-    assert [number for low, high in found for number in range(low, high)] == sorted(set(range(offsets[-1])) - set(offsets))
+    assert [number for low, high in found for number in range(low, high)] == sorted(
+        set(range(offsets[-1])) - set(offsets)
+    )
 
 
 def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +80,25 @@ def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ([run(10, 11), run(19)], (10, 11, 19), "offsets 12 to 19: .* 7 events lost"),
         ([run(10, 11, 18, 19)], (10, 11, 18, 19), "offsets 12 to 18"),
-        ([run(10, 11)], (10, 11), "offsets 12 to 20: the log has no more events in this range; .* available offsets 0 to 100"),
+        (
+            [run(10, 11)],
+            (10, 11),
+            "offsets 12 to 20: the log has no more events in this range; .* available offsets 0 to 100",
+        ),
         ([], (), "offsets 10 to 20: the log has no more"),
-        ([run(10), StreamNotFoundError("recreated")], (10,), "offsets 11 to 20: the log was deleted, and perhaps recreated, .*recreated"),
+        (
+            [run(10), StreamNotFoundError("recreated")],
+            (10,),
+            "offsets 11 to 20: the log was deleted, and perhaps recreated, .*recreated",
+        ),
     ],
 )
 def test_what_is_missing_fails_or_is_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, found: list[Run | Exception], there: range, words: str
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    found: list[Run | Exception],
+    there: range,
+    words: str,
 ) -> None:
     served(monkeypatch, *found)
     with pytest.raises(DataLossError, match=f"log 'temps', partition 3: {words}"):
@@ -91,9 +109,13 @@ def test_what_is_missing_fails_or_is_counted(
     assert record.getMessage().startswith("data_lost log 'temps', partition 3: offsets")
 
 
-def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     served(monkeypatch, run(10, 11), earliest=50)
-    with pytest.raises(DataLossError, match=r"offsets 12 to 20: retention has removed them .*available offsets 50 to 100") as lost:
+    with pytest.raises(
+        DataLossError, match=r"offsets 12 to 20: retention has removed them .*available offsets 50 to 100"
+    ) as lost:
         read(options(), WANTED)
     assert "planned once, at its first action" in str(lost.value)
 
@@ -105,7 +127,10 @@ def test_a_filter_leaves_gaps_that_are_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_retention_took_from_a_filtered_range_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, run(17), earliest=15)
-    with pytest.raises(DataLossError, match="offsets 10 to 15: retention has removed them, perhaps before all of them were read"):
+    with pytest.raises(
+        DataLossError,
+        match="offsets 10 to 15: retention has removed them, perhaps before all of them were read",
+    ):
         read(options(filter="a = 1"), WANTED)
     assert read(options(filter="a = 1", failOnDataLoss="false"), WANTED) == [17]
 
@@ -145,7 +170,9 @@ def test_times_are_sought_once_for_all_partitions_that_share_them(monkeypatch: p
 def test_a_time_after_the_last_event_fails_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "offsets_at", lambda *_: {0: 20})
     given = options(startingTimestamp="500", startingOffsetsByTimestampStrategy="error")
-    with pytest.raises(OffsetError, match=r"no event at or after 500 ms since 1970 UTC .log 'temps', partition 0"):
+    with pytest.raises(
+        OffsetError, match=r"no event at or after 500 ms since 1970 UTC .log 'temps', partition 0"
+    ):
         numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)
 
 

@@ -1,4 +1,6 @@
-"""Rows that are written a second time because a commit, a task or a whole query failed: the log has them once."""
+"""Rows that are written a second time because a commit, a task or a whole query failed: the log has them
+once.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -50,7 +52,10 @@ def bodies(client: Client, log: str) -> list[object]:
 
 
 def failing_once(marker: Path) -> type[DataSource]:
-    """The sink, except that the first commit fails when all tasks have written. Made here, so that Spark's workers get it by value."""
+    """The sink, except that the first commit fails when all tasks have written.
+
+    Made here, so that Spark's workers get it by value.
+    """
 
     class Failing(AmqpStreamsDataSource):
         @classmethod
@@ -83,13 +88,21 @@ def lines(folder: Path, *files: Sequence[str]) -> None:
 
 def read(spark: SparkSession, folder: Path) -> DataFrame:
     """Each file is a micro-batch."""
-    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder)).select(f.col("value").alias("body"))
+    return (
+        spark.readStream.option("maxFilesPerTrigger", 1)
+        .text(str(folder))
+        .select(f.col("value").alias("body"))
+    )
 
 
 def run(frame: DataFrame, sink: str, checkpoint: Path, **options: str) -> None:
     """All micro-batches there are."""
     query = (
-        frame.writeStream.format(sink).options(**options).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        frame.writeStream.format(sink)
+        .options(**options)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination()
 
@@ -154,7 +167,9 @@ def test_a_query_of_another_checkpoint_is_another_write(
     assert bodies(client, log) == ["a", "a"]
 
 
-def test_a_batch_written_again_under_its_name_is_stored_once(spark: SparkSession, node: NodeProcess, client: Client, log: str) -> None:
+def test_a_batch_written_again_under_its_name_is_stored_once(
+    spark: SparkSession, node: NodeProcess, client: Client, log: str
+) -> None:
     frame = spark.range(100, numPartitions=3).select(f.col("id").cast("string").alias("body"))
     writer = frame.write.format("amqpstreams").mode("append").options(endpoint=node.url, stream=log)
     for _ in range(2):
@@ -164,8 +179,15 @@ def test_a_batch_written_again_under_its_name_is_stored_once(spark: SparkSession
     assert len(bodies(client, log)) == 200
 
 
-def test_a_batch_without_a_name_is_another_write_each_time(spark: SparkSession, node: NodeProcess, client: Client, log: str) -> None:
-    writer = spark.sql("select 'x' as body").write.format("amqpstreams").mode("append").options(endpoint=node.url, stream=log)
+def test_a_batch_without_a_name_is_another_write_each_time(
+    spark: SparkSession, node: NodeProcess, client: Client, log: str
+) -> None:
+    writer = (
+        spark.sql("select 'x' as body")
+        .write.format("amqpstreams")
+        .mode("append")
+        .options(endpoint=node.url, stream=log)
+    )
     writer.save()
     writer.save()
     assert bodies(client, log) == ["x", "x"]
@@ -174,7 +196,10 @@ def test_a_batch_without_a_name_is_another_write_each_time(spark: SparkSession, 
 def test_rows_in_another_order_are_known_again_when_they_are_sorted(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
-    """Behind a shuffle they may come in any order. Without sorting they are stored twice: no order is as bad as a missing row."""
+    """Behind a shuffle they may come in any order.
+
+    Without sorting they are stored twice: no order is as bad as a missing row.
+    """
     rows = [str(number) for number in range(10)]
     for order in (rows, rows[::-1]):
         frame = spark.createDataFrame([(row,) for row in order], "body string").coalesce(1)

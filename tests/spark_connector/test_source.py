@@ -32,7 +32,10 @@ def test_options_count_for_batches_or_for_streaming() -> None:
     [
         ({}, "no endpoint"),
         ({"endpoint": "h"}, "no log is given"),
-        ({"endpoint": "h", "stream": "t", "startingOffset": "latest"}, "unknown option 'startingoffset'.*'startingOffsets'"),
+        (
+            {"endpoint": "h", "stream": "t", "startingOffset": "latest"},
+            "unknown option 'startingoffset'.*'startingOffsets'",
+        ),
         ({"endpoint": "h", "stream": "t", "minPartitions": "0"}, "option 'minPartitions' is not valid"),
     ],
 )

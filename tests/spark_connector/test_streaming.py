@@ -1,4 +1,6 @@
-"""`spark.readStream`: first the reader as Spark's engine drives it, against a live node; then queries of Spark's own."""
+"""`spark.readStream`: first the reader as Spark's engine drives it, against a live node; then queries of
+Spark's own.
+"""
 
 import json
 import logging
@@ -35,10 +37,17 @@ def client(node: NodeProcess) -> Iterator[Client]:
 
 
 class Query:
-    """A query's checkpoint and what Spark's engine does with a source: see test_admission.py for the order of things."""
+    """A query's checkpoint and what Spark's engine does with a source: see test_admission.py for the order of
+    things.
+    """
 
     def __init__(self, node: NodeProcess, stream: str, **options: object) -> None:
-        self.options = {"endpoint": node.url, "stream": stream, "columns": "partition,offset", "pollInterval": "210"}
+        self.options = {
+            "endpoint": node.url,
+            "stream": stream,
+            "columns": "partition,offset",
+            "pollInterval": "210",
+        }
         self.options |= {name: str(value) for name, value in options.items()}
         self.ends: list[str] = []
         self.reader = self.started()
@@ -59,7 +68,12 @@ class Query:
 
     def rows(self, start: dict[str, object], end: dict[str, object]) -> list[tuple[int, int]]:
         copy = pickle.loads(pickle.dumps(StreamReader(self.options, chosen(self.options))))
-        found = [row for task in self.reader.partitions(start, end) for batch in copy.read(task) for row in batch.to_pylist()]
+        found = [
+            row
+            for task in self.reader.partitions(start, end)
+            for batch in copy.read(task)
+            for row in batch.to_pylist()
+        ]
         return sorted((row["partition"], row["offset"]) for row in found)
 
     def batch(self, limit: ReadLimit | None = None) -> list[tuple[int, int]] | None:
@@ -91,7 +105,9 @@ def test_batches_have_everything_once_within_the_limit(node: NodeProcess, client
     assert query.batch() == [(1, 5)]
 
 
-def test_a_query_from_latest_has_its_beginning_in_the_checkpoint_before_anything_comes(node: NodeProcess, client: Client) -> None:
+def test_a_query_from_latest_has_its_beginning_in_the_checkpoint_before_anything_comes(
+    node: NodeProcess, client: Client
+) -> None:
     log = filled(client, 3)
     query = Query(node, log)
     assert query.batch() == []
@@ -101,7 +117,9 @@ def test_a_query_from_latest_has_its_beginning_in_the_checkpoint_before_anything
     assert query.batch() == [(0, 3), (0, 4)]
 
 
-def test_what_comes_between_two_questions_in_the_first_batch_is_not_lost_by_a_crash(node: NodeProcess, client: Client) -> None:
+def test_what_comes_between_two_questions_in_the_first_batch_is_not_lost_by_a_crash(
+    node: NodeProcess, client: Client
+) -> None:
     log = filled(client, 3)
     query = Query(node, log)
     query.reader.initialOffset()
@@ -143,13 +161,21 @@ def test_available_now_is_what_was_there_at_the_start(node: NodeProcess, client:
 
 
 def test_once_reads_everything_whatever_the_limits(node: NodeProcess, client: Client) -> None:
-    query = Query(node, filled(client, 25), startingOffsets="earliest", maxOffsetsPerTrigger=10, minOffsetsPerTrigger=1000)
+    query = Query(
+        node,
+        filled(client, 25),
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=10,
+        minOffsetsPerTrigger=1000,
+    )
     assert query.reader.getDefaultReadLimit() == ReadMaxRows(10)
     assert len(query.batch(ReadAllAvailable()) or ()) == 25
     assert Query(node, "any").reader.getDefaultReadLimit() == ReadAllAvailable()
 
 
-def test_too_little_waits_until_there_is_enough_or_it_took_too_long(node: NodeProcess, client: Client) -> None:
+def test_too_little_waits_until_there_is_enough_or_it_took_too_long(
+    node: NodeProcess, client: Client
+) -> None:
     log = filled(client, 5)
     query = Query(node, log, startingOffsets="earliest", minOffsetsPerTrigger=8, maxTriggerDelay="1h")
     assert query.batch() == []
@@ -171,7 +197,9 @@ def test_bytes_bound_a_batch_by_the_average_size(node: NodeProcess, client: Clie
     assert all(15 <= size <= 20 for size in sizes[:-1])
 
 
-def test_an_idle_query_asks_rarely_and_reporting_asks_nobody(node: NodeProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_query_asks_rarely_and_reporting_asks_nobody(
+    node: NodeProcess, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = Query(node, filled(client, 1))
     assert query.reader.reportLatestOffset() is None
     query.batch()
@@ -231,17 +259,25 @@ def test_retention_that_passed_the_checkpoint_fails_the_query_or_is_counted(
     log = logs.made(client, 1, segment_bytes=64 << 10)
     logs.send(client, log, [bytes(1000)] * 2500)
     strict, lenient = (
-        Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=5, failOnDataLoss=value) for value in ("true", "false")
+        Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=5, failOnDataLoss=value)
+        for value in ("true", "false")
     )
     assert strict.batch() == lenient.batch() == [(0, number) for number in range(5)]
     planned = strict.reader.partitions(strict.start(), json.loads(json.dumps(strict.end())))
     client.management.update_log(log, {"retention-bytes": 1 << 20})
     while (earliest := client.extents(log)[log].partitions[0].earliest) == 0:
         time.sleep(0.05)  # the node comes by every few seconds, and tells nobody
-    with pytest.raises(DataLossError, match=r"offsets 5 to .*: (retention has removed them since this was planned|the log has no more)"):
+    with pytest.raises(
+        DataLossError,
+        match=r"offsets 5 to .*: (retention has removed them since this was planned|the log has no more)",
+    ):
         list(strict.started().read(planned[0]))
     with pytest.raises(
-        DataLossError, match=rf"retention has removed them; requested offsets 5 to {earliest + 5}, available offsets {earliest} to 2500"
+        DataLossError,
+        match=(
+            rf"retention has removed them; requested offsets 5 to {earliest + 5}, available offsets"
+            rf" {earliest} to 2500"
+        ),
     ):
         strict.batch()
     with caplog.at_level(logging.WARNING):
@@ -285,7 +321,9 @@ def documented_lag(query: StreamingQuery) -> object:
     return names["behind"]
 
 
-def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeProcess, client: Client, tmp_path: Path) -> None:
+def test_spark_runs_a_query_from_its_checkpoint(
+    spark: SparkSession, node: NodeProcess, client: Client, tmp_path: Path
+) -> None:
     register(spark)
     log = filled(client, 30, 5)
     seen: list[tuple[int, int]] = []
@@ -295,9 +333,16 @@ def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeP
 
     def run(**trigger: Any) -> StreamingQuery:
         stream = (
-            spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets="earliest", maxOffsetsPerTrigger=20).load(log)
+            spark.readStream.format("amqpstreams")
+            .options(endpoint=node.url, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+            .load(log)
         )
-        query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
+        query = (
+            stream.writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
         assert query.awaitTermination(60)
         assert query.lastProgress is not None
         return query

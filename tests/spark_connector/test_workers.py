@@ -23,7 +23,9 @@ print(kept, len(gc.get_objects()), gc.collect() > 0)
 
 
 def test_what_is_loaded_is_out_of_the_collectors_sight_once_in_sparks_workers_and_garbage_is_not() -> None:
-    done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True, timeout=60
+    )
     kept, seen, collected = done.stdout.split()
     assert int(kept) > 10_000
     assert int(seen) < 1_000

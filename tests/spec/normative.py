@@ -1,7 +1,9 @@
-"""How many normative words each section of the specifications has. Their texts are not here; the counts are of them.
+"""How many normative words each section of the specifications has. Their texts are not here; the counts are
+of them.
 
-`python -m tests.spec.normative FILE` counts again and prints what should stand here: FILE is a specification's text with its headings as
-Markdown has them, `### 6.4.1 Predicates`, with or without numbers. With `--titles`, for texts without numbers, the titles are kept.
+`python -m tests.spec.normative FILE` counts again and prints what should stand here: FILE is a
+specification's text with its headings as Markdown has them, `### 6.4.1 Predicates`, with or without numbers.
+With `--titles`, for texts without numbers, the titles are kept.
 """
 
 import re
@@ -97,16 +99,26 @@ KNATIVE_CONTRACT: Final = {
     "1.3 Event Delivery": {"MUST": 1, "SHOULD": 1},
     "1.3.1 Minimum supported protocol": {"MUST": 2},
     "1.3.2 HTTP Verbs": {"MAY": 1, "MUST": 2, "SHOULD": 2},
-    "1.3.3 Event Acknowledgement and Repeat Delivery": {"MAY": 1, "MUST": 7, "MUST NOT": 1, "RECOMMENDED": 1, "SHOULD": 2, "SHOULD NOT": 1},
+    "1.3.3 Event Acknowledgement and Repeat Delivery": {
+        "MAY": 1,
+        "MUST": 7,
+        "MUST NOT": 1,
+        "RECOMMENDED": 1,
+        "SHOULD": 2,
+        "SHOULD NOT": 1,
+    },
     "1.3.4 Observability": {"MAY": 1, "SHOULD": 1},
     "1.3.5 Derived (Reply) Events": {"MAY": 2, "MUST NOT": 1, "SHOULD": 1, "SHOULD NOT": 1},
 }
 
 KNATIVE_WORDS_IN_LOWER_CASE: Final[dict[str, dict[str, int]]] = {}
-"""Delivery Design and Event Delivery have no normative word: rows of theirs are for what they say in plain ones."""
+"""Delivery Design and Event Delivery have no normative word: rows of theirs are for what they say in plain
+ones.
+"""
 
 _WORD: Final = re.compile(
-    r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED|NOT REQUIRED|REQUIRED|MAY|OPTIONAL)\b"
+    r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED|NOT"
+    r" REQUIRED|REQUIRED|MAY|OPTIONAL)\b"
 )
 _HEADING: Final = re.compile(r"^(?P<marks>#+) (?P<number>\d+(?:\.\d+)*\.?)?\s*(?P<title>.*)$")
 _EXPLAINED: Final = "are to be interpreted as described"
@@ -114,12 +126,16 @@ _REMARK: Final = re.compile("<!--.*?-->", re.DOTALL)
 
 
 def count(text: str, *, titles: bool = False) -> dict[str, dict[str, int]]:
-    """Normative words by section; the paragraph that explains them and remarks that nobody is shown are left out."""
+    """Normative words by section; the paragraph that explains them and remarks that nobody is shown are left
+    out.
+    """
     text = _REMARK.sub("", text)
     found: dict[str, Counter[str]] = {}
     numbers: list[int] = []
     section = ""
-    for paragraph in re.sub(r"(?<!\n)\n(?![\n#])", " ", re.sub(r"(^#.*$)", r"\n\1\n", text, flags=re.MULTILINE)).splitlines():
+    for paragraph in re.sub(
+        r"(?<!\n)\n(?![\n#])", " ", re.sub(r"(^#.*$)", r"\n\1\n", text, flags=re.MULTILINE)
+    ).splitlines():
         heading = _HEADING.match(paragraph)
         if heading is None:
             found.setdefault(section, Counter()).update(_WORD.findall(paragraph.rpartition(_EXPLAINED)[2]))

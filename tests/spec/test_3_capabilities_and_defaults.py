@@ -17,13 +17,16 @@ def offered(client: EnginePair) -> list[str]:
 
 
 def test_the_node_offers_the_connection_capability(client: EnginePair) -> None:
-    """3.1: "the event log node MUST indicate its support of this specification through the exchange of a connection capability"."""
+    """3.1: "the event log node MUST indicate its support of this specification through the exchange of a
+    connection capability".
+    """
     assert "AMQP_EVENT_STREAMS_V1_0" in offered(client)
 
 
 def test_a_peer_that_desires_the_capability_finds_it_offered_and_stays(node: InMemoryNode) -> None:
-    """3.1: "If present in the desired-capabilities field of the open frame, the sender of the open MUST use the event streams extensions
-    if the receiver if the open offers this capability, and it MAY shut down the connection if the capability is not offered."
+    """3.1: "If present in the desired-capabilities field of the open frame, the sender of the open MUST use
+    the event streams extensions if the receiver if the open offers this capability, and it MAY shut down the
+    connection if the capability is not offered."
     """
     peer = ScriptedPeer(node)
     answer = peer.open(desired_capabilities=Array(Symbol, (Symbol(names.CAPABILITY_EVENT_STREAMS),)))
@@ -33,11 +36,13 @@ def test_a_peer_that_desires_the_capability_finds_it_offered_and_stays(node: InM
 
 
 def test_a_producer_and_a_consumer_interact_as_with_any_regular_node(client: EnginePair) -> None:
-    """3.2: "a producer or consumer MUST be able to successfully interact with a conforming event log implementation just as with any
-    regular AMQP node".
+    """3.2: "a producer or consumer MUST be able to successfully interact with a conforming event log
+    implementation just as with any regular AMQP node".
     """
     receiver = client.receiver("temps", credit=10)
-    (sent,) = client.send(client.sender("temps"), proton.Message(body="hello", subject="s", properties={"a": 1}))
+    (sent,) = client.send(
+        client.sender("temps"), proton.Message(body="hello", subject="s", properties={"a": 1})
+    )
     assert sent.outcome == "accepted"
     (arrived,) = receiver.arrived
     assert (arrived.message.body, arrived.message.subject) == ("hello", "s")
@@ -47,8 +52,8 @@ def test_a_producer_and_a_consumer_interact_as_with_any_regular_node(client: Eng
 
 
 def test_no_rule_of_the_core_is_overridden(client: EnginePair) -> None:
-    """3.2: "This specification does not modify or override any rules of the core AMQP 1.0 specification." No transfer without credit,
-    none settled that was asked to be unsettled, and a detach is answered.
+    """3.2: "This specification does not modify or override any rules of the core AMQP 1.0 specification." No
+    transfer without credit, none settled that was asked to be unsettled, and a detach is answered.
     """
     receiver = client.receiver("temps")
     client.send(client.sender("temps"), message())
@@ -61,28 +66,41 @@ def test_no_rule_of_the_core_is_overridden(client: EnginePair) -> None:
 
 
 def test_a_consumer_that_chooses_no_partition_gets_an_agnostic_link(client: EnginePair) -> None:
-    """3.2 (editors' list): no partition chosen: the node assigns one, or the link is partition-agnostic. Ours is agnostic."""
+    """3.2 (editors' list): no partition chosen: the node assigns one, or the link is partition-agnostic.
+
+    Ours is agnostic.
+    """
     assert client.receiver("temps").link.remote_properties is None
 
 
 def test_a_producer_needs_no_hints(node: InMemoryNode, client: EnginePair) -> None:
-    """3.2 (editors' list): producers need no hints, the node chooses the partition. Ours deals events out in turn."""
+    """3.2 (editors' list): producers need no hints, the node chooses the partition.
+
+    Ours deals events out in turn.
+    """
     sent = client.send(client.sender("temps"), *(message() for _ in range(8)))
     assert {each.outcome for each in sent} == {"accepted"}
     assert ends(node) == [2, 2, 2, 2]
 
 
 def test_no_filter_is_the_same_as_latest(node: InMemoryNode, client: EnginePair) -> None:
-    """3.2 (editors' list): without a filter only events accepted after the attach are delivered, the same as '@latest'."""
+    """3.2 (editors' list): without a filter only events accepted after the attach are delivered, the same as
+    '@latest'.
+    """
     node.append("single", b"before")
-    without, latest = client.receiver("single", credit=10), client.receiver("single", credit=10, filters=filter_of("@latest"))
+    without, latest = (
+        client.receiver("single", credit=10),
+        client.receiver("single", credit=10, filters=filter_of("@latest")),
+    )
     node.append("single", b"after")
     node.run()
     assert without.bodies == latest.bodies == [b"after"]
 
 
 def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, client: EnginePair) -> None:
-    """3.2 (editors' list): all AMQP delivery-state tracking by the source terminus holds: an event that was released comes again."""
+    """3.2 (editors' list): all AMQP delivery-state tracking by the source terminus holds: an event that was
+    released comes again.
+    """
     node.append("single", b"a")
     receiver = client.receiver("single", credit=10, filters=EARLIEST)
     (first,) = receiver.take()
@@ -92,8 +110,9 @@ def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, cli
 
 
 def test_a_durable_terminus_keeps_its_place_and_says_so(client: EnginePair) -> None:
-    """3.2 (editors' list): "if the source offers link durability the last offset is preserved across disconnects". It is offered to who
-    asks for it, and the answered source says what is kept: that it exists and how it is configured, forever.
+    """3.2 (editors' list): "if the source offers link durability the last offset is preserved across
+    disconnects". It is offered to who asks for it, and the answered source says what is kept: that it exists
+    and how it is configured, forever.
     """
 
     def durable(link: Any) -> None:
@@ -101,6 +120,12 @@ def test_a_durable_terminus_keeps_its_place_and_says_so(client: EnginePair) -> N
         link.source.expiry_policy = proton.Terminus.EXPIRE_NEVER
 
     source = client.receiver("temps", prepare=durable).link.remote_source
-    assert (source.durability, source.expiry_policy) == (proton.Terminus.CONFIGURATION, proton.Terminus.EXPIRE_NEVER)
+    assert (source.durability, source.expiry_policy) == (
+        proton.Terminus.CONFIGURATION,
+        proton.Terminus.EXPIRE_NEVER,
+    )
     source = client.receiver("temps").link.remote_source
-    assert (source.durability, source.expiry_policy) == (proton.Terminus.NONDURABLE, proton.Terminus.EXPIRE_WITH_LINK)
+    assert (source.durability, source.expiry_policy) == (
+        proton.Terminus.NONDURABLE,
+        proton.Terminus.EXPIRE_WITH_LINK,
+    )

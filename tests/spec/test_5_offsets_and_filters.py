@@ -29,8 +29,9 @@ def timed(node: InMemoryNode, log: str = "single") -> list[int]:
 
 
 def test_every_message_delivered_carries_offset_and_timestamp(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1: "these delivery annotations MUST be added by the event log node to all messages delivered to consumers": also to those with
-    annotations of their own, to what is large, to what is delivered again, and on links of every kind.
+    """5.1: "these delivery annotations MUST be added by the event log node to all messages delivered to
+    consumers": also to those with annotations of their own, to what is large, to what is delivered again, and
+    on links of every kind.
     """
     noted = message("noted", key="k")
     noted.durable = True
@@ -38,7 +39,9 @@ def test_every_message_delivered_carries_offset_and_timestamp(node: InMemoryNode
     links = [
         client.receiver("single", credit=10, filters=EARLIEST),
         client.receiver("single", credit=10, filters=EARLIEST, properties=bound(0)),
-        client.receiver("single", credit=10, filters=EARLIEST, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)),
+        client.receiver(
+            "single", credit=10, filters=EARLIEST, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
+        ),
     ]
     for each in list(links[0].arrived):
         client.settle(each, proton.Delivery.RELEASED)
@@ -50,8 +53,8 @@ def test_every_message_delivered_carries_offset_and_timestamp(node: InMemoryNode
 
 
 def test_an_event_has_one_offset_on_every_link(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.1: "The offset value represents a relative position of the event to the beginning of the log." It does not depend on who
-    reads, or when.
+    """5.1.1: "The offset value represents a relative position of the event to the beginning of the log." It
+    does not depend on who reads, or when.
     """
     node.append("single", b"a", b"b", b"c")
     first = client.receiver("single", credit=10, filters=EARLIEST)
@@ -62,8 +65,8 @@ def test_an_event_has_one_offset_on_every_link(node: InMemoryNode, client: Engin
 
 @given(st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))
 def test_offsets_sort_as_the_log_does(first: int, second: int) -> None:
-    """5.1.1: "the lexicographical order of the event-streams-offset of any event in the log MUST be greater than the lexicographical
-    order of any other event preceding it in the order of the log."
+    """5.1.1: "the lexicographical order of the event-streams-offset of any event in the log MUST be greater
+    than the lexicographical order of any other event preceding it in the order of the log."
     """
     assert (offset_text(first) < offset_text(second)) == (first < second)
     assert (offset_text(first).encode() < offset_text(second).encode()) == (first < second)
@@ -80,9 +83,12 @@ def test_offsets_rise_along_the_log(node: InMemoryNode, client: EnginePair) -> N
     assert len(set(got)) == 1200
 
 
-def test_offsets_are_learnt_from_runtime_information_or_from_deliveries(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.1: "Receivers learn about offset values either by obtaining the runtime information of a partition, which contains the offset
-    of the most recently added event, or by retaining the value of the last event-streams-offset delivery annotation property".
+def test_offsets_are_learnt_from_runtime_information_or_from_deliveries(
+    node: InMemoryNode, client: EnginePair
+) -> None:
+    """5.1.1: "Receivers learn about offset values either by obtaining the runtime information of a partition,
+    which contains the offset of the most recently added event, or by retaining the value of the last
+    event-streams-offset delivery annotation property".
     """
     node.append("single", b"a", b"b", b"c")
     (info,) = client.receiver("single/$info", credit=1).arrived
@@ -94,8 +100,9 @@ def test_offsets_are_learnt_from_runtime_information_or_from_deliveries(node: In
 def test_the_reserved_values_are_before_and_behind_everything(
     node: InMemoryNode, client: EnginePair, word: str, expected: list[bytes]
 ) -> None:
-    """5.1.1: "For use with delivery filter expressions, the reserved values MAY be used as constants for comparand values" (editors'
-    list: "@earliest" is smaller than all existing offsets, "@latest" greater than all).
+    """5.1.1: "For use with delivery filter expressions, the reserved values MAY be used as constants for
+    comparand values" (editors' list: "@earliest" is smaller than all existing offsets, "@latest" greater than
+    all).
     """
     node.append("single", b"a", b"b")
     receiver = client.receiver("single", credit=10, filters=filter_of(word))
@@ -105,8 +112,8 @@ def test_the_reserved_values_are_before_and_behind_everything(
 
 
 def test_the_timestamp_is_when_the_log_took_the_event(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.2: the timestamp "reflects the absolute UTC instant when the event has been added to the event log. This is different from the
-    creation-time message property that is set by the sender."
+    """5.1.2: the timestamp "reflects the absolute UTC instant when the event has been added to the event log.
+    This is different from the creation-time message property that is set by the sender."
     """
     node.clock.now_ms = 1_712_345_678_901
     client.send(client.sender("single"), proton.Message(body="x", creation_time=5.0))
@@ -115,9 +122,11 @@ def test_the_timestamp_is_when_the_log_took_the_event(node: InMemoryNode, client
     assert arrived.message.creation_time == 5.0
 
 
-def test_events_may_share_a_timestamp_and_order_is_the_offsets(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.2: "Multiple events added to the log around the same instant MAY have identical timestamps … MUST NOT be used to determine the
-    order of events."
+def test_events_may_share_a_timestamp_and_order_is_the_offsets(
+    node: InMemoryNode, client: EnginePair
+) -> None:
+    """5.1.2: "Multiple events added to the log around the same instant MAY have identical timestamps … MUST
+    NOT be used to determine the order of events."
     """
     node.append("single", b"a", b"b", b"c")
     receiver = client.receiver("single", credit=10, filters=EARLIEST)
@@ -126,8 +135,8 @@ def test_events_may_share_a_timestamp_and_order_is_the_offsets(node: InMemoryNod
 
 
 def test_timestamps_never_decrease_though_the_clock_does(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.2: a log "MAY record event-streams-timestamp values that reflect the existing clock skew". Ours does not: within a partition
-    they never decrease, so that a start by time is exact.
+    """5.1.2: a log "MAY record event-streams-timestamp values that reflect the existing clock skew". Ours
+    does not: within a partition they never decrease, so that a start by time is exact.
     """
     for change in (0, 50, -500, 10):
         node.clock.now_ms += change
@@ -141,16 +150,21 @@ def test_timestamps_never_decrease_though_the_clock_does(node: InMemoryNode, cli
 
 
 def test_a_delivery_filter_is_given_as_a_source_filter_and_answered(client: EnginePair) -> None:
-    """5.2: "The delivery filter is provided as a source filter during link attach." What is in force is in the answer."""
+    """5.2: "The delivery filter is provided as a source filter during link attach." What is in force is in
+    the answer.
+    """
     filters = client.receiver("single", filters=EARLIEST).link.remote_source.filter
     filters.rewind()
     filters.next()
     assert set(filters.get_object()) == {NAME}
 
 
-def test_the_filter_is_evaluated_from_the_earliest_retained_event_to_the_latest(node: InMemoryNode, client: EnginePair) -> None:
-    """5.2: "The source filter MUST be evaluated against the retained events in the log from earliest to latest. Events matching the
-    source expression are eligible for delivery." A filter without any condition matches everything retained.
+def test_the_filter_is_evaluated_from_the_earliest_retained_event_to_the_latest(
+    node: InMemoryNode, client: EnginePair
+) -> None:
+    """5.2: "The source filter MUST be evaluated against the retained events in the log from earliest to
+    latest. Events matching the source expression are eligible for delivery." A filter without any condition
+    matches everything retained.
     """
     node.append("single", b"a", b"b")
     empty = {NAME: proton.Described(proton.symbol(NAME), {})}
@@ -171,15 +185,19 @@ def test_what_is_no_longer_retained_is_not_looked_at(client: EnginePair, node: I
 
 
 def test_other_filters_may_be_used_where_they_are_supported(client: EnginePair) -> None:
-    """5.2: "Delivery filters MAY be expressed using any AMQP filter expression that is supported by the source". One that is not is left
-    out of the answer (AMQP 3.5.3), and does not open the past.
+    """5.2: "Delivery filters MAY be expressed using any AMQP filter expression that is supported by the
+    source". One that is not is left out of the answer (AMQP 3.5.3), and does not open the past.
     """
     client.node.append("single", b"before")
-    unknown = client.receiver("single", credit=10, filters={"x": proton.Described(proton.symbol("vendor:some-filter"), "a > 1")})
+    unknown = client.receiver(
+        "single", credit=10, filters={"x": proton.Described(proton.symbol("vendor:some-filter"), "a > 1")}
+    )
     assert unknown.refused is None
     assert unknown.link.remote_source.filter.next() is None
     assert unknown.arrived == []
-    sql = client.receiver("single", credit=10, filters={"sql": proton.Described(proton.symbol("amqp:sql-filter"), "a IS NULL")})
+    sql = client.receiver(
+        "single", credit=10, filters={"sql": proton.Described(proton.symbol("amqp:sql-filter"), "a IS NULL")}
+    )
     assert sql.link.remote_source.filter.next() is not None
     assert sql.bodies == [b"before"]
 
@@ -188,10 +206,16 @@ def test_other_filters_may_be_used_where_they_are_supported(client: EnginePair) 
 
 
 @pytest.mark.parametrize("code", [False, True])
-def test_the_delivery_annotations_filter_is_known_by_symbol_and_by_code(node: InMemoryNode, client: EnginePair, code: bool) -> None:
-    """5.2.1: "The filter-type is "amqp:event-streams-delivery-annotations-filter", with type-code 0x00000000:0x00000200"."""
+def test_the_delivery_annotations_filter_is_known_by_symbol_and_by_code(
+    node: InMemoryNode, client: EnginePair, code: bool
+) -> None:
+    """5.2.1: "The filter-type is "amqp:event-streams-delivery-annotations-filter", with type-code
+    0x00000000:0x00000200".
+    """
     node.append("single", b"a", b"b")
-    assert client.receiver("single", credit=10, filters=filter_of("0000000000000000", code=code)).bodies == [b"b"]
+    assert client.receiver("single", credit=10, filters=filter_of("0000000000000000", code=code)).bodies == [
+        b"b"
+    ]
 
 
 def test_an_offset_matches_what_is_greater(node: InMemoryNode, client: EnginePair) -> None:
@@ -203,8 +227,8 @@ def test_an_offset_matches_what_is_greater(node: InMemoryNode, client: EnginePai
 
 
 def test_a_timestamp_matches_what_is_greater(node: InMemoryNode, client: EnginePair) -> None:
-    """5.2.1: "The property values match the given values in the filter expression, if the value of the property is greater than value
-    given in the filter expression."
+    """5.2.1: "The property values match the given values in the filter expression, if the value of the
+    property is greater than value given in the filter expression."
     """
     times = timed(node)
     for start in (times[0] - 1, *times, times[0] + 5):
@@ -218,7 +242,9 @@ def test_offset_and_timestamp_must_both_match(node: InMemoryNode, client: Engine
     for offset in range(6):
         for start in times:
             receiver = client.receiver("single", credit=10, filters=filter_of(f"{offset:016d}", start))
-            assert receiver.bodies == [b"%d" % number for number, time in enumerate(times) if time > start and number > offset]
+            assert receiver.bodies == [
+                b"%d" % number for number, time in enumerate(times) if time > start and number > offset
+            ]
 
 
 @pytest.mark.parametrize(
@@ -233,8 +259,8 @@ def test_offset_and_timestamp_must_both_match(node: InMemoryNode, client: Engine
     ],
 )
 def test_other_properties_are_not_eligible_and_refuse_the_link(client: EnginePair, conditions: Any) -> None:
-    """5.2.1: "Only the event-streams-offset and/or event-streams-timestamp delivery annotation properties are eligible to be used with
-    this filter." A filter that cannot be read is never ignored in silence.
+    """5.2.1: "Only the event-streams-offset and/or event-streams-timestamp delivery annotation properties are
+    eligible to be used with this filter." A filter that cannot be read is never ignored in silence.
     """
     receiver = client.receiver("single", filters={NAME: proton.Described(proton.symbol(NAME), conditions)})
     assert receiver.refused == names.INVALID_FIELD
@@ -264,7 +290,9 @@ def test_the_sql_filter_is_known_by_symbol_and_by_code(
 
 
 def test_the_sql_filter_takes_its_own_grammar_only(node: InMemoryNode, client: EnginePair) -> None:
-    """5.2.2: "The grammar builds on the grammar defined for those SQL filters, but is constrained": other sections are not in it."""
+    """5.2.2: "The grammar builds on the grammar defined for those SQL filters, but is constrained": other
+    sections are not in it.
+    """
     node.append("single", b"before")
     given = {"sql": proton.Described(proton.symbol("amqp:event-streams-sql-filter"), "a.kind LIKE 'x%'")}
     receiver = client.receiver("single", credit=10, filters=given)

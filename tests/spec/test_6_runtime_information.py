@@ -11,8 +11,9 @@ from amqp_streams.wire.types import Described, ULong
 
 
 def test_each_log_has_an_information_address(node: InMemoryNode, client: EnginePair) -> None:
-    """6: "Each event log node MUST implement a special, subordinate source address named $info … If the container-relative source
-    address of an event log node is "example", the information source address MUST be "example/$info"."
+    """6: "Each event log node MUST implement a special, subordinate source address named $info … If the
+    container-relative source address of an event log node is "example", the information source address MUST
+    be "example/$info"."
     """
     node.create("example")
     for log in ("example", "temps", "single"):
@@ -22,8 +23,8 @@ def test_each_log_has_an_information_address(node: InMemoryNode, client: EngineP
 
 
 def test_one_credit_brings_one_message(client: EnginePair) -> None:
-    """6: "the producer or consumer opens a receive link and flows at least one unit of link credit. The information source responds with
-    transferring a message".
+    """6: "the producer or consumer opens a receive link and flows at least one unit of link credit. The
+    information source responds with transferring a message".
     """
     receiver = client.receiver("temps/$info")
     assert receiver.arrived == []
@@ -34,8 +35,8 @@ def test_one_credit_brings_one_message(client: EnginePair) -> None:
 
 
 def test_several_credits_are_answered_with_a_pause_between(client: EnginePair) -> None:
-    """6: "If multiple link credits are granted, the information source MAY choose to put reasonable, application-defined temporal
-    separation between transfers."
+    """6: "If multiple link credits are granted, the information source MAY choose to put reasonable,
+    application-defined temporal separation between transfers."
     """
     receiver = client.receiver("temps/$info", credit=3)
     assert len(receiver.arrived) == 1
@@ -44,8 +45,8 @@ def test_several_credits_are_answered_with_a_pause_between(client: EnginePair) -
 
 
 def test_the_body_is_an_amqp_value_section_with_a_map(node: InMemoryNode) -> None:
-    """6: "a message that contains the desired information in its amqp-value section. The amqp-value section of the message contains an
-    AMQP map at the top level."
+    """6: "a message that contains the desired information in its amqp-value section. The amqp-value section
+    of the message contains an AMQP map at the top level."
     """
     peer = ScriptedPeer(node)
     peer.open()
@@ -74,8 +75,8 @@ def test_an_unpartitioned_log_lists_its_main_partition(client: EnginePair) -> No
 
 @pytest.mark.parametrize("events", [0, 1, 5])
 def test_each_entry_has_the_reserved_keys(node: InMemoryNode, client: EnginePair, events: int) -> None:
-    """6: "The entries in the partitions list are map objects and MUST contain the following reserved entries for each partition":
-    partition (symbol), earliest-offset and latest-offset (symbol, "MAY be null").
+    """6: "The entries in the partitions list are map objects and MUST contain the following reserved entries
+    for each partition": partition (symbol), earliest-offset and latest-offset (symbol, "MAY be null").
     """
     if events:
         node.append("single", *[b"x"] * events)
@@ -85,7 +86,10 @@ def test_each_entry_has_the_reserved_keys(node: InMemoryNode, client: EnginePair
     assert isinstance(entry["partition"], proton.symbol)
     expected = (None, None) if not events else ("0000000000000000", f"{events - 1:016d}")
     assert (entry["earliest-offset"], entry["latest-offset"]) == expected
-    assert all(offset is None or isinstance(offset, proton.symbol) for offset in (entry["earliest-offset"], entry["latest-offset"]))
+    assert all(
+        offset is None or isinstance(offset, proton.symbol)
+        for offset in (entry["earliest-offset"], entry["latest-offset"])
+    )
 
 
 def test_the_earliest_offset_is_the_earliest_retained(client: EnginePair, node: InMemoryNode) -> None:

@@ -1,4 +1,6 @@
-"""Section 8: the least that an event log container implements, over real sockets, with a client that is not ours."""
+"""Section 8: the least that an event log container implements, over real sockets, with a client that is not
+ours.
+"""
 
 import asyncio
 import threading
@@ -103,7 +105,9 @@ def test_a_client_that_is_not_ours_reads_from_an_offset(url: str) -> None:
 
 
 def test_a_client_that_is_not_ours_is_refused_in_its_own_terms(url: str) -> None:
-    """4.1, 4.3: a link for a partition or a log that does not exist is attached and detached with an error that the client shows."""
+    """4.1, 4.3: a link for a partition or a log that does not exist is attached and detached with an error
+    that the client shows.
+    """
     connection = BlockingConnection(url, timeout=10)
     with pytest.raises(LinkDetached, match=names.NOT_FOUND):
         connection.create_receiver("nowhere")

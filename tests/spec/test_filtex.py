@@ -1,6 +1,8 @@
-"""AMQP Filter Expressions 1.0 at a link: what is negotiated, what is refused and how, what a filter may not do to others.
+"""AMQP Filter Expressions 1.0 at a link: what is negotiated, what is refused and how, what a filter may not
+do to others.
 
-What texts and values mean is tested beside the code (`tests/amqp_streams/filters`); docs/spec-coverage.md has the whole list.
+What texts and values mean is tested beside the code (`tests/amqp_streams/filters`); docs/spec-coverage.md has
+the whole list.
 """
 
 import logging
@@ -40,7 +42,9 @@ def info_of(client: EnginePair, name: str) -> Any:
 
 
 def test_each_group_of_filters_has_a_capability_of_its_own(client: EnginePair) -> None:
-    """2.2: on connection establishment the filters that are supported are indicated, each type-group on its own."""
+    """2.2: on connection establishment the filters that are supported are indicated, each type-group on its
+    own.
+    """
     offered = list(client.connection.remote_offered_capabilities)
     wanted = {names.CAPABILITY_FILTEX_SQL, names.CAPABILITY_FILTEX_PROPERTIES, names.CAPABILITY_FILTEX_GROUPS}
     assert wanted <= set(offered)
@@ -56,12 +60,16 @@ def test_filters_that_are_supported_are_answered(client: EnginePair) -> None:
 
 def test_supported_filters_may_be_refused_all_the_same(client: EnginePair) -> None:
     """2.2: support may be indicated and some combinations refused: here too many at once."""
-    receiver = client.receiver("single", filters={f"f{number}": described(names.FILTEX_TRUE, True) for number in range(33)})
+    receiver = client.receiver(
+        "single", filters={f"f{number}": described(names.FILTEX_TRUE, True) for number in range(33)}
+    )
     assert receiver.refused == names.INVALID_FIELD
 
 
 def test_a_filter_is_validated_before_the_attach_is_answered(client: EnginePair) -> None:
-    """2.3: the answer to an attach whose filter is malformed never shows the filter as if it were in force: its source is null."""
+    """2.3: the answer to an attach whose filter is malformed never shows the filter as if it were in force:
+    its source is null.
+    """
     receiver = client.receiver("single", credit=10, filters=sql("kind ="))
     assert receiver.link.remote_source.type == proton.Terminus.UNSPECIFIED
     assert receiver.link.remote_source.filter.next() is None
@@ -72,7 +80,14 @@ def test_a_filter_is_validated_before_the_attach_is_answered(client: EnginePair)
     [
         (sql("kind ="), "7"),
         ({"mine": described(names.FILTEX_PROPERTIES, {"subject": "x", "colour": "blue"})}, "2"),
-        ({"mine": described(names.FILTEX_ANY, [described(names.FILTEX_TRUE, True), described("vendor:unheard-of", 1)])}, "2"),
+        (
+            {
+                "mine": described(
+                    names.FILTEX_ANY, [described(names.FILTEX_TRUE, True), described("vendor:unheard-of", 1)]
+                )
+            },
+            "2",
+        ),
         ({"mine": described(names.SELECTOR, "kind = ")}, "8"),
         ({"mine": described(names.FILTER_SQL, "a.kind = 'x'")}, "1"),
         ({"mine": described(names.FILTER_DELIVERY_ANNOTATIONS, {proton.symbol("x"): 1})}, "1"),
@@ -88,9 +103,11 @@ def test_a_filter_that_fails_validation_detaches_the_link_and_is_named_with_the_
     assert info_of(client, "bad") == {"field": "filter", "filter": "mine", "position": position}
 
 
-def test_a_filter_of_an_unknown_kind_is_left_out_of_the_answer(node: InMemoryNode, client: EnginePair) -> None:
-    """2.3: an indicated filter that is not supported. AMQP 3.5.3 has it left out of the answer, from which the receiver sees it, and the
-    core comes first: docs/decisions/0003. The known one beside it is in force.
+def test_a_filter_of_an_unknown_kind_is_left_out_of_the_answer(
+    node: InMemoryNode, client: EnginePair
+) -> None:
+    """2.3: an indicated filter that is not supported. AMQP 3.5.3 has it left out of the answer, from which
+    the receiver sees it, and the core comes first: docs/decisions/0003. The known one beside it is in force.
     """
     filters = {"other": described("vendor:unheard-of", "x"), "mine": described(names.FILTEX_FALSE, True)}
     node.append("single", b"before")
@@ -102,7 +119,10 @@ def test_a_filter_of_an_unknown_kind_is_left_out_of_the_answer(node: InMemoryNod
 
 
 def test_a_message_that_cannot_be_evaluated_is_not_delivered_and_stays(client: EnginePair) -> None:
-    """2.3: a message that causes an evaluation error is not eligible. It is not moved to another node: it stays in the log for others."""
+    """2.3: a message that causes an evaluation error is not eligible.
+
+    It is not moved to another node: it stays in the log for others.
+    """
     client.send(client.sender("single"), event("bad", {"n": "text"}), event("good", {"n": 5}))
     assert client.receiver("single", credit=10, filters=sql("n - 1 = 4")).bodies == ["good"]
     assert client.receiver("single", credit=10, filters=EARLIEST).bodies == ["bad", "good"]
@@ -110,8 +130,13 @@ def test_a_message_that_cannot_be_evaluated_is_not_delivered_and_stays(client: E
 
 def test_all_named_filters_of_a_source_must_hold(client: EnginePair) -> None:
     """2.1, with AMQP 3.5.8: only messages for which all are true are delivered."""
-    client.send(client.sender("single"), *(event(f"{a}{b}", {"a": a, "b": b}) for a in (1, 2) for b in (1, 2)))
-    both = {"one": proton.Described(SQL, "a = 2"), "two": described(names.FILTEX_APPLICATION_PROPERTIES, {"b": 1})}
+    client.send(
+        client.sender("single"), *(event(f"{a}{b}", {"a": a, "b": b}) for a in (1, 2) for b in (1, 2))
+    )
+    both = {
+        "one": proton.Described(SQL, "a = 2"),
+        "two": described(names.FILTEX_APPLICATION_PROPERTIES, {"b": 1}),
+    }
     assert client.receiver("single", credit=10, filters=both).bodies == ["21"]
 
 
@@ -121,14 +146,20 @@ def test_all_named_filters_of_a_source_must_hold(client: EnginePair) -> None:
         sql("a" * 4097),
         sql(" AND ".join(["a = 1"] * 200)),
         sql("(" * 33 + "TRUE" + ")" * 33),
-        {"mine": described(names.FILTEX_APPLICATION_PROPERTIES, {f"key-{number}": number for number in range(65)})},
+        {
+            "mine": described(
+                names.FILTEX_APPLICATION_PROPERTIES, {f"key-{number}": number for number in range(65)}
+            )
+        },
         {f"f{number}": described(names.FILTEX_TRUE, True) for number in range(33)},
     ],
     ids=["characters", "tokens", "depth", "entries", "filters"],
 )
-def test_limits_are_told_to_whoever_comes_to_them_and_to_the_operator(client: EnginePair, filters: dict[str, Any]) -> None:
-    """7.1: excessive complexity is guarded against. The hit is logged; it is not masked: whoever writes a filter needs to know
-    (docs/decisions/0003).
+def test_limits_are_told_to_whoever_comes_to_them_and_to_the_operator(
+    client: EnginePair, filters: dict[str, Any]
+) -> None:
+    """7.1: excessive complexity is guarded against. The hit is logged; it is not masked: whoever writes a
+    filter needs to know (docs/decisions/0003).
     """
     with structlog.testing.capture_logs() as logged:
         receiver = client.receiver("single", name="greedy", filters=filters)
@@ -142,12 +173,18 @@ def test_errors_of_evaluation_are_not_logged(client: EnginePair) -> None:
     """7.2: messages made to induce errors flood no log: an evaluation that fails leaves no line at all."""
     receiver = client.receiver("single", credit=10, filters=sql("n - 1 = 4"))
     with structlog.testing.capture_logs() as logged:
-        client.send(client.sender("single", name="attacker"), *(event("bad", {"n": "text"}) for _ in range(50)))
+        client.send(
+            client.sender("single", name="attacker"), *(event("bad", {"n": "text"}) for _ in range(50))
+        )
     assert receiver.bodies == []
-    assert [entry for entry in logged if entry["log_level"] != logging.getLevelName(logging.DEBUG).lower()] == []
+    assert [
+        entry for entry in logged if entry["log_level"] != logging.getLevelName(logging.DEBUG).lower()
+    ] == []
 
 
-def test_a_filter_that_rejects_everything_keeps_nobody_waiting(node: InMemoryNode, client: EnginePair) -> None:
+def test_a_filter_that_rejects_everything_keeps_nobody_waiting(
+    node: InMemoryNode, client: EnginePair
+) -> None:
     """7.1: beside a link that wants nothing, others get all, on the same connection and on others."""
     other = EnginePair(node, container="other")
     nothing = client.receiver("single", credit=10, filters=sql("a = 'never'"))
@@ -159,8 +196,12 @@ def test_a_filter_that_rejects_everything_keeps_nobody_waiting(node: InMemoryNod
     assert told.body["partitions"][0]["latest-offset"] == offset_text(2999)
 
 
-def test_a_filter_that_rejects_everything_does_not_spin(node: InMemoryNode, client: EnginePair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """7.1: with nothing new in the log, a link whose filter lets nothing through costs nothing: no record is read twice."""
+def test_a_filter_that_rejects_everything_does_not_spin(
+    node: InMemoryNode, client: EnginePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """7.1: with nothing new in the log, a link whose filter lets nothing through costs nothing: no record is
+    read twice.
+    """
     partition = node.store.logs["single"].partitions[0]
     node.append("single", *(b"x" for _ in range(2000)))
     client.receiver("single", credit=10, filters=sql("a = 'never'"))
@@ -180,10 +221,15 @@ def test_a_filter_that_rejects_everything_does_not_spin(node: InMemoryNode, clie
 
 
 def test_a_filter_that_rejects_everything_lets_a_kept_place_go_on(node: InMemoryNode) -> None:
-    """7.1: what a durable consumer's filter passed over is behind it for good: the next attach does not look at it again."""
+    """7.1: what a durable consumer's filter passed over is behind it for good: the next attach does not look
+    at it again.
+    """
 
     def durable(link: Any) -> None:
-        link.source.durability, link.source.expiry_policy = proton.Terminus.DELIVERIES, proton.Terminus.EXPIRE_NEVER
+        link.source.durability, link.source.expiry_policy = (
+            proton.Terminus.DELIVERIES,
+            proton.Terminus.EXPIRE_NEVER,
+        )
 
     def attached(text: str) -> tuple[EnginePair, Any]:
         client = EnginePair(node, container="durable")
@@ -199,7 +245,9 @@ def test_a_filter_that_rejects_everything_lets_a_kept_place_go_on(node: InMemory
     assert receiver.bodies == [b"y"]
 
 
-def test_a_text_is_read_once_when_its_link_attaches(client: EnginePair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_read_once_when_its_link_attaches(
+    client: EnginePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """6: an expression is compiled with the attach, not with each message."""
     receiver = client.receiver("single", credit=10, filters=sql("a = 1"))
 
@@ -245,7 +293,11 @@ def test_bounds_of_offset_and_time_are_sought_not_scanned(
 
 def test_every_kind_of_filter_is_served(client: EnginePair) -> None:
     """8: each may be implemented singly, all is recommended: all are, and none has parts that were left out."""
-    client.send(client.sender("single"), event("hit", {"k": 1}, subject="s", durable=True), event("miss", {"k": 2}, subject="t"))
+    client.send(
+        client.sender("single"),
+        event("hit", {"k": 1}, subject="s", durable=True),
+        event("miss", {"k": 2}, subject="t"),
+    )
     members = [described(names.FILTEX_APPLICATION_PROPERTIES, {"k": 1})]
     kinds: dict[str, Any] = {
         names.FILTEX_ALL: members,
@@ -278,5 +330,8 @@ def test_filters_hold_on_bound_and_on_agnostic_links(client: EnginePair) -> None
         client.send(sender, event(str(number), {"even": number % 2 == 0}))
     agnostic = client.receiver("temps", credit=10, filters=sql("even"))
     assert sorted(agnostic.bodies) == ["0", "2", "4", "6"]
-    (single,) = [client.receiver("temps", credit=10, filters=sql("even"), properties=bound(index)).bodies for index in (0,)]
+    (single,) = [
+        client.receiver("temps", credit=10, filters=sql("even"), properties=bound(index)).bodies
+        for index in (0,)
+    ]
     assert set(single) <= {"0", "2", "4", "6"}

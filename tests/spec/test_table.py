@@ -9,7 +9,14 @@ from typing import Final
 
 import pytest
 
-from tests.spec.normative import EVENT_STREAMS, FILTEX, KNATIVE_CONTRACT, KNATIVE_TEST, KNATIVE_WORDS_IN_LOWER_CASE, count
+from tests.spec.normative import (
+    EVENT_STREAMS,
+    FILTEX,
+    KNATIVE_CONTRACT,
+    KNATIVE_TEST,
+    KNATIVE_WORDS_IN_LOWER_CASE,
+    count,
+)
 
 HERE: Final = Path(__file__).parent
 BESIDE_THE_CODE: Final = HERE.parent / "amqp_streams"
@@ -25,11 +32,19 @@ TABLES: Final[Mapping[str, Mapping[str, Mapping[str, int]]]] = {
     "Knative Delivery Design": KNATIVE_WORDS_IN_LOWER_CASE,
     "Knative Event Delivery": KNATIVE_WORDS_IN_LOWER_CASE,
 }
-ROWS_MIN: Final = {"Knative Eventing Data Plane Contract": 25, "Knative Delivery Design": 12, "Knative Event Delivery": 12}
+ROWS_MIN: Final = {
+    "Knative Eventing Data Plane Contract": 25,
+    "Knative Delivery Design": 12,
+    "Knative Event Delivery": 12,
+}
 """Of tables with fewer than 80."""
 _COLUMNS: Final = ("section", "level", "clause", "status", "tests")
-_ROW: Final = re.compile("^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE)
-_CASES: Final = "filters/evaluation/test_sql.py::test_a_filter_text_means_what_its_section_of_the_specification_says"
+_ROW: Final = re.compile(
+    "^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE
+)
+_CASES: Final = (
+    "filters/evaluation/test_sql.py::test_a_filter_text_means_what_its_section_of_the_specification_says"
+)
 
 
 def rows(table: str) -> list[dict[str, str]]:
@@ -62,7 +77,10 @@ def known_tests(folder: Path, prefix: str) -> dict[str, str]:
 def filter_tests() -> dict[str, str]:
     """The tests of the engine's filters, named from the engine's folder on."""
     filters = BESIDE_THE_CODE / "filters"
-    folders = [filters, *(path for path in sorted(filters.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
+    folders = [
+        filters,
+        *(path for path in sorted(filters.rglob("*")) if path.is_dir() and path.name != "__pycache__"),
+    ]
     found: dict[str, str] = {}
     for folder in folders:
         found |= known_tests(folder, f"{folder.relative_to(BESIDE_THE_CODE)}/")
@@ -71,8 +89,13 @@ def filter_tests() -> dict[str, str]:
 
 def gateway_tests() -> dict[str, str]:
     """The gateway's, named from its folder on, and those of the event formats."""
-    folders = [GATEWAY, *(path for path in sorted(GATEWAY.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
-    found = known_tests(EVENT_FORMATS, "event_formats/") | known_tests(EVENT_FORMATS / "amqp_binding", "event_formats/amqp_binding/")
+    folders = [
+        GATEWAY,
+        *(path for path in sorted(GATEWAY.rglob("*")) if path.is_dir() and path.name != "__pycache__"),
+    ]
+    found = known_tests(EVENT_FORMATS, "event_formats/") | known_tests(
+        EVENT_FORMATS / "amqp_binding", "event_formats/amqp_binding/"
+    )
     for folder in folders:
         found |= known_tests(folder, "" if folder == GATEWAY else f"{folder.relative_to(GATEWAY)}/")
     return found
@@ -81,9 +104,17 @@ def gateway_tests() -> dict[str, str]:
 def sections_with_cases() -> set[str]:
     """Sections that the cases of the SQL test name."""
     tree = ast.parse((BESIDE_THE_CODE / "filters" / "evaluation" / "test_sql.py").read_text())
-    (cases,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "CASES")
+    (cases,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "CASES"
+    )
     assert isinstance(cases, ast.List)
-    return {str(case.elts[0].value) for case in cases.elts if isinstance(case, ast.Tuple) and isinstance(case.elts[0], ast.Constant)}
+    return {
+        str(case.elts[0].value)
+        for case in cases.elts
+        if isinstance(case, ast.Tuple) and isinstance(case.elts[0], ast.Constant)
+    }
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -99,7 +130,9 @@ def test_every_normative_word_of_the_specification_has_its_row(table: str) -> No
 def test_every_test_that_a_table_names_exists() -> None:
     known = known_tests(HERE, "") | filter_tests() | gateway_tests()
     cases = {f"sql[{section}]" for section in sections_with_cases()} if _CASES in known else set()
-    assert [name for row in all_rows() for name in cited(row) if name not in known and name not in cases] == []
+    assert [
+        name for row in all_rows() for name in cited(row) if name not in known and name not in cases
+    ] == []
 
 
 def test_every_test_of_the_specifications_is_in_a_table() -> None:
@@ -118,9 +151,13 @@ def test_only_a_rule_for_peers_has_no_test() -> None:
 
 
 def test_every_test_cites_its_section() -> None:
-    assert [name for name, words in known_tests(HERE, "").items() if not re.match(r"(Section )?[0-9]", words)] == []
+    assert [
+        name for name, words in known_tests(HERE, "").items() if not re.match(r"(Section )?[0-9]", words)
+    ] == []
     knative = re.compile(r"(data-plane-contract|test-spec|delivery-design|event-delivery)\b.*, [A-Z]")
-    assert [name for name, words in known_tests(GATEWAY / "spec", "spec/").items() if not knative.match(words)] == []
+    assert [
+        name for name, words in known_tests(GATEWAY / "spec", "spec/").items() if not knative.match(words)
+    ] == []
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -142,4 +179,8 @@ SHOULD NOT, SHOULD
 """
     assert count(text) == {"1": {"MAY": 1, "MUST": 1, "MUST NOT": 1}, "1.2.3": {"SHOULD": 1, "SHOULD NOT": 1}}
     assert count("# One\n## Two:\nMAY <!-- MUST\nMUST --> MAY", titles=True) == {"1.1 Two": {"MAY": 2}}
-    assert count("# One\n## Two\nMAY\n## Three\nMAY\n# Four\nMUST") == {"1.1": {"MAY": 1}, "1.2": {"MAY": 1}, "2": {"MUST": 1}}
+    assert count("# One\n## Two\nMAY\n## Three\nMAY\n# Four\nMUST") == {
+        "1.1": {"MAY": 1},
+        "1.2": {"MAY": 1},
+        "2": {"MUST": 1},
+    }

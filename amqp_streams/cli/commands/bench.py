@@ -15,16 +15,36 @@ from amqp_streams.log_settings import PARTITIONS_MAX
 _FAILED = 1
 _CONFLICT = 409
 
-_EVENTS = click.option("--events", type=click.IntRange(1), default=100_000, show_default=True, help="Number of measured events.")
-_SIZE = click.option("--size", type=SIZE, default="100", show_default=True, metavar="SIZE", help="Size of an event's body.")
+_EVENTS = click.option(
+    "--events", type=click.IntRange(1), default=100_000, show_default=True, help="Number of measured events."
+)
+_SIZE = click.option(
+    "--size", type=SIZE, default="100", show_default=True, metavar="SIZE", help="Size of an event's body."
+)
 _CONNECTIONS = click.option("--connections", "--producers", type=click.IntRange(1, 1000), default=1, show_default=True,
                             help="Number of connections, with one link each.")  # fmt: skip
-_WINDOW = click.option("--window", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in flight on a link.")
-_WARMUP = click.option("--warmup", type=click.IntRange(0), default=0, show_default=True, help="Events before the measurement begins.")
-_PARTITIONS = click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Create the log with this many if it does not exist."
+_WINDOW = click.option(
+    "--window",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Events in flight on a link.",
 )
-_BOUND = click.option("--bound", is_flag=True, help="Bind links to the partitions in turns; otherwise the node chooses.")
+_WARMUP = click.option(
+    "--warmup",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Events before the measurement begins.",
+)
+_PARTITIONS = click.option(
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    help="Create the log with this many if it does not exist.",
+)
+_BOUND = click.option(
+    "--bound", is_flag=True, help="Bind links to the partitions in turns; otherwise the node chooses."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -44,7 +64,12 @@ def bench() -> None:
 @click.argument("address")
 @_EVENTS
 @_SIZE
-@click.option("--rate", type=click.FloatRange(min=0.1), metavar="EVENTS/S", help="Over all connections.  [default: unlimited]")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.1),
+    metavar="EVENTS/S",
+    help="Over all connections.  [default: unlimited]",
+)
 @_CONNECTIONS
 @_PARTITIONS
 @_BOUND
@@ -80,7 +105,9 @@ def produce(
 
 @bench.command()
 @click.argument("address")
-@click.option("--events", type=click.IntRange(1), help="Number of measured events.  [default: all in the log]")
+@click.option(
+    "--events", type=click.IntRange(1), help="Number of measured events.  [default: all in the log]"
+)
 @_CONNECTIONS
 @_BOUND
 @_WINDOW
@@ -88,7 +115,15 @@ def produce(
 @_JSON
 @client_options
 def consume(
-    address: str, *, events: int | None, connections: int, bound: bool, window: int, warmup: int, as_json: bool, endpoint: Endpoint
+    address: str,
+    *,
+    events: int | None,
+    connections: int,
+    bound: bool,
+    window: int,
+    warmup: int,
+    as_json: bool,
+    endpoint: Endpoint,
 ) -> int:
     """Read the log at ADDRESS from its earliest event on. Its partitions are distributed over the connections.
 
@@ -111,7 +146,14 @@ def consume(
 @click.argument("address")
 @_EVENTS
 @_SIZE
-@click.option("--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True, metavar="EVENTS/S", help="Events per second.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.1),
+    default=1000.0,
+    show_default=True,
+    metavar="EVENTS/S",
+    help="Events per second.",
+)
 @_PARTITIONS
 @_WINDOW
 @_WARMUP
@@ -142,7 +184,12 @@ def latency(
 
 
 def _measured(
-    node: Endpoint, load: Load, partitions: int | None, measure: Callable[[Endpoint, Load, Advance], Awaitable[Result]], *, as_json: bool
+    node: Endpoint,
+    load: Load,
+    partitions: int | None,
+    measure: Callable[[Endpoint, Load, Advance], Awaitable[Result]],
+    *,
+    as_json: bool,
 ) -> int:
     async def measured() -> Result:
         if partitions is not None:
@@ -155,7 +202,15 @@ def _measured(
         print_json(result.as_json())
     else:
         percentiles = [name for name, _ in PERCENTILES]
-        columns = ("", "EVENTS", "SECONDS", "EVENTS/S", "MB/S", *(f"{name} ms" for name in percentiles), "REFUSED")
+        columns = (
+            "",
+            "EVENTS",
+            "SECONDS",
+            "EVENTS/S",
+            "MB/S",
+            *(f"{name} ms" for name in percentiles),
+            "REFUSED",
+        )
         row = (
             result.what,
             result.events,

@@ -58,7 +58,17 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
         print_json({"cursors": [cursor_json(one) for one in found]})
         return
     rows = [
-        (one.log, one.id, one.link, one.container, one.group, one.user, one.active, lag(one.places), iso_time(one.updated_ms))
+        (
+            one.log,
+            one.id,
+            one.link,
+            one.container,
+            one.group,
+            one.user,
+            one.active,
+            lag(one.places),
+            iso_time(one.updated_ms),
+        )
         for one in found
     ]
     print_table(("LOG", "CURSOR", "NAME", "CONTAINER", "GROUP", "USER", "ACTIVE", "LAG", "UPDATED"), rows)
@@ -72,7 +82,9 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 @YES
 @AS_JSON
 @client_options
-def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+def reset(
+    address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint
+) -> int:
     """Move CURSOR of the log at ADDRESS. Refused while a consumer uses it. Shows the current position and asks for confirmation.
 
     \b
@@ -89,7 +101,9 @@ def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: boo
     if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.places):
         say("nothing was moved")
         return _FAILED
-    one = managed(node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log)
+    one = managed(
+        node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log
+    )
     if as_json:
         print_json(cursor_json(one))
     else:
@@ -135,9 +149,13 @@ async def _found(management: Management, log: str, word: str) -> CursorInfo:
         return by_id
     named = [one for one in cursors if one.link == word]
     if not named:
-        raise ManagementError(_NOT_FOUND, f"log {log!r} has no cursor {word!r}: see 'amqp-streams cursor list {log}'")
+        raise ManagementError(
+            _NOT_FOUND, f"log {log!r} has no cursor {word!r}: see 'amqp-streams cursor list {log}'"
+        )
     if len(named) > 1:
         raise ManagementError(
-            _CONFLICT, f"{len(named)} containers have a subscription {word!r}: use a cursor id, {', '.join(one.id for one in named)}"
+            _CONFLICT,
+            f"{len(named)} containers have a subscription {word!r}: use a cursor id,"
+            f" {', '.join(one.id for one in named)}",
         )
     return named[0]

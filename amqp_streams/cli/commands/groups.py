@@ -54,7 +54,10 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
     if as_json:
         print_json({"groups": [group_json(one) for one in found]})
         return
-    rows = [(one.log, one.name, len(one.members), one.waiting, lag(one.places), iso_time(one.updated_ms)) for one in found]
+    rows = [
+        (one.log, one.name, len(one.members), one.waiting, lag(one.places), iso_time(one.updated_ms))
+        for one in found
+    ]
     print_table(("LOG", "GROUP", "MEMBERS", "WAITING", "LAG", "UPDATED"), rows)
 
 
@@ -72,7 +75,10 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
       amqp-streams group describe temps billing --json | jq '.partitions[].owner'
     """
     node, log = endpoint.at(address)
-    _show(managed(node, lambda management: management.describe_group(log, group), log=log, group=group), as_json=as_json)
+    _show(
+        managed(node, lambda management: management.describe_group(log, group), log=log, group=group),
+        as_json=as_json,
+    )
 
 
 @group.command()
@@ -83,7 +89,9 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
 @YES
 @AS_JSON
 @client_options
-def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+def reset(
+    address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint
+) -> int:
     """Move the position of GROUP in the log at ADDRESS. Refused while the group has members. Shows the current
     position and asks for confirmation.
 
@@ -95,12 +103,19 @@ def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool
     """
     start = target(to)
     node, log = endpoint.at(address)
-    places = managed(node, lambda management: management.describe_group(log, group), log=log, group=group).places
+    places = managed(
+        node, lambda management: management.describe_group(log, group), log=log, group=group
+    ).places
     check_partition(start, partition, places)
     if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, places):
         say("nothing was moved")
         return _FAILED
-    _show(managed(node, lambda management: management.reset_group(log, group, start, partition=partition), log=log), as_json=as_json)
+    _show(
+        managed(
+            node, lambda management: management.reset_group(log, group, start, partition=partition), log=log
+        ),
+        as_json=as_json,
+    )
     return 0
 
 
@@ -132,5 +147,8 @@ def _show(one: GroupInfo, *, as_json: bool) -> None:
         return
     waiting = f", {one.waiting} attaches waiting" if one.waiting else ""
     behind = lag(one.places)
-    click.echo(f"{one.name} of {one.log}: {len(one.members)} members{waiting}; {'-' if behind is None else f'{behind:,}'} events to come")
+    click.echo(
+        f"{one.name} of {one.log}: {len(one.members)} members{waiting};"
+        f" {'-' if behind is None else f'{behind:,}'} events to come"
+    )
     print_places(one.places)

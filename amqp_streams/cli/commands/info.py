@@ -53,9 +53,14 @@ def headline(found: LogInfo) -> str:
     events = sum(one.event_count or 0 for one in found.partitions)
     stored = sum(one.bytes or 0 for one in found.partitions)
     age = "forever" if found.retention_ms is None else human_duration(found.retention_ms)
-    size = "" if found.retention_bytes is None else f", at most {human_bytes(found.retention_bytes)} a partition"
+    size = (
+        "" if found.retention_bytes is None else f", at most {human_bytes(found.retention_bytes)} a partition"
+    )
     sync = "" if found.sync is None else f"; sync {found.sync}"
-    return f"{found.log}: {len(found.partitions)} partitions, {events:,} events, {human_bytes(stored)}; kept {age}{size}{sync}"
+    return (
+        f"{found.log}: {len(found.partitions)} partitions, {events:,} events, {human_bytes(stored)}; kept"
+        f" {age}{size}{sync}"
+    )
 
 
 def described(found: LogInfo) -> dict[str, object]:

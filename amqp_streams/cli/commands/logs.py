@@ -8,7 +8,14 @@ import click
 from amqp_streams import names
 from amqp_streams.cli.commands.info import show
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
-from amqp_streams.cli.terminal.console import confirmed, human_bytes, human_duration, print_json, print_table, say
+from amqp_streams.cli.terminal.console import (
+    confirmed,
+    human_bytes,
+    human_duration,
+    print_json,
+    print_table,
+    say,
+)
 from amqp_streams.cli.terminal.parameters import NAME, Bound
 from amqp_streams.cli.terminal.rendering import plain
 from amqp_streams.cli.terminal.setting_options import setting_options
@@ -47,7 +54,9 @@ def create(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
       amqp-streams log create temps
       amqp-streams log create temps --partitions 4 --retention 7d --retention-bytes 10GiB
     """
-    settings = cast("LogSettingValues", {field: bound.value for field, bound in given.items() if bound is not None})
+    settings = cast(
+        "LogSettingValues", {field: bound.value for field, bound in given.items() if bound is not None}
+    )
     show(managed(endpoint, lambda management: management.create_log(name, **settings)), as_json=as_json)
 
 
@@ -95,7 +104,11 @@ def _parts(logs: Sequence[LogSummary]) -> list[list[LogSummary]]:
 
 def _figures(extent: LogExtent | None) -> tuple[int | None, str | None]:
     """Events and bytes; None for a log that was deleted meanwhile."""
-    return (None, None) if extent is None else (_events(extent), human_bytes(sum(one.bytes for one in extent.partitions)))
+    return (
+        (None, None)
+        if extent is None
+        else (_events(extent), human_bytes(sum(one.bytes for one in extent.partitions)))
+    )
 
 
 def _events(extent: LogExtent) -> int:
@@ -115,7 +128,9 @@ def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object
         "partitions": one.partitions,
         "events": None if extent is None else _events(extent),
         "bytes": None if extent is None else sum(each.bytes for each in extent.partitions),
-        **{setting.field: plain(one.details.get(setting.name)) for setting in LOG_SETTINGS if setting.in_info},
+        **{
+            setting.field: plain(one.details.get(setting.name)) for setting in LOG_SETTINGS if setting.in_info
+        },
     }
 
 
@@ -152,7 +167,9 @@ def update(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
         flags = [setting.flag for setting in LOG_SETTINGS if not setting.fixed]
         message = f"nothing to change: give {', '.join(flags[:-1])} or {flags[-1]}"
         raise click.UsageError(message)
-    show(managed(endpoint, lambda management: management.update_log(name, changes), log=name), as_json=as_json)
+    show(
+        managed(endpoint, lambda management: management.update_log(name, changes), log=name), as_json=as_json
+    )
 
 
 @log.command()

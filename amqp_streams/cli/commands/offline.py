@@ -21,7 +21,9 @@ from amqp_streams.wire.offsets import offset_text
 _FAILED: Final = 1
 _FLUSH_BYTES: Final = 64 << 10
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-_FORCE = click.option("--force", is_flag=True, help="Read even if a node has it open; records being written may look torn.")
+_FORCE = click.option(
+    "--force", is_flag=True, help="Read even if a node has it open; records being written may look torn."
+)
 
 
 @click.command(short_help="Check a data directory without a node.")
@@ -46,15 +48,19 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
 
         findings = list(inspect.verify(directory, force=force, progress=checked, counts=counts))
     if as_json:
-        print_json({"ok": not counts.damages} | asdict(counts) | {"findings": [asdict(finding) for finding in findings]})
+        print_json(
+            {"ok": not counts.damages}
+            | asdict(counts)
+            | {"findings": [asdict(finding) for finding in findings]}
+        )
     else:
         for finding in findings:
             click.echo(str(finding))
         verdict = f"{counts.damages} cases of damage" if counts.damages else "no damage"
         click.echo(
-            f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs, {counts.partitions} partitions, "
-            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states, "
-            f"{counts.producers:,} producers"
+            f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs,"
+            f" {counts.partitions} partitions, {counts.segments} segments, {counts.records:,} records,"
+            f" {human_bytes(counts.bytes)}, {counts.states:,} states, {counts.producers:,} producers"
         )
     return _FAILED if counts.damages else 0
 
@@ -63,12 +69,25 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("log", type=NAME, required=False)
 @click.option("--states", is_flag=True, help="Show cursors and epochs instead of records; no log is needed.")
-@click.option("--producers", is_flag=True, help="Show the idempotent producers of the log and their sequences instead of records.")
+@click.option(
+    "--producers",
+    is_flag=True,
+    help="Show the idempotent producers of the log and their sequences instead of records.",
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all in turn]")
-@click.option("--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]")
-@click.option("--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
+@click.option(
+    "--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]"
+)
+@click.option(
+    "--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records."
+)
 @_FORCE
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON line for each record, as 'receive --format json' does.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a JSON line for each record, as 'receive --format json' does.",
+)
 def dump(
     directory: Path,
     log: str | None,
@@ -126,7 +145,12 @@ def dump(
 def _dump_states(directory: Path, *, force: bool, as_json: bool) -> int:
     for key, value in inspect.dump_states(directory, force=force).items():
         if as_json:
-            click.echo(json.dumps({"key": key, "value": value.decode(errors="replace"), "hex": value.hex()}, ensure_ascii=False))
+            click.echo(
+                json.dumps(
+                    {"key": key, "value": value.decode(errors="replace"), "hex": value.hex()},
+                    ensure_ascii=False,
+                )
+            )
         else:
             click.echo(f"{json.dumps(key)}  {json.dumps(value.decode()) if _is_text(value) else value.hex()}")
     return 0
@@ -158,7 +182,10 @@ class Walk:
     damaged: bool = False
 
     def records(self, start: int, partition: int | None) -> Iterator[inspect.DumpedRecord]:
-        """Records from number `start` on, of one partition or of all in turn. Damage is reported and skipped."""
+        """Records from number `start` on, of one partition or of all in turn.
+
+        Damage is reported and skipped.
+        """
         index = 0 if partition is None else partition
         while self.left != 0:
             try:
@@ -175,7 +202,13 @@ class Walk:
         at: int | None = start
         while at is not None:
             found = inspect.dump(
-                self.directory, self.log, partition=index, start=at, after_ms=self.after_ms, count=self.left, force=self.force
+                self.directory,
+                self.log,
+                partition=index,
+                start=at,
+                after_ms=self.after_ms,
+                count=self.left,
+                force=self.force,
             )
             at = None
             try:
@@ -191,7 +224,9 @@ class Walk:
 def unknown(directory: Path, log: str, partition: int | None) -> click.UsageError:
     """The error for a log, or a partition of it, that does not exist."""
     what = f"no log named {log!r}" if partition is None else f"no partition {partition} of log {log!r}"
-    return click.UsageError(f"{what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}")
+    return click.UsageError(
+        f"{what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}"
+    )
 
 
 def shown(record: inspect.DumpedRecord) -> Shown:

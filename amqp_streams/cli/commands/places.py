@@ -16,8 +16,12 @@ PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
 _SHOWN_MAX: Final = 8
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-TO = click.option("--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time.")
-PARTITION = click.option("--partition", help="Only this partition; required for an offset if the log has several.  [default: all]")
+TO = click.option(
+    "--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time."
+)
+PARTITION = click.option(
+    "--partition", help="Only this partition; required for an offset if the log has several.  [default: all]"
+)
 
 
 def target(to: str) -> Start:
@@ -40,7 +44,8 @@ def check_partition(start: Start, partition: str | None, places: Sequence[Place]
     """
     if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
         message = (
-            f"an offset belongs to one partition: name the partition with --partition, one of {', '.join(one.partition for one in places)}"
+            "an offset belongs to one partition: name the partition with --partition, one of"
+            f" {', '.join(one.partition for one in places)}"
         )
         raise misuse("--to", message)
 
@@ -48,7 +53,9 @@ def check_partition(start: Start, partition: str | None, places: Sequence[Place]
 def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[Place]) -> bool:
     """Show the current position on stderr, and ask for confirmation."""
     moved = [one for one in places if partition is None or one.partition == partition]
-    shown = ", ".join(f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX])
+    shown = ", ".join(
+        f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX]
+    )
     more = f" and {len(moved) - _SHOWN_MAX} more" if len(moved) > _SHOWN_MAX else ""
     say(f"{what} reads next: {shown or 'nothing yet'}{more} (partition:offset)")
     return confirmed(f"Move it to {to}{'' if partition is None else f' in partition {partition}'}?")
@@ -61,7 +68,9 @@ def lag(places: Sequence[Place]) -> int | None:
 
 def print_places(places: Sequence[Place]) -> None:
     """Print a table of positions."""
-    print_table(PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places])
+    print_table(
+        PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places]
+    )
 
 
 def places_json(places: Sequence[Place]) -> list[dict[str, object]]:

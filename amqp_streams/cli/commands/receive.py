@@ -56,24 +56,46 @@ class Request:
     help="The first event: earliest, latest, an offset, a time.  [default: earliest; with --follow: latest]",
 )
 @click.option(
-    "--until", metavar="PLACE", help="Stop before this: an offset, a time, or end, the present end.  [default: end; with --follow: never]"
+    "--until",
+    metavar="PLACE",
+    help=(
+        "Stop before this: an offset, a time, or end, the present end.  [default: end; with --follow: never]"
+    ),
 )
 @click.option("--follow", is_flag=True, help="Continue with new events.")
-@click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
-@click.option("--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'.")
+@click.option(
+    "--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events."
+)
+@click.option(
+    "--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'."
+)
 @click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
               help="Only events with this application property, a text. May be repeated; all must match.")  # fmt: skip
-@click.option("--group", metavar="NAME", help="Join this consumer group: each partition has one member, and the node keeps a cursor.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Join this consumer group: each partition has one member, and the node keeps a cursor.",
+)
 @click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
               help="Take the partition over from a consumer with a smaller epoch. Requires --partition.")  # fmt: skip
-@click.option("--durable", metavar="NAME", help="Continue the subscription NAME, whose cursor the node keeps.")
+@click.option(
+    "--durable", metavar="NAME", help="Continue the subscription NAME, whose cursor the node keeps."
+)
 @click.option("--container-id", metavar="ID",
               help=f"The container-id, which owns subscriptions.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
 @click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
               help="text: for people; json: one line each; body: with a line end; raw: the body only.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop after this time without an event.")
-@click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in flight.")
+@click.option(
+    "--timeout",
+    "timeout",
+    type=click.FloatRange(min=0.001),
+    metavar="SECONDS",
+    help="Stop after this time without an event.",
+)
+@click.option(
+    "--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in flight."
+)
 @client_options
 def receive(
     address: str,
@@ -131,7 +153,9 @@ def receive(
     if group is not None and durable is not None:
         raise misuse("--durable", "cannot be used with --group: a group has a cursor of its own")
     if resumes and until not in (None, "end"):
-        raise misuse("--until", "with --group or --durable, only 'end' is allowed: received events are settled")
+        raise misuse(
+            "--until", "with --group or --durable, only 'end' is allowed: received events are settled"
+        )
     try:
         first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
     except ValueError as error:
@@ -168,7 +192,9 @@ def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict
     """The filters for the node. Texts are literal: `&` at the beginning is not a modifier here."""
     filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
     if properties:
-        texts: dict[Value, Value] = {name: f"&{value}" if value.startswith("&") else value for name, value in properties}
+        texts: dict[Value, Value] = {
+            name: f"&{value}" if value.startswith("&") else value for name, value in properties
+        }
         filters["property"] = Described(Symbol(names.FILTEX_APPLICATION_PROPERTIES), texts)
     return filters
 
@@ -182,7 +208,10 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
 
         async def reached() -> bool:
             assert isinstance(wanted.bounds.place, AtOffset), "asked only then"
-            return min(ends_of(await client.info(wanted.log), wanted.partition).values()) >= wanted.bounds.place.number
+            return (
+                min(ends_of(await client.info(wanted.log), wanted.partition).values())
+                >= wanted.bounds.place.number
+            )
 
         ending = Ending(
             follow=wanted.follow,
@@ -217,12 +246,17 @@ def _place(start: Start) -> str:
 
 def _unmatched(events: int | None) -> str:
     count = "no event" if events is None else f"0 of {events:,} events"
-    return f"{count} matched. A filter sees properties and annotations of events, not their bodies: see 'amqp-streams receive --help'"
+    return (
+        f"{count} matched. A filter sees properties and annotations of events, not their bodies: see"
+        " 'amqp-streams receive --help'"
+    )
 
 
 async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> Copied:
     """Read as a member of a group, from the partitions that it is assigned."""
-    member = Member(client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log)))
+    member = Member(
+        client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log))
+    )
     member.consumer = client.group_consumer(
         wanted.log,
         group,
@@ -248,7 +282,9 @@ def _consumer(client: Client, wanted: Request) -> Consumer:
         options["group"] = wanted.group
     if wanted.epoch is not None:
         options["epoch"] = wanted.epoch
-    return client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=_credit(wanted), **options)
+    return client.consumer(
+        wanted.log, partition=wanted.partition, start=wanted.start, credit=_credit(wanted), **options
+    )
 
 
 def _credit(wanted: Request) -> int:
@@ -262,7 +298,10 @@ async def _remaining(client: Client, wanted: Request) -> Remaining | None:
     info = await client.info(wanted.log)
     known = [one.partition for one in info.partitions]
     if wanted.partition is not None and wanted.partition not in known:
-        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; its partitions are {', '.join(known)}"
+        message = (
+            f"--partition: {wanted.log} has no partition {wanted.partition!r}; its partitions are"
+            f" {', '.join(known)}"
+        )
         raise ConfigError(message)
     bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.place, ends_of(info, wanted.partition))
     return Remaining(bounds, info, wanted.start, wanted.partition)

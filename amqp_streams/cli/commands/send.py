@@ -64,20 +64,38 @@ class Tally:
 @click.command(cls=NodeCommand, short_help="Send events from stdin or files.")
 @click.argument("address")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--lines", "mode", flag_value=_LINES, default=_LINES, help="Each line is an event (the default).")
 @click.option(
-    "--json-lines", "mode", flag_value=_JSON_LINES, help='Each line describes an event: {"body": …, "key": …, "properties": {…}}.'
+    "--lines", "mode", flag_value=_LINES, default=_LINES, help="Each line is an event (the default)."
 )
-@click.option("--csv", "mode", flag_value=_CSV, help="Each row of a CSV file with a header is an event, as a JSON object.")
+@click.option(
+    "--json-lines",
+    "mode",
+    flag_value=_JSON_LINES,
+    help='Each line describes an event: {"body": …, "key": …, "properties": {…}}.',
+)
+@click.option(
+    "--csv",
+    "mode",
+    flag_value=_CSV,
+    help="Each row of a CSV file with a header is an event, as a JSON object.",
+)
 @click.option("--file", "mode", flag_value=_FILE, help="Each file is an event.")
 @click.option(
-    "--csv-body", type=click.Choice(["json", "line"]), default="json", show_default=True, help="With --csv: the form of the body."
+    "--csv-body",
+    type=click.Choice(["json", "line"]),
+    default="json",
+    show_default=True,
+    help="With --csv: the form of the body.",
 )
 @click.option("--key", help="The key of all events. Events with one key keep their order, in one partition.")
-@click.option("--key-regex", metavar="REGEX", help="The key is the first group of this regular expression in the line.")
+@click.option(
+    "--key-regex", metavar="REGEX", help="The key is the first group of this regular expression in the line."
+)
 @click.option("--key-column", metavar="NAME", help="With --csv: the key is this column.")
 @click.option(
-    "--key-template", metavar="TEMPLATE", help="With --csv: the key as a template of columns, e.g. '{date:.10}' or '{site}-{sensor}'."
+    "--key-template",
+    metavar="TEMPLATE",
+    help="With --csv: the key as a template of columns, e.g. '{date:.10}' or '{site}-{sensor}'.",
 )
 @click.option(
     "--property-column", "property_columns", multiple=True, metavar="NAME",
@@ -85,13 +103,28 @@ class Tally:
 )  # fmt: skip
 @click.option("--partition", help="Send all events to this partition.")
 @click.option(
-    "--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE", help="An application property; may be repeated."
+    "--property",
+    "properties",
+    type=PROPERTY,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An application property; may be repeated.",
 )
 @click.option("--subject", help="The subject of all events.")
-@click.option("--content-type", help="The content type of all events.  [default: application/json for JSON, by name for --file]")
-@click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in flight.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS", help="Longest wait for the node."
+    "--content-type",
+    help="The content type of all events.  [default: application/json for JSON, by name for --file]",
+)
+@click.option(
+    "--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in flight."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait for the node.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on stdout.")
 @client_options
@@ -137,21 +170,35 @@ def send(
     common = Common(key, content_type, subject, dict(properties), _pattern(key_regex))
     reading = Reading(mode, common, csv_body == "json", key_column, key_template, property_columns)
     node, log = endpoint.at(address)
-    tally = run(_send(node, log, files or ("-",), reading, partition=partition, window=window, wait_s=timeout))
+    tally = run(
+        _send(node, log, files or ("-",), reading, partition=partition, window=window, wait_s=timeout)
+    )
     _report(tally, as_json=as_json)
     return _FAILED if tally.refused else 0
 
 
 async def _send(
-    node: Endpoint, log: str, files: Sequence[str], reading: Reading, *, partition: str | None, window: int, wait_s: float
+    node: Endpoint,
+    log: str,
+    files: Sequence[str],
+    reading: Reading,
+    *,
+    partition: str | None,
+    window: int,
+    wait_s: float,
 ) -> Tally:
     tally = Tally()
     total = _total_bytes(files)
     started = time.monotonic()
-    async with opened(node, log) as client, client.producer(log, partition=partition, window=window) as producer:
+    async with (
+        opened(node, log) as client,
+        client.producer(log, partition=partition, window=window) as producer,
+    ):
         with _accounted(producer, tally), progress("sending", total) as advance:
             for file in files:
-                await _send_file(producer, file, reading, tally, advance, bound=partition is not None, wait_s=wait_s)
+                await _send_file(
+                    producer, file, reading, tally, advance, bound=partition is not None, wait_s=wait_s
+                )
             try:
                 await producer.flush(timeout=wait_s)
             except SendError as error:
@@ -175,7 +222,14 @@ def _accounted(producer: Producer, tally: Tally) -> Iterator[None]:
 
 
 async def _send_file(
-    producer: Producer, file: str, reading: Reading, tally: Tally, advance: Advance, *, bound: bool, wait_s: float
+    producer: Producer,
+    file: str,
+    reading: Reading,
+    tally: Tally,
+    advance: Advance,
+    *,
+    bound: bool,
+    wait_s: float,
 ) -> None:
     async def post(drafts: Sequence[Draft]) -> None:
         tally.keyless += sum(draft.event.key is None for draft in drafts) if reading.common.key_regex else 0
@@ -204,7 +258,9 @@ async def _send_file(
             raise InputError(message) from error
 
 
-async def _send_lines(post: Callable[[Sequence[Draft]], Awaitable[None]], drafter: Drafter, lines: Iterable[bytes], before: int) -> None:
+async def _send_lines(
+    post: Callable[[Sequence[Draft]], Awaitable[None]], drafter: Drafter, lines: Iterable[bytes], before: int
+) -> None:
     """Sends all lines before a line that is not valid."""
     drafts: list[Draft] = []
     try:
@@ -232,7 +288,11 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
 
 def _total_bytes(files: Sequence[str]) -> int | None:
     paths = [Path(file) for file in files]
-    return sum(path.stat().st_size for path in paths) if "-" not in files and all(path.is_file() for path in paths) else None
+    return (
+        sum(path.stat().st_size for path in paths)
+        if "-" not in files and all(path.is_file() for path in paths)
+        else None
+    )
 
 
 def _report(tally: Tally, *, as_json: bool) -> None:

@@ -12,34 +12,96 @@ import click
 from amqp_streams.cli.settings import PREFIX, file_contents, node_settings
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.config import AnonymousAccess
-from service_parts.command_line.serving import given_flags, print_schema, service_options, setting_option, started
+from service_parts.command_line.serving import (
+    given_flags,
+    print_schema,
+    service_options,
+    setting_option,
+    started,
+)
 from service_parts.settings.choices import LogFormat, LogLevel
 
 _setting = setting_option(PREFIX)
 
 
 @click.command(short_help="Run an event log node.")
-@_setting("data_dir", metavar="DIR", help="Where the events are; made if missing, locked while the node runs.")
-@_setting("listen", metavar="HOST:PORT", multiple=True, help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:5672]")
+@_setting(
+    "data_dir", metavar="DIR", help="Where the events are; made if missing, locked while the node runs."
+)
+@_setting(
+    "listen",
+    metavar="HOST:PORT",
+    multiple=True,
+    help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:5672]",
+)
 @_setting("listen_tls", metavar="HOST:PORT", multiple=True, help="Listen here with TLS; may be repeated.")
 @_setting("tls", "certificate", metavar="FILE", help="Certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
 @_setting("tls", "client_ca", metavar="FILE", help="Clients must show a certificate signed by one of these.")
-@_setting("tls", "client_certificates", metavar="required|optional", help="Whether they must, or may.  [default: required]")
-@_setting("admin_listen", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.")
-@_setting("log", metavar="NAME:PARTITIONS", multiple=True, help="Make this log if it is not there; may be repeated.")
-@_setting("sync", metavar="always|interval:MS|never", help="When an event is on the disk.  [default: always, before it is accepted]")
+@_setting(
+    "tls",
+    "client_certificates",
+    metavar="required|optional",
+    help="Whether they must, or may.  [default: required]",
+)
+@_setting(
+    "admin_listen",
+    metavar="HOST:PORT",
+    help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.",
+)
+@_setting(
+    "log", metavar="NAME:PARTITIONS", multiple=True, help="Make this log if it is not there; may be repeated."
+)
+@_setting(
+    "sync",
+    metavar="always|interval:MS|never",
+    help="When an event is on the disk.  [default: always, before it is accepted]",
+)
 @_setting("users", metavar="FILE", help="Who may connect; written by 'amqp-streams user add'.")
-@_setting("anonymous", metavar="|".join(AnonymousAccess), help="Where a connection without a user is let in.  [default: loopback]")
-@_setting("plain_without_tls", is_flag=True, default=None, help="Take passwords on connections that are neither TLS nor loopback.")
-@_setting("auto_create", metavar="PARTITIONS", help="Make unknown logs on first use, with this many partitions.  [default: 0, never]")
+@_setting(
+    "anonymous",
+    metavar="|".join(AnonymousAccess),
+    help="Where a connection without a user is let in.  [default: loopback]",
+)
+@_setting(
+    "plain_without_tls",
+    is_flag=True,
+    default=None,
+    help="Take passwords on connections that are neither TLS nor loopback.",
+)
+@_setting(
+    "auto_create",
+    metavar="PARTITIONS",
+    help="Make unknown logs on first use, with this many partitions.  [default: 0, never]",
+)
 @_setting("container_id", metavar="NAME", help="The node's AMQP container-id.  [default: amqp-streams]")
-@_setting("trusted_proxies", metavar="ADDRESS", multiple=True, help="A proxy whose X-Forwarded-For is trusted; may be repeated.")
-@_setting("shutdown_delay", metavar="DURATION", help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]")
-@_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
+@_setting(
+    "trusted_proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="A proxy whose X-Forwarded-For is trusted; may be repeated.",
+)
+@_setting(
+    "shutdown_delay",
+    metavar="DURATION",
+    help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]",
+)
+@_setting(
+    "log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]"
+)
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
-@service_options(PREFIX, check="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
+@service_options(
+    PREFIX, check="Check settings, certificates, users and keys, then exit: 0 if a node can start with them."
+)
+def serve(
+    config: Path | None,
+    ready_file: Path | None,
+    ready_fd: int | None,
+    *,
+    check: bool,
+    schema: bool,
+    **flags: object,
+) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
     A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
@@ -94,7 +156,9 @@ def _check(config: Path | None, flags: Mapping[str, object]) -> int:
     return 0
 
 
-def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]) -> int:
+def _serve(
+    config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]
+) -> int:
     reread = partial(node_settings, given_flags(flags), os.environ, config)
     settings = reread()
     # Imported when it is known to be needed: it loads the whole server.

@@ -1,7 +1,7 @@
 """`amqp-streams user …`: the users of a node and their passwords. A running node reloads the file on SIGHUP.
 
-A user can log in with PLAIN only if the name or password has characters that SCRAM does not allow, or if the entry is
-older than SCRAM support.
+A user can log in with PLAIN only if the name or password has characters that SCRAM does not allow, or if the
+entry is older than SCRAM support.
 """
 
 from pathlib import Path
@@ -37,7 +37,11 @@ def user() -> None:
 @user.command()
 @click.argument("name")
 @_USERS
-@click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin instead of asking twice.")
+@click.option(
+    "--password-stdin",
+    is_flag=True,
+    help="Read the password from the first line of stdin instead of asking twice.",
+)
 @click.option(
     "--scram-iterations", type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX), metavar="N", default=SCRAM_ITERATIONS, show_default=True,
     help="Rounds of hashing: for each guess of an attacker who has the file, and for each login of the user.",
@@ -50,7 +54,11 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
       amqp-streams user add alice --users users.json
       echo "$SECRET" | amqp-streams user add alice --users users.json --password-stdin
     """
-    password = password_from_stdin() if password_stdin else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
+    password = (
+        password_from_stdin()
+        if password_stdin
+        else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
+    )
     try:
         users = UsersFile.load(file, scram_iterations=scram_iterations)
         new = users.add(name, password)
@@ -58,7 +66,10 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
         raise click.UsageError(str(error)) from error
     say(f"{name} was added" if new else f"{name} has a new password")
     if not _knows_scram(users, name):
-        say("the name or password has characters that SCRAM does not allow: this user can log in with PLAIN only")
+        say(
+            "the name or password has characters that SCRAM does not allow: this user can log in with PLAIN"
+            " only"
+        )
 
 
 @user.command()
@@ -94,7 +105,10 @@ def list_(*, file: Path, as_json: bool) -> None:
     if as_json:
         print_json({"users": users.names, "plain_only": plain_only})
     else:
-        print_table(("USER", "LOGIN"), [(name, "PLAIN" if name in plain_only else "SCRAM, PLAIN") for name in users.names])
+        print_table(
+            ("USER", "LOGIN"),
+            [(name, "PLAIN" if name in plain_only else "SCRAM, PLAIN") for name in users.names],
+        )
 
 
 def _knows_scram(users: UsersFile, name: str) -> bool:

@@ -92,7 +92,14 @@ def progress(what: str, total: float | None) -> Iterator[Advance]:
         yield _nothing
         return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns: list[ProgressColumn | str] = [
         TextColumn("{task.description}"),

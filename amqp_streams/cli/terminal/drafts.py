@@ -20,7 +20,9 @@ from amqp_streams.client import Event
 _JSON: Final = "application/json"
 _TEXTS: Final = ("key", "subject", "content_type", "message_id", "correlation_id")
 # `receive` also prints these: they belong to the stored event and are not sent again.
-_IGNORED: Final = frozenset({"offset", "timestamp", "timestamp_ms", "annotations", "delivery_annotations", "log"})
+_IGNORED: Final = frozenset(
+    {"offset", "timestamp", "timestamp_ms", "annotations", "delivery_annotations", "log"}
+)
 _KNOWN: Final = frozenset({"body", "body_base64", "partition", "properties", *_TEXTS})
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?")
@@ -45,7 +47,12 @@ class Common:
     key_regex: re.Pattern[bytes] | None = None
 
     def event(
-        self, body: bytes, *, key: str | None = None, content_type: str | None = None, more: Mapping[str, _Property] | None = None
+        self,
+        body: bytes,
+        *,
+        key: str | None = None,
+        content_type: str | None = None,
+        more: Mapping[str, _Property] | None = None,
     ) -> Event:
         """An event with this body; `more`: properties in addition to the common ones."""
         return Event(
@@ -94,7 +101,9 @@ class JsonDrafter:
             message = f"line {number}: not valid JSON: {error}"
             raise InputError(message) from error
         if not isinstance(given, dict):
-            message = f'line {number}: must be a JSON object, for example {{"body": "20.5", "key": "kitchen"}}'
+            message = (
+                f'line {number}: must be a JSON object, for example {{"body": "20.5", "key": "kitchen"}}'
+            )
             raise InputError(message)
         unknown = sorted(given.keys() - _KNOWN - _IGNORED)
         if unknown:
@@ -167,14 +176,20 @@ class CsvDrafter:
         more = {name: _number_or_text(row[name]) for name in self._property_columns}
         if not self._as_json:
             return Draft(self._common.event(line, key=key, more=more))
-        return Draft(self._common.event(json.dumps(row, ensure_ascii=False).encode(), key=key, content_type=_JSON, more=more))
+        return Draft(
+            self._common.event(
+                json.dumps(row, ensure_ascii=False).encode(), key=key, content_type=_JSON, more=more
+            )
+        )
 
     def _take_header(self, cells: Sequence[str]) -> None:
         if len(set(cells)) != len(cells):
             message = f"row 1 has a duplicate column name: {', '.join(cells)}"
             raise InputError(message)
         if self._key_column is not None and self._key_column not in cells:
-            message = f"--key-column: no column named {self._key_column!r}; the columns are {', '.join(cells)}"
+            message = (
+                f"--key-column: no column named {self._key_column!r}; the columns are {', '.join(cells)}"
+            )
             raise InputError(message)
         if "*" in self._property_columns:
             self._property_columns = tuple(cells)
@@ -194,7 +209,10 @@ class CsvDrafter:
             message = f"--key-template: no column named {error}; the columns are {', '.join(self._columns)}"
             raise InputError(message) from error
         except (ValueError, IndexError, AttributeError) as error:
-            message = f"--key-template: row {number}: {error}; write a column as {{date}}, its first ten characters as {{date:.10}}"
+            message = (
+                f"--key-template: row {number}: {error}; write a column as {{date}}, its first ten characters"
+                " as {date:.10}"
+            )
             raise InputError(message) from error
 
 
@@ -257,6 +275,8 @@ def _properties(value: object) -> dict[str, _Property]:
         raise ValueError(message)
     for name, one in value.items():
         if not isinstance(one, str | int | float | bool | None):
-            message = f"property {name!r} must be a text, a number, true, false or null (got {json.dumps(one)})"
+            message = (
+                f"property {name!r} must be a text, a number, true, false or null (got {json.dumps(one)})"
+            )
             raise ValueError(message)
     return value

@@ -95,7 +95,12 @@ class Bounds:
 
     def beyond(self, partition: str | None, offset: int | None, timestamp_ms: int | None) -> bool:
         """Whether this event is past the end of its partition: then no later event is wanted."""
-        if self.ends is not None and partition is not None and offset is not None and offset >= self.ends.get(partition, 0):
+        if (
+            self.ends is not None
+            and partition is not None
+            and offset is not None
+            and offset >= self.ends.get(partition, 0)
+        ):
             return True
         if isinstance(self.place, AtOffset):
             return offset is not None and offset >= self.place.number
@@ -125,7 +130,11 @@ class Remaining:
         wanted = [one for one in info.partitions if partition is None or one.partition == partition]
         self._open = {one.partition for one in wanted}
         if bounds.ends is not None:
-            self._open = {one.partition for one in wanted if _has_events(one.latest_offset, one.last_timestamp_ms, start)}
+            self._open = {
+                one.partition
+                for one in wanted
+                if _has_events(one.latest_offset, one.last_timestamp_ms, start)
+            }
 
         counts = [events_from(one, start) for one in wanted]
         self.events: Final = None if None in counts else sum(count or 0 for count in counts)
@@ -152,7 +161,11 @@ def events_from(one: PartitionInfo, start: Start) -> int | None:
     if isinstance(start, AfterTime) or one.earliest_offset is None:
         return None
     assert isinstance(start, AfterOffset)
-    after = int(one.earliest_offset) - 1 if start == EARLIEST else max(int(start.offset), int(one.earliest_offset) - 1)
+    after = (
+        int(one.earliest_offset) - 1
+        if start == EARLIEST
+        else max(int(start.offset), int(one.earliest_offset) - 1)
+    )
     return max(0, int(one.latest_offset) - after)
 
 

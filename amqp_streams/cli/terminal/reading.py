@@ -69,7 +69,10 @@ def password_from_stdin() -> str:
         line += byte
     password = line.decode(errors="replace").rstrip("\r")
     if not password or len(line) == _PASSWORD_BYTES_MAX:
-        message = f"--password-stdin: the first line of stdin must be a password of 1 to {_PASSWORD_BYTES_MAX - 1} bytes"
+        message = (
+            f"--password-stdin: the first line of stdin must be a password of 1 to {_PASSWORD_BYTES_MAX - 1}"
+            " bytes"
+        )
         raise ConfigError(message)
     return password
 
@@ -135,5 +138,7 @@ class Lines:
         self._parts.append(piece)
         self._size += len(piece)
         if self._size > LINE_BYTES_MAX:
-            message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (": a double quote is not closed" if self._open else "")
+            message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (
+                ": a double quote is not closed" if self._open else ""
+            )
             raise InputError(message)

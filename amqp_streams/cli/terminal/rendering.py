@@ -88,7 +88,9 @@ def as_json(event: Shown) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """A value of AMQP's type system in JSON's: bytes as `{"base64": …}`, described values as `{"descriptor": …, "value": …}`."""
+    """A value of AMQP's type system in JSON's: bytes as `{"base64": …}`, described values as `{"descriptor":
+    …, "value": …}`.
+    """
     for kind, convert in _PLAIN:
         if isinstance(value, kind):
             return convert(value)
@@ -117,11 +119,19 @@ def body_bytes(body: object) -> bytes:
 
 def printable(text: str) -> str:
     """Text with escapes for characters that terminals interpret or that break a line."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    )
 
 
 def _line(event: Shown) -> str:
-    number = str(int(event.offset)) if event.offset is not None and event.offset.isdecimal() else str(event.offset or "-")
+    number = (
+        str(int(event.offset))
+        if event.offset is not None and event.offset.isdecimal()
+        else str(event.offset or "-")
+    )
     body = body_bytes(event.body)
     shown = body[:_TEXT_BODY_MAX]
     text = printable(shown.decode("utf-8", "backslashreplace"))
@@ -130,7 +140,14 @@ def _line(event: Shown) -> str:
     if event.message_format:
         text += f"\tmessage-format 0x{event.message_format:08x}"
     where = f"{event.partition if event.partition is not None else '-'}:{number}"
-    return "\t".join((where, iso_time(event.timestamp_ms) or "-", printable(event.key) if event.key is not None else "-", text))
+    return "\t".join(
+        (
+            where,
+            iso_time(event.timestamp_ms) or "-",
+            printable(event.key) if event.key is not None else "-",
+            text,
+        )
+    )
 
 
 def _name(key: object) -> str:

@@ -22,7 +22,8 @@ _NO_DEFAULT: Final = "no bound"
 
 
 def setting_options(*, create: bool) -> Callable[[_F], _F]:
-    """Options for the settings of a log; a command gets them as `Bound` values by the settings' fields, None where not given.
+    """Options for the settings of a log; a command gets them as `Bound` values by the settings' fields, None
+    where not given.
 
     With `create`, every setting and its default; else those that can change, and `none` takes a bound away.
     """
@@ -57,7 +58,10 @@ def _read(setting: LogSetting, text: str, *, clearable: bool) -> Bound:
         message = f"{text!r} is not a whole number"
         raise ValueError(message) from error
     if not setting.least <= value <= setting.most:
-        message = f"{text} is not in the range {written(setting, setting.least)} to {written(setting, setting.most)}"
+        message = (
+            f"{text} is not in the range {written(setting, setting.least)} to"
+            f" {written(setting, setting.most)}"
+        )
         raise ValueError(message)
     return Bound(value)
 

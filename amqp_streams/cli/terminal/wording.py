@@ -35,7 +35,10 @@ def sentence(error: BaseException) -> str:
 
 
 def condition(error: BaseException) -> str | int | None:
-    """The code that programs can compare: an AMQP condition, or the status of an answer; None: it has none."""
+    """The code that programs can compare: an AMQP condition, or the status of an answer;
+
+    None: it has none.
+    """
     if isinstance(error, EndpointError):
         return error.condition
     if isinstance(error, NotFoundError):
@@ -45,13 +48,22 @@ def condition(error: BaseException) -> str | int | None:
 
 def is_missing(error: BaseException) -> bool:
     """A named log or group does not exist, and the error does not yet say which name was meant."""
-    return not isinstance(error, NotFoundError) and condition(error) in {names.NOT_FOUND, HTTPStatus.NOT_FOUND.value}
+    return not isinstance(error, NotFoundError) and condition(error) in {
+        names.NOT_FOUND,
+        HTTPStatus.NOT_FOUND.value,
+    }
 
 
 def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
-    """The error for a log that is not among `logs`: with the nearest name, or else with how to list and create logs."""
+    """The error for a log that is not among `logs`: with the nearest name, or else with how to list and
+    create logs.
+    """
     near = get_close_matches(log, list(logs), n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams log list', or create it: amqp-streams log create {log}"
+    advice = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"see 'amqp-streams log list', or create it: amqp-streams log create {log}"
+    )
     return NotFoundError(f"no log named {log!r}; {advice}")
 
 
@@ -65,16 +77,33 @@ def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
 def _unreachable(error: ConnectError) -> str:
     """Why there is no connection. The client writes the address, then the system's own words."""
     words = str(error) or str(type(error).__doc__)
-    cause = next((each for each in _causes(error) if isinstance(each, OSError) and not isinstance(each, AmqpStreamsError)), None)
+    cause = next(
+        (
+            each
+            for each in _causes(error)
+            if isinstance(each, OSError) and not isinstance(each, AmqpStreamsError)
+        ),
+        None,
+    )
     if cause is None:
-        return f"{words}. Is that an AMQP port? The admin listener speaks HTTP" if "no answer" in words else words
-    reason = _tls_reason(cause) if isinstance(cause, ssl.SSLError) else _REASONS.get(type(cause), cause.strerror)
+        return (
+            f"{words}. Is that an AMQP port? The admin listener speaks HTTP"
+            if "no answer" in words
+            else words
+        )
+    reason = (
+        _tls_reason(cause) if isinstance(cause, ssl.SSLError) else _REASONS.get(type(cause), cause.strerror)
+    )
     return words if reason is None else f"{words.removesuffix(str(cause)).rstrip(': ')}: {reason}"
 
 
 _REASONS: Final[Mapping[type[OSError], str]] = {
-    ConnectionRefusedError: "nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?",
-    ConnectionResetError: "the connection was closed at once. Is that an AMQP port? With TLS it is amqps:// or wss://",
+    ConnectionRefusedError: (
+        "nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?"
+    ),
+    ConnectionResetError: (
+        "the connection was closed at once. Is that an AMQP port? With TLS it is amqps:// or wss://"
+    ),
     TimeoutError: "no answer. Is the host up, and does a firewall let the port through?",
     socket.gaierror: "the name of the host cannot be resolved. Is --url right?",
 }
@@ -83,9 +112,15 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 
 def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate of the node is not trusted ({error.verify_message}). Give its authority with --ca"
+        return (
+            f"the certificate of the node is not trusted ({error.verify_message}). Give its authority with"
+            " --ca"
+        )
     if error.reason in _NOT_TLS:
-        return "the server there does not speak TLS. Use the port of the TLS listener, or amqp:// or ws:// in --url"
+        return (
+            "the server there does not speak TLS. Use the port of the TLS listener, or amqp:// or ws:// in"
+            " --url"
+        )
     reason = (error.reason or str(error)).lower().replace("_", " ")
     return f"TLS failed ({reason}). See --ca, --cert and --key-file"
 

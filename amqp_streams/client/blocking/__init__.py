@@ -6,4 +6,13 @@ from amqp_streams.client.blocking.group import GroupConsumer
 from amqp_streams.client.blocking.management import Management
 from amqp_streams.client.blocking.ranges import RangeReader
 
-__all__ = ["Client", "Consumer", "GroupConsumer", "Management", "Pending", "Producer", "RangeReader", "connect"]
+__all__ = [
+    "Client",
+    "Consumer",
+    "GroupConsumer",
+    "Management",
+    "Pending",
+    "Producer",
+    "RangeReader",
+    "connect",
+]

@@ -74,10 +74,14 @@ class Pending:
         return self._entry.outcome is not None
 
     def result(self, timeout: float | None = 30.0) -> Receipt:
-        """The receipt. Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError."""
+        """The receipt. Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError,
+        ClosedError.
+        """
         if not self._known.wait(timeout):
             obstacle = self._producer.obstacle
-            message = f"waiting for an outcome took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")
+            message = f"waiting for an outcome took longer than {timeout} s" + (
+                f": {obstacle}" if obstacle else ""
+            )
             raise TimedOutError(message)
         if isinstance(self._entry.outcome, AmqpStreamsError):
             raise self._entry.outcome

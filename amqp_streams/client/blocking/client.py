@@ -1,7 +1,9 @@
-"""The blocking face: the names and meanings of `amqp_streams.client.aio` without `await`; iterate with `for`, enter with `with`.
+"""The blocking face: the names and meanings of `amqp_streams.client.aio` without `await`; iterate with `for`,
+enter with `with`.
 
-Each client runs the asyncio face on one event-loop thread of its own. Safe to use from several threads. A call costs two thread switches,
-about 0.1 ms: for speed give and take events in batches (`post_batch`, `receive`), or use `post`, which does not wait for the other thread.
+Each client runs the asyncio face on one event-loop thread of its own. Safe to use from several threads. A
+call costs two thread switches, about 0.1 ms: for speed give and take events in batches (`post_batch`,
+`receive`), or use `post`, which does not wait for the other thread.
 """
 
 import threading
@@ -42,15 +44,25 @@ class Producer(Face[aio.Producer]):
     close = waits(aio.Producer.close)
 
     def post(
-        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+        self,
+        event: Sent,
+        partition: str | int | None = None,
+        *,
+        sequence: int | None = None,
+        timeout: float | None = 30.0,
     ) -> Pending:
-        """Send one event and wait only for room in the window; `result()` of what it returns is the outcome, or call `flush`."""
+        """Send one event and wait only for room in the window;
+
+        `result()` of what it returns is the outcome, or call `flush`.
+        """
         if sequence is not None and self._inner.producer_id is None:
             raise SequenceError(NO_NUMBERS)
         entry = Entry(event, encode(event, partition), format_of(event))
         if not self._room.acquire(timeout=timeout):
             obstacle = self._inner.obstacle
-            message = f"waiting for room in the window took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")
+            message = f"waiting for room in the window took longer than {timeout} s" + (
+                f": {obstacle}" if obstacle else ""
+            )
             raise TimedOutError(message)
         pending = Pending(entry, self._room, self._inner)
         entry.on_outcome = pending.wake
@@ -66,7 +78,9 @@ class Producer(Face[aio.Producer]):
         self._thread.call(self._inner.open())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
     def _hand_over(self) -> None:
@@ -110,7 +124,10 @@ class Consumer(Face[aio.Consumer]):
         return self._inner.positions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, forever. Leaving the loop keeps what was not looked at for the next `for` or `receive`."""
+        """Events one by one, forever.
+
+        Leaving the loop keeps what was not looked at for the next `for` or `receive`.
+        """
         while True:
             batch = self.receive(256)
             for index, event in enumerate(batch):
@@ -129,7 +146,9 @@ class Consumer(Face[aio.Consumer]):
         self._thread.call(self._inner.open())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
 
@@ -165,7 +184,9 @@ class Client(Face[aio.Client]):
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

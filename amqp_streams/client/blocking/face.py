@@ -1,6 +1,8 @@
-"""How a blocking method is made from the asyncio method that it runs: same parameters, same defaults, same documentation.
+"""How a blocking method is made from the asyncio method that it runs: same parameters, same defaults, same
+documentation.
 
-The defaults of every call stand once, in the asyncio client. Type checkers and `help()` see the parameters of the asyncio method.
+The defaults of every call stand once, in the asyncio client. Type checkers and `help()` see the parameters of
+the asyncio method.
 """
 
 from collections.abc import Callable, Coroutine

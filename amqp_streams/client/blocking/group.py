@@ -1,4 +1,7 @@
-"""The blocking face of a member of a consumer group: `amqp_streams.client.consuming.group` without `await`."""
+"""The blocking face of a member of a consumer group:
+
+`amqp_streams.client.consuming.group` without `await`.
+"""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -12,11 +15,16 @@ from amqp_streams.client.received import ReceivedEvent
 
 _BATCH_MAX: Final = 256
 _SETTLE_S: Final = 0.05
-"""Iterating with settle="auto" tells the node so often what is done: less would come again to another, should we die."""
+"""Iterating with settle="auto" tells the node so often what is done: less would come again to another, should
+we die.
+"""
 
 
 class GroupConsumer(Face[group.GroupConsumer]):
-    """See `amqp_streams.client.consuming.group.GroupConsumer`. Callbacks are called on the client's own thread, and must not wait there."""
+    """See `amqp_streams.client.consuming.group.GroupConsumer`.
+
+    Callbacks are called on the client's own thread, and must not wait there.
+    """
 
     receive = waits(group.GroupConsumer.receive)
     open = waits(group.GroupConsumer.open)
@@ -28,7 +36,10 @@ class GroupConsumer(Face[group.GroupConsumer]):
         return self._inner.partitions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, forever; those whose partition moved away meanwhile are left out. Leaving the loop keeps the rest."""
+        """Events one by one, forever; those whose partition moved away meanwhile are left out.
+
+        Leaving the loop keeps the rest.
+        """
         while True:
             batch = self.receive(_BATCH_MAX)
             settled, since_s = 0, time.monotonic()
@@ -53,5 +64,7 @@ class GroupConsumer(Face[group.GroupConsumer]):
         self.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._thread.call(self._inner.__aexit__(kind, error, trace))

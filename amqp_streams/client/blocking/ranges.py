@@ -19,7 +19,9 @@ class RangeReader(Face[aio.RangeReader]):
 
     @property
     def position(self) -> int:
-        """Number of the next event to look at, as far as runs were taken from the client's thread: a few ahead of an iteration."""
+        """Number of the next event to look at, as far as runs were taken from the client's thread: a few
+        ahead of an iteration.
+        """
         return self._inner.position
 
     @property
@@ -38,5 +40,7 @@ class RangeReader(Face[aio.RangeReader]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -1,4 +1,7 @@
-"""Where a node listens: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; IPv6 hosts in brackets."""
+"""Where a node listens:
+
+`amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; IPv6 hosts in brackets.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +14,10 @@ _WEBSOCKET: Final = frozenset({"ws", "wss"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One place to connect to. `path` is that of the WebSocket; `hostname` what the peer there is called, where that is not `host`."""
+    """One place to connect to.
+
+    `path` is that of the WebSocket; `hostname` what the peer there is called, where that is not `host`.
+    """
 
     scheme: str
     host: str

@@ -1,4 +1,7 @@
-"""Keeps one connection. A lost one is made again, after growing waits, to the next address if one does not answer."""
+"""Keeps one connection.
+
+A lost one is made again, after growing waits, to the next address if one does not answer.
+"""
 
 import asyncio
 import logging
@@ -7,7 +10,13 @@ from typing import Final
 
 from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.transport import Wire
-from amqp_streams.client.errors import AuthenticationError, ClosedError, ConnectError, ConnectionLostError, EndpointError
+from amqp_streams.client.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+)
 from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.errors import AmqpStreamsError
 
@@ -195,7 +204,9 @@ class Connector:
         self._attempt = 0
         if last is None and isinstance(self._lost_by, EndpointError):
             raise ConnectionLostError(self._lost_by.condition, self._lost_by.description)
-        raise ConnectionLostError("connection lost", f"gave up: {last}" if last is not None else "it is lost again and again")
+        raise ConnectionLostError(
+            "connection lost", f"gave up: {last}" if last is not None else "it is lost again and again"
+        )
 
     async def _open(self) -> Wire:
         address = self._rotation.current

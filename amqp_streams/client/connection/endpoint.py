@@ -1,4 +1,6 @@
-"""What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and wait for any of it."""
+"""What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and
+wait for any of it.
+"""
 
 import asyncio
 import logging
@@ -71,7 +73,10 @@ class Signal:
                 self._waiting = [other for other in self._waiting if other is not future]
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Until `condition` holds, looked at whenever this fires. Raises TimedOutError, naming `what` was waited for."""
+        """Until `condition` holds, looked at whenever this fires.
+
+        Raises TimedOutError, naming `what` was waited for.
+        """
         if condition():
             return
         try:
@@ -133,7 +138,9 @@ class Endpoint(ABC):
     async def close(self, *, timeout: float | None = 30.0) -> None:
         """End it in an orderly way."""
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             await self.close()
         else:
@@ -166,7 +173,9 @@ class Endpoint(ABC):
         return error
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Wait for it. Raises TimedOutError, which names `what` was awaited and, if that is known, the obstacle."""
+        """Wait for it. Raises TimedOutError, which names `what` was awaited and, if that is known, the
+        obstacle.
+        """
         try:
             await self._signal.wait_until(condition, timeout, what)
         except TimedOutError as error:
@@ -228,7 +237,10 @@ class Endpoint(ABC):
         return self._started and isinstance(error, EndpointError) and error.condition in PASSING
 
     async def _life(self) -> EndpointError | TimedOutError | None:
-        """One link's life, and what ended it. None: attach again at once, for the connector waits, and gives up when it is time to."""
+        """One link's life, and what ended it.
+
+        None: attach again at once, for the connector waits, and gives up when it is time to.
+        """
         try:
             wire = await self._wire()
         except RedirectError as error:
@@ -248,7 +260,9 @@ class Endpoint(ABC):
         return None
 
     def _moves(self, error: EndpointError, wire: Wire) -> bool:
-        """The peer refused the link because of a limit, which may be that of the connection: whether to try another one."""
+        """The peer refused the link because of a limit, which may be that of the connection: whether to try
+        another one.
+        """
         if not refused_for_a_limit(error) or not wire.limit():
             return False
         _logger.warning("link_refused log=%s reason=%s: trying another connection", self.log, error)
@@ -289,7 +303,11 @@ class Endpoint(ABC):
 
     def _send_on(self, error: EndpointError, wire: Wire) -> RedirectError | None:
         """Have the next attach go where the node says. Otherwise why not."""
-        why = "redirects are not followed" if self._redirects == 0 else f"sent on {self._redirects} times in a row"
+        why = (
+            "redirects are not followed"
+            if self._redirects == 0
+            else f"sent on {self._redirects} times in a row"
+        )
         if self._redirects < self._pool.redirects_max:
             try:
                 self._elsewhere = self._pool.elsewhere(target(error.info, wire.address))
@@ -303,5 +321,7 @@ class Endpoint(ABC):
         return RedirectError(error.condition, f"{error.description} ({why})", error.info)
 
     def _go_home(self) -> None:
-        """The next attach is at the node that the client was made for: there they know who has the partition now."""
+        """The next attach is at the node that the client was made for: there they know who has the partition
+        now.
+        """
         self._elsewhere, self._address, self._redirects = None, self.log, 0

@@ -9,7 +9,10 @@ from amqp_streams.wire.formats import FormatFinder
 
 
 class LinkFormats:
-    """The message-formats of what a link brings. Made while its peer's attach is in the block that `finder` looks at."""
+    """The message-formats of what a link brings.
+
+    Made while its peer's attach is in the block that `finder` looks at.
+    """
 
     __slots__ = ("_endpoint", "_finder")
 

@@ -1,7 +1,8 @@
 """Transfers and dispositions of one link, on the engine's functions.
 
-One law: a raw pointer is used only while its connection lives. Every link knows whether it does (`alive`), and a link that does not
-answers with nothing. Deliveries stay in Proton, under the session's window, until they are taken: that is the back-pressure.
+One law: a raw pointer is used only while its connection lives. Every link knows whether it does (`alive`),
+and a link that does not answers with nothing. Deliveries stay in Proton, under the session's window, until
+they are taken: that is the back-pressure.
 """
 
 import sys
@@ -25,7 +26,9 @@ Delivery: TypeAlias = Pointer
 
 
 SEND_BUFFER_BYTES_MAX: Final = 1 << 20
-"""Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for some milliseconds."""
+"""Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for
+some milliseconds.
+"""
 UNREAD_BYTES_MAX: Final = 64 << 20
 """Unread messages of all receiving links of a connection, as far as their sizes are known."""
 SET_ASIDE_BYTES_MAX: Final = 64 << 20
@@ -48,8 +51,9 @@ _STATES: Final = {
 class Unread:
     """What the receiving links of one connection may hold unread, together.
 
-    Each link has an equal share. The size of messages is not known before they come: links that are far beyond their share when sizes
-    jump are bounded by the window of their session, and what is set aside by SET_ASIDE_BYTES_MAX.
+    Each link has an equal share. The size of messages is not known before they come: links that are far
+    beyond their share when sizes jump are bounded by the window of their session, and what is set aside by
+    SET_ASIDE_BYTES_MAX.
     """
 
     def __init__(self) -> None:
@@ -121,19 +125,28 @@ class SenderLink(Link):
         return links.credit(self.pointer)
 
     def send(self, events: Sequence[Sendable], *, formatted: bool = False) -> int:
-        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large).
+        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where
+        they are large).
 
-        `formatted`: some may have a message-format that is not 0, and `ConnectionProtocol.write_formats` was called.
+        `formatted`: some may have a message-format that is not 0, and `ConnectionProtocol.write_formats` was
+        called.
         """
         if not self.alive:
             return 0
         sent = sending.send_events(
-            self.pointer, events, self._in_flight, number=self._count, bytes_max=SEND_BUFFER_BYTES_MAX, formatted=formatted
+            self.pointer,
+            events,
+            self._in_flight,
+            number=self._count,
+            bytes_max=SEND_BUFFER_BYTES_MAX,
+            formatted=formatted,
         )
         self._count += sent
         return sent
 
-    def outcome_of(self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
+    def outcome_of(
+        self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]
+    ) -> None:
         """Look at a delivery that changed; if its outcome is there, add its event to one of the lists."""
         state = outcomes.peer_state(delivery)
         if state != _ACCEPTED and state not in _REFUSALS and not outcomes.settled_by_peer(delivery):
@@ -170,7 +183,9 @@ class ReceiverLink(Link):
         """What had come and was not taken when the peer detached, for those that keep it."""
 
     def formats_of(self, deliveries: Sequence[Delivery]) -> Sequence[int]:
-        """The message-formats of deliveries that were taken and are not settled, asked once for each; empty: they are all 0."""
+        """The message-formats of deliveries that were taken and are not settled, asked once for each; empty:
+        they are all 0.
+        """
         return self.formats.pop(deliveries) if self.formats is not None and self.alive else ()
 
     @property
@@ -181,7 +196,11 @@ class ReceiverLink(Link):
     @property
     def capabilities(self) -> frozenset[str]:
         """What the peer says its source is capable of (AMQP 3.5.3)."""
-        return frozenset(read_symbols(termini.peer_source(self.pointer).capabilities)) if self.alive else frozenset()
+        return (
+            frozenset(read_symbols(termini.peer_source(self.pointer).capabilities))
+            if self.alive
+            else frozenset()
+        )
 
     @property
     def durable(self) -> bool:
@@ -194,7 +213,9 @@ class ReceiverLink(Link):
         return super().credit + len(self._aside)
 
     def room(self, most: int) -> int:
-        """How much credit may be granted so that at most `most` messages, and no more than this link's share of memory, are unread."""
+        """How much credit may be granted so that at most `most` messages, and no more than this link's share
+        of memory, are unread.
+        """
         return min(most, self.session.unread.messages(self._size)) - self.credit
 
     def grant(self, credit: int) -> None:
@@ -223,7 +244,9 @@ class ReceiverLink(Link):
         return isinstance(most, int) and links.unsettled(self.pointer) >= most
 
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
-        """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""
+        """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went
+        to aborted ones.
+        """
         if self._aside or self._aside_aborted:
             return self._take_aside(count_max)
         taken = self._take(count_max)

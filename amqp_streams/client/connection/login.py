@@ -31,7 +31,9 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")  # RFC 6761: these are nowhere else
+        return host.lower() == "localhost" or host.lower().endswith(
+            ".localhost"
+        )  # RFC 6761: these are nowhere else
 
 
 async def _token(sasl: SaslOptions) -> str | None:

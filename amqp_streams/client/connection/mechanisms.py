@@ -1,7 +1,7 @@
 """The client's side of the SASL mechanisms: who we are, and what we say to prove it. No I/O.
 
-One law: what the other side could take for itself (a password, a token) is said only where `private`; a password is proved
-rather than said (SCRAM) wherever the other side can.
+One law: what the other side could take for itself (a password, a token) is said only where `private`; a
+password is proved rather than said (SCRAM) wherever the other side can.
 """
 
 import json
@@ -43,9 +43,11 @@ class ClientMechanism(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are. Without user and token: EXTERNAL when `external` (a client certificate is shown), else ANONYMOUS.
+    """Who we are. Without user and token: EXTERNAL when `external` (a client certificate is shown), else
+    ANONYMOUS.
 
-    `private`: nobody else can listen on the connection. `only`: the mechanisms that may be used, best first; None: any.
+    `private`: nobody else can listen on the connection. `only`: the mechanisms that may be used, best first;
+    None: any.
     """
 
     user: str | None = None
@@ -61,8 +63,13 @@ class Credentials:
         if self.token is not None:
             able: tuple[str, ...] = (OAUTHBEARER, XOAUTH2)
         elif self.user is not None:
-            # A user without a password, and a certificate: it names the user that the certificate should stand for.
-            able = ("EXTERNAL",) if self.external and self.password is None else (*reversed(ScramAlgorithm), "PLAIN")
+            # A user without a password, and a certificate: it names the user that the certificate should
+            # stand for.
+            able = (
+                ("EXTERNAL",)
+                if self.external and self.password is None
+                else (*reversed(ScramAlgorithm), "PLAIN")
+            )
         else:
             able = ("EXTERNAL", "ANONYMOUS") if self.external else ("ANONYMOUS",)
         return able if self.only is None else tuple(name for name in self.only if name in able)
@@ -71,7 +78,8 @@ class Credentials:
         """The best mechanism of those that the other side offers.
 
         Raises:
-            AuthenticationError: there is none, or none that may be used on this connection; says which are offered.
+            AuthenticationError: there is none, or none that may be used on this connection; says which are
+            offered.
         """
         common = [name for name in self.mechanisms() if name in offered]
         allowed = [name for name in common if self.private or name not in _SHOWS_SECRETS]
@@ -79,7 +87,10 @@ class Credentials:
             return allowed[0], self._made(allowed[0], hostname)
         told = ", ".join(offered)[:_WORDS_MAX] or "no mechanism"
         if common:
-            message = f"{common[0]} would show the {self._secret} to the network: use amqps:// or wss://, or allow it (plain_without_tls)"
+            message = (
+                f"{common[0]} would show the {self._secret} to the network: use amqps:// or wss://, or allow"
+                " it (plain_without_tls)"
+            )
         else:
             message = f"the peer offers {told}, and {self._given} given"
         raise AuthenticationError(message)
@@ -93,12 +104,16 @@ class Credentials:
         only = "" if self.only is None else f" with mechanism {' or '.join(self.only)}"
         if self.token is not None:
             return f"a token{only} was"
-        return f"a user name and a password{only} were" if self.user is not None else f"no user name{only} was"
+        return (
+            f"a user name and a password{only} were" if self.user is not None else f"no user name{only} was"
+        )
 
     def _made(self, mechanism: str, hostname: str | None) -> ClientMechanism:
         user = self.user or ""
         if mechanism == "PLAIN":
-            return _Simple(b"\0" + user.encode() + b"\0" + (self.password or "").encode(), "wrong user name or password")
+            return _Simple(
+                b"\0" + user.encode() + b"\0" + (self.password or "").encode(), "wrong user name or password"
+            )
         if mechanism == "EXTERNAL":
             return _Simple(user.encode(), "the certificate stands for nobody whom the peer lets in")
         if mechanism == "ANONYMOUS":

@@ -1,7 +1,9 @@
-"""The connections of a client: as many as its links need, and those to other containers that links were sent on to.
+"""The connections of a client: as many as its links need, and those to other containers that links were sent
+on to.
 
-Laws: a link goes to the first connection with room; a connection too many is closed; the first one stays. Several addresses are one node's,
-or those of nodes that stand in for each other: all connections begin with the address that answered last.
+Laws: a link goes to the first connection with room; a connection too many is closed; the first one stays.
+Several addresses are one node's, or those of nodes that stand in for each other: all connections begin with
+the address that answered last.
 """
 
 import asyncio
@@ -37,7 +39,8 @@ class Pool:
     ) -> None:
         """`redirects_max`: how often in a row a link may be sent on to another container.
 
-        `connect_s`: time for the first connection, which the addresses share, so that each is tried; None: CONNECT_S_MAX for each.
+        `connect_s`: time for the first connection, which the addresses share, so that each is tried; None:
+        CONNECT_S_MAX for each.
         """
         assert addresses
         self._rotation: Final = Rotation(addresses)
@@ -103,7 +106,10 @@ class Pool:
         return await found.wire()
 
     async def question_wire(self) -> Wire:
-        """The connection for questions: the first, whether there is room for more links or not. Raises: as `wire`."""
+        """The connection for questions: the first, whether there is room for more links or not.
+
+        Raises: as `wire`.
+        """
         return await self._first.wire()
 
     def elsewhere(self, address: Address) -> "Pool":

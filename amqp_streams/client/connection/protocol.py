@@ -1,7 +1,9 @@
-"""One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part 2).
+"""One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part
+2).
 
-One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or `Detached`. After `Closed` nothing more
-happens. Links share sessions (`sessions.py`): there may be as many links as the peer has sessions and handles for, and `room` says so.
+One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or
+`Detached`. After `Closed` nothing more happens. Links share sessions (`sessions.py`): there may be as many
+links as the peer has sessions and handles for, and `room` says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +12,27 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.connection.formats import LinkFormats
-from amqp_streams.client.connection.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.connection.happenings import (
+    Attached,
+    Changed,
+    Closed,
+    Detached,
+    Happening,
+    Opened,
+    Outcomes,
+)
 from amqp_streams.client.connection.links import Link, ReceiverLink, SenderLink, Session
 from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.connection.sasl import SaslClient
 from amqp_streams.client.connection.sessions import SESSION_LINKS_MAX, HandleMax, Sessions
-from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, NoRoomError, SessionError
+from amqp_streams.client.errors import (
+    ConnectError,
+    ConnectionLostError,
+    LinkError,
+    LinkRefusedError,
+    NoRoomError,
+    SessionError,
+)
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.proton import events, links, sessions, termini
 from amqp_streams.proton.conditions import read_condition
@@ -35,12 +52,18 @@ _L = TypeVar("_L", bound=Link)
 class ConnectionProtocol:
     """The client's end of one connection."""
 
-    def __init__(self, *, container_id: str, hostname: str | None, credentials: Credentials, idle_timeout_ms: int) -> None:
+    def __init__(
+        self, *, container_id: str, hostname: str | None, credentials: Credentials, idle_timeout_ms: int
+    ) -> None:
         self._sasl: SaslClient | None = SaslClient(credentials, hostname)
         require_engine()
-        self._engine: Final = Engine(serving=False, frame_bytes_max=FRAME_BYTES_MAX, idle_timeout_ms=idle_timeout_ms)
+        self._engine: Final = Engine(
+            serving=False, frame_bytes_max=FRAME_BYTES_MAX, idle_timeout_ms=idle_timeout_ms
+        )
         self._faults: Final = watch_faults(self._engine)
-        self._engine.open(container_id=container_id, hostname=hostname, desired=[names.CAPABILITY_EVENT_STREAMS])
+        self._engine.open(
+            container_id=container_id, hostname=hostname, desired=[names.CAPABILITY_EVENT_STREAMS]
+        )
         self._sessions: Final = Sessions(self._engine)
         self._sessions.begin()  # its answer is awaited, because it says how many links a session may have
         self._handle_max: Final = HandleMax()
@@ -116,7 +139,9 @@ class ConnectionProtocol:
 
         Read it after `take_output`.
         """
-        return ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
+        return (
+            ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
+        )
 
     def take_output(self) -> bytes:
         """Bytes to send now; call it after everything that may have made some, until it is empty."""
@@ -129,7 +154,10 @@ class ConnectionProtocol:
         self._engine.write_formats()
 
     def tick(self, now_ms: int) -> tuple[list[Happening], int | None]:
-        """Tell the time (monotonic, > 0): heartbeats fall due, silence of the peer is found. Also when to be called next, or None."""
+        """Tell the time (monotonic, > 0): heartbeats fall due, silence of the peer is found.
+
+        Also when to be called next, or None.
+        """
         if self._closed or self._sasl is not None:
             return [], None
         deadline = self._engine.tick(now_ms)
@@ -154,8 +182,15 @@ class ConnectionProtocol:
 
     # -- links
 
-    def open_sender(self, address: str, *, properties: Mapping[str, object] | None = None, capabilities: Sequence[str] = ()) -> SenderLink:
-        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of (AMQP 3.5.4).
+    def open_sender(
+        self,
+        address: str,
+        *,
+        properties: Mapping[str, object] | None = None,
+        capabilities: Sequence[str] = (),
+    ) -> SenderLink:
+        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of
+        (AMQP 3.5.4).
 
         Raises: NoRoomError, WireError for a property that has no AMQP type.
         """
@@ -182,8 +217,8 @@ class ConnectionProtocol:
     ) -> ReceiverLink:
         """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet.
 
-        `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is gone (AMQP 3.5.5, 3.5.6).
-        `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
+        `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is
+        gone (AMQP 3.5.5, 3.5.6). `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
 
         Raises: NoRoomError, WireError for a filter or property that has no AMQP type.
         """
@@ -215,7 +250,10 @@ class ConnectionProtocol:
         assert not self._closed
         session = self._sessions.pick()
         if session is None:
-            raise NoRoomError(names.RESOURCE_LIMIT_EXCEEDED, f"the connection has {self.links} links, which is all that the peer allows")
+            raise NoRoomError(
+                names.RESOURCE_LIMIT_EXCEEDED,
+                f"the connection has {self.links} links, which is all that the peer allows",
+            )
         return session
 
     def _open(self, link: _L, properties: Mapping[str, object] | None) -> _L:
@@ -241,7 +279,11 @@ class ConnectionProtocol:
 
     def _free_spent(self) -> None:
         """Links that both sides have detached; not earlier, because what was said on them goes out first."""
-        spent = [link for link in self._spent if self._detaching.get(link.pointer) is link and self._detaching.pop(link.pointer)]
+        spent = [
+            link
+            for link in self._spent
+            if self._detaching.get(link.pointer) is link and self._detaching.pop(link.pointer)
+        ]
         self._spent.clear()
         self._sessions.free(spent)
 
@@ -249,7 +291,13 @@ class ConnectionProtocol:
 
     def _collect(self, happenings: list[Happening]) -> None:
         collector, delivery_kind, flow_kind = self._engine.collector, events.DELIVERY, events.LINK_FLOW
-        peek, pop, kind_of, link_of, delivery_of = events.peek, events.pop, events.kind, events.link, events.delivery
+        peek, pop, kind_of, link_of, delivery_of = (
+            events.peek,
+            events.pop,
+            events.kind,
+            events.link,
+            events.delivery,
+        )
         changed: set[Link] = set()
         outcomes: dict[SenderLink, Outcomes] = {}
         known, latest, batch = self._links, None, _NO_OUTCOMES
@@ -289,7 +337,10 @@ class ConnectionProtocol:
 
     def _remote_close(self, _event: Any, happenings: list[Happening]) -> None:
         self._engine.close()
-        self._end(happenings, ConnectionLostError(*read_condition(self._engine.peer_condition, "closed by the peer")))
+        self._end(
+            happenings,
+            ConnectionLostError(*read_condition(self._engine.peer_condition, "closed by the peer")),
+        )
 
     def _session_open(self, event: Any, happenings: list[Happening]) -> None:
         session = events.session(event)
@@ -320,7 +371,9 @@ class ConnectionProtocol:
         link = self._links.get(pointer)
         if link is None:
             return
-        theirs = termini.peer_target(pointer) if isinstance(link, SenderLink) else termini.peer_source(pointer)
+        theirs = (
+            termini.peer_target(pointer) if isinstance(link, SenderLink) else termini.peer_source(pointer)
+        )
         if theirs.absent:
             return  # refused: the detach that says why is on its way (2.6.3)
         link.attached = True

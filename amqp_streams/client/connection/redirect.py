@@ -1,6 +1,8 @@
-"""Where a node sends us when another container has the partition (AMQP 1.0 core 2.8.18, Event Streams 4). Pure.
+"""Where a node sends us when another container has the partition (AMQP 1.0 core 2.8.18, Event Streams 4).
+Pure.
 
-One law: who came over TLS is not sent on without it; user, password and certificate go only where the way is as secure as the first.
+One law: who came over TLS is not sent on without it; user, password and certificate go only where the way is
+as secure as the first.
 """
 
 from collections.abc import Mapping
@@ -50,7 +52,11 @@ def address_there(info: Mapping[str, object], log: str) -> str:
 
 def _port(value: object) -> int:
     """A number, or the digits of one: some put nothing but texts there."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX else value
+    number = (
+        int(value)
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX
+        else value
+    )
     if isinstance(number, bool) or not isinstance(number, int) or number not in _PORTS:
         message = f"it has no {names.REDIRECT_PORT} from 1 to 65535"
         raise ValueError(message)

@@ -1,7 +1,7 @@
 """The client's side of SASL, bytes in and bytes out (AMQP 1.0 core part 5.3).
 
-One law: no byte of the AMQP layer is taken from the peer before its outcome says ok. Proton's own SASL is not used: its published build has
-no SCRAM and asks for Cyrus for PLAIN.
+One law: no byte of the AMQP layer is taken from the peer before its outcome says ok. Proton's own SASL is not
+used: its published build has no SCRAM and asks for Cyrus for PLAIN.
 """
 
 from typing import Final, NoReturn
@@ -60,7 +60,9 @@ class SaslClient:
             if len(self._input) < len(HEADER) and HEADER.startswith(bytes(self._input)):
                 return
             if not self._input.startswith(HEADER):
-                message = f"the peer does not speak AMQP 1.0 with SASL: it answered {bytes(self._input[:8])!r}"
+                message = (
+                    f"the peer does not speak AMQP 1.0 with SASL: it answered {bytes(self._input[:8])!r}"
+                )
                 raise ConnectError(message)
             del self._input[: len(HEADER)]
             self._header_seen = True
@@ -107,7 +109,11 @@ class SaslClient:
             raise ConnectError(message)
         if outcome != 0:
             words = (
-                mechanism.refusal if outcome == _REFUSED else _OUTCOMES.get(outcome, "refused") if isinstance(outcome, int) else "refused"
+                mechanism.refusal
+                if outcome == _REFUSED
+                else _OUTCOMES.get(outcome, "refused")
+                if isinstance(outcome, int)
+                else "refused"
             )
             raise AuthenticationError(words)
         mechanism.finish(data if isinstance(data, bytes) else None)

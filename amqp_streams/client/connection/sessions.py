@@ -1,7 +1,8 @@
 """The sessions of one connection, shared by its links, and how many links fit (AMQP 1.0 core 2.7.1, 2.7.2).
 
-Laws: never more sessions than the peer's channel-max allows, nor more links in one of them than its handle-max: Proton looks at
-neither, and stops processing without an error. Links are spread evenly. Unread bytes of one link do not close the window of others.
+Laws: never more sessions than the peer's channel-max allows, nor more links in one of them than its
+handle-max: Proton looks at neither, and stops processing without an error. Links are spread evenly. Unread
+bytes of one link do not close the window of others.
 """
 
 from typing import Final
@@ -17,7 +18,9 @@ from amqp_streams.wire.codec import Described, decode
 SESSIONS_MAX: Final = 16
 """Of one connection. The first so many links have a session each; those that follow share one."""
 SESSION_LINKS_MAX: Final = 64
-"""Links of one session, however large the peer's handle-max is: 16 sessions of 64 links are the 1,024 links that a node allows."""
+"""Links of one session, however large the peer's handle-max is: 16 sessions of 64 links are the 1,024 links
+that a node allows.
+"""
 SESSION_BYTES_MAX: Final = 64 << 20
 """Unread bytes of one session; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
 SPARE_LINKS_MAX: Final = 64
@@ -92,7 +95,10 @@ class Sessions:
 
 
 class HandleMax:
-    """Reads the peer's handle-max from its first `begin`, because Proton does not say it. Give it all bytes from the start until `done`."""
+    """Reads the peer's handle-max from its first `begin`, because Proton does not say it.
+
+    Give it all bytes from the start until `done`.
+    """
 
     def __init__(self) -> None:
         self._bytes = bytearray()

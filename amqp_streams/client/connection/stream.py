@@ -1,4 +1,7 @@
-"""Byte streams to a node: TCP, TLS, WebSocket (AMQP over WebSocket, sub-protocol `amqp`), all with one face."""
+"""Byte streams to a node:
+
+TCP, TLS, WebSocket (AMQP over WebSocket, sub-protocol `amqp`), all with one face.
+"""
 
 import asyncio
 import logging
@@ -18,7 +21,8 @@ from amqp_streams.client.options import TlsOptions
 READ_BYTES: Final = 256 << 10
 WRITE_BYTES_MAX: Final = 1 << 20
 """Bytes waiting for the system beyond which `full` is true, and no more should be written."""
-# It shows the bytes of each frame when asked to tell everything, a password's among them; so it is asked by its own name only.
+# It shows the bytes of each frame when asked to tell everything, a password's among them; so it is asked by
+# its own name only.
 _FRAMES: Final = logging.getLogger("amqp_streams.client.websocket")
 _FRAMES.setLevel(logging.WARNING)
 _FRAMES_MAX: Final = 16 << 20
@@ -103,7 +107,9 @@ class WebSocketStream(Stream):
 
     def __init__(self, listener: Listener, address: Address) -> None:
         super().__init__(listener)
-        self._websocket = ClientProtocol(parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES)
+        self._websocket = ClientProtocol(
+            parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES
+        )
         self._unread_answers = 0
         self.handshake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -181,13 +187,24 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
     stream = WebSocketStream(listener, address) if address.websocket else Stream(listener)
     try:
         context = _context(tls or TlsOptions()) if address.secure else None
-        server_hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
+        server_hostname = (
+            address.hostname or (tls.server_hostname if tls is not None else None) or address.host
+        )
         await loop.create_connection(
-            lambda: stream, address.host, address.port, ssl=context, server_hostname=server_hostname if context is not None else None
+            lambda: stream,
+            address.host,
+            address.port,
+            ssl=context,
+            server_hostname=server_hostname if context is not None else None,
         )
         if isinstance(stream, WebSocketStream):
             await stream.handshake
-    except (OSError, ssl.SSLError, WebSocketException, ValueError) as error:  # ValueError: a host name that cannot be one
+    except (
+        OSError,
+        ssl.SSLError,
+        WebSocketException,
+        ValueError,
+    ) as error:  # ValueError: a host name that cannot be one
         stream.abort()
         message = f"{address}: {error}"
         raise ConnectError(message) from error

@@ -1,4 +1,5 @@
-"""One connection to a node: a byte stream joined to the sans-IO protocol, and its happenings handed to those they concern.
+"""One connection to a node: a byte stream joined to the sans-IO protocol, and its happenings handed to those
+they concern.
 
 One law: after `lost` was told, no link of this connection is touched again.
 """
@@ -11,7 +12,15 @@ from typing import Any, Final, assert_never
 
 from amqp_streams import names
 from amqp_streams.client.connection.address import Address
-from amqp_streams.client.connection.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.connection.happenings import (
+    Attached,
+    Changed,
+    Closed,
+    Detached,
+    Happening,
+    Opened,
+    Outcomes,
+)
 from amqp_streams.client.connection.links import Link
 from amqp_streams.client.connection.login import credentials_for
 from amqp_streams.client.connection.protocol import ConnectionProtocol
@@ -62,7 +71,8 @@ class Attachment:
         self.on_outcomes: Final = on_outcomes
 
     async def wait(self, limit_s: float | None = ATTACH_S_MAX) -> None:
-        """Until the peer took the attach. Without a limit where the peer may keep it waiting, as it does in consumer groups.
+        """Until the peer took the attach. Without a limit where the peer may keep it waiting, as it does in
+        consumer groups.
 
         Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
@@ -79,7 +89,11 @@ class Attachment:
         if self.ended.done():
             # Some refuse by an attach like any other and a detach on its heels.
             error = self.ended.result()
-            raise LinkRefusedError(error.condition, error.description, error.info) if type(error) is LinkError else error
+            raise (
+                LinkRefusedError(error.condition, error.description, error.info)
+                if type(error) is LinkError
+                else error
+            )
 
     def end(self, error: AmqpStreamsError) -> None:
         """The peer or the connection ended it."""
@@ -97,7 +111,12 @@ class Attachment:
 class Wire:
     """A connection that is being made, is open, or is lost."""
 
-    def __init__(self, protocol: ConnectionProtocol, address: Address, on_lost: Callable[["Wire", AmqpStreamsError], None]) -> None:
+    def __init__(
+        self,
+        protocol: ConnectionProtocol,
+        address: Address,
+        on_lost: Callable[["Wire", AmqpStreamsError], None],
+    ) -> None:
         self._loop: Final = asyncio.get_running_loop()
         self._protocol: Final = protocol
         self._attachments: dict[Link, Attachment] = {}
@@ -137,7 +156,10 @@ class Wire:
         credentials = await credentials_for(address, tls, sasl)
         hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
         protocol = ConnectionProtocol(
-            container_id=container_id, hostname=hostname, credentials=credentials, idle_timeout_ms=idle_timeout_ms
+            container_id=container_id,
+            hostname=hostname,
+            credentials=credentials,
+            idle_timeout_ms=idle_timeout_ms,
         )
         wire = cls(protocol, address, on_lost)
         try:
@@ -149,7 +171,9 @@ class Wire:
             raise
         wire.event_streams = opened.event_streams
         wire.container = opened.container
-        wire.questions = asyncio.Semaphore(max(1, protocol.spare // _QUESTION_LINKS - 1))  # less the links of the `Asker`
+        wire.questions = asyncio.Semaphore(
+            max(1, protocol.spare // _QUESTION_LINKS - 1)
+        )  # less the links of the `Asker`
         wire.opened_at = wire._loop.time()
         wire._tick()
         return wire
@@ -166,7 +190,8 @@ class Wire:
         *,
         brief: bool = False,
     ) -> Attachment:
-        """Start a link that sends. `brief`: it lasts for one answer, and there is always room for some of these.
+        """Start a link that sends. `brief`: it lasts for one answer, and there is always room for some of
+        these.
 
         Raises: ConnectionLostError when this connection is lost; NoRoomError when it has no room.
         """
@@ -188,7 +213,10 @@ class Wire:
         capabilities: Sequence[str] = (),
         brief: bool = False,
     ) -> Attachment:
-        """Start a link that receives; grant credit when it is attached. `brief`, and what it raises: as of `attach_sender`."""
+        """Start a link that receives; grant credit when it is attached.
+
+        `brief`, and what it raises: as of `attach_sender`.
+        """
         self._check(brief=brief)
         link = self._protocol.open_receiver(
             address,
@@ -219,8 +247,15 @@ class Wire:
         return max(0, min(self._protocol.room - self._protocol.spare, self._links_max - self.links))
 
     def limit(self) -> bool:
-        """The peer refused a link because of the number of links. True: it has taken others, so it may be this connection's number."""
-        taken = sum(1 for attachment in self._attachments.values() if attachment.attached.done() and not attachment.brief)
+        """The peer refused a link because of the number of links.
+
+        True: it has taken others, so it may be this connection's number.
+        """
+        taken = sum(
+            1
+            for attachment in self._attachments.values()
+            if attachment.attached.done() and not attachment.brief
+        )
         self._links_max = min(self._links_max, max(1, taken))
         return taken > 0
 
@@ -229,7 +264,9 @@ class Wire:
             message = "the connection was lost"
             raise ConnectionLostError("connection lost", str(self.lost_by or message))
         if not brief and self.room <= 0:
-            raise NoRoomError(names.RESOURCE_LIMIT_EXCEEDED, f"{self.address}: no room for another link beside {self.links}")
+            raise NoRoomError(
+                names.RESOURCE_LIMIT_EXCEEDED, f"{self.address}: no room for another link beside {self.links}"
+            )
 
     def _add(self, attachment: Attachment) -> Attachment:
         self._attachments[attachment.link] = attachment

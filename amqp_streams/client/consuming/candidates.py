@@ -1,6 +1,8 @@
-"""How many attaches a member of a consumer group keeps waiting, and when it tries again. Pure; time is an argument, in seconds.
+"""How many attaches a member of a consumer group keeps waiting, and when it tries again. Pure; time is an
+argument, in seconds.
 
-Laws: never more links than partitions; while the node refuses instead of keeping attaches waiting, one at a time, after growing waits.
+Laws: never more links than partitions; while the node refuses instead of keeping attaches waiting, one at a
+time, after growing waits.
 """
 
 from collections import deque
@@ -13,7 +15,9 @@ from amqp_streams.client.options import RetryPolicy
 from amqp_streams.errors import AmqpStreamsError
 
 ASK_AGAIN_S_MAX: Final = 0.5
-"""Between two attaches that the node refuses because no partition is free: it takes who stays away for a second for gone."""
+"""Between two attaches that the node refuses because no partition is free: it takes who stays away for a
+second for gone.
+"""
 AT_ONCE_S: Final = 1.0
 """A refusal that comes sooner than this was given at once; one that comes later ends a time of waiting."""
 _MOVED: Final = frozenset({names.LINK_DETACH_FORCED, names.LINK_STOLEN, names.RESOURCE_LOCKED})
@@ -31,7 +35,10 @@ class Candidates:
     """The attaches of one member that wait for a partition. `partitions`: of the log; None: not known."""
 
     def __init__(self, most: int, retry: RetryPolicy, prefix: str) -> None:
-        """`most`: attaches that may wait at a time. `prefix`: of the links' names, which come again and again."""
+        """`most`: attaches that may wait at a time.
+
+        `prefix`: of the links' names, which come again and again.
+        """
         assert most > 0
         self._most: Final = most
         self._retry: Final = retry
@@ -59,7 +66,10 @@ class Candidates:
         return self._not_before_s if self._short else None
 
     def start(self) -> str:
-        """An attach starts: the name of its link. Names come back, so that the node takes the link that it holds dead for this one."""
+        """An attach starts: the name of its link.
+
+        Names come back, so that the node takes the link that it holds dead for this one.
+        """
         self.waiting += 1
         if self._names:
             return self._names.popleft()
@@ -71,7 +81,9 @@ class Candidates:
         self.waiting -= 1
         self._refusals = self._failures = 0
 
-    def ended(self, name: str, error: AmqpStreamsError, *, held: bool, lasted_s: float, now_s: float) -> Ending:
+    def ended(
+        self, name: str, error: AmqpStreamsError, *, held: bool, lasted_s: float, now_s: float
+    ) -> Ending:
         """A link is over: one that had a partition (`held`), or one that waited."""
         self._names.append(name)
         if not held:
@@ -94,8 +106,13 @@ class Candidates:
         return Ending.AGAIN
 
     def failed(self, error: EndpointError) -> float | None:
-        """The node could not do what was asked. How long to wait before the next try; None: there is no use."""
-        if (error.condition not in PASSING and error.condition != names.LINK_REDIRECT) or self._failures >= self._retry.attempts_max:
+        """The node could not do what was asked.
+
+        How long to wait before the next try; None: there is no use.
+        """
+        if (
+            error.condition not in PASSING and error.condition != names.LINK_REDIRECT
+        ) or self._failures >= self._retry.attempts_max:
             return None
         self._failures += 1
         return self._retry.wait_s(self._failures - 1)

@@ -1,7 +1,8 @@
-"""A consumer: events as they come or in batches, under a credit window, from a position that survives the connection, or the process.
+"""A consumer: events as they come or in batches, under a credit window, from a position that survives the
+connection, or the process.
 
-Credit is given back as events are taken (with settle="manual": as they are settled), so an application that does not keep up holds up
-the node, not its own memory.
+Credit is given back as events are taken (with settle="manual": as they are settled), so an application that
+does not keep up holds up the node, not its own memory.
 """
 
 import asyncio
@@ -18,7 +19,14 @@ from amqp_streams.client.connection.links import Delivery, ReceiverLink
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.consuming.cursor import NEW_EVENTS, Cursor
-from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
+from amqp_streams.client.errors import (
+    ClosedError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+    OwnershipLostError,
+    TimedOutError,
+)
 from amqp_streams.client.management.info import LogInfo
 from amqp_streams.client.management.requests import shared_info
 from amqp_streams.client.message import associated_of
@@ -33,15 +41,19 @@ _ITERATION_MAX: Final = 256
 """Events that `async for` takes at a time."""
 _HEAD_BYTES: Final = 6
 _PLAIN_COUNT: Final = 2 * 3
-"""Of a delivery annotations section with place, time and partition alone: its code, a short map of some size, and its count."""
+"""Of a delivery annotations section with place, time and partition alone: its code, a short map of some size,
+and its count.
+"""
 _HEADS_MAX: Final = 64
 
 
 class Consumer(Endpoint):
-    """Receives the events of one log (or of one partition of it). Made by `Client.consumer`; use it with `async with`.
+    """Receives the events of one log (or of one partition of it). Made by `Client.consumer`; use it with
+    `async with`.
 
-    After a loss it goes on behind the last event taken. Events released by `settle` come again on the same link, but not on the next.
-    A durable one goes on where the node says: at the first event that was not settled.
+    After a loss it goes on behind the last event taken. Events released by `settle` come again on the same
+    link, but not on the next. A durable one goes on where the node says: at the first event that was not
+    settled.
     """
 
     def __init__(
@@ -73,26 +85,36 @@ class Consumer(Endpoint):
             self._properties[names.EPOCH] = ULong(epoch)
         self._filters = dict(filters or {})
         assigned = names.CONSUMER_GROUP in self._properties and names.PARTITION not in self._properties
-        # A partition's owner comes back under its name, so that a connection that only we know to be lost does not lock it out.
-        self._owns: Final = (names.CONSUMER_GROUP in self._properties or names.EPOCH in self._properties) and not assigned
+        # A partition's owner comes back under its name, so that a connection that only we know to be lost
+        # does not lock it out.
+        self._owns: Final = (
+            names.CONSUMER_GROUP in self._properties or names.EPOCH in self._properties
+        ) and not assigned
         self._durable: Final = durable is not None
         self._name: Final = durable or f"consumer-{uuid4().hex}"
-        self.attach_s_max = None if assigned else self.attach_s_max  # the node may keep it waiting until a partition is free
-        self._cursor: Final = Cursor(start, partition, redelivers=settle == "manual", kept=self._durable, assigned=assigned)
+        self.attach_s_max = (
+            None if assigned else self.attach_s_max
+        )  # the node may keep it waiting until a partition is free
+        self._cursor: Final = Cursor(
+            start, partition, redelivers=settle == "manual", kept=self._durable, assigned=assigned
+        )
         self._from_now: Final = isinstance(start, Latest) and not self._durable
         self._partitions: tuple[str, ...] = ()
         self._agnostic = True
         self._heads: set[bytes] = set()
         self._drained_link: ReceiverLink | None = None
         self._settled = self._stale = False
-        """Something was settled since the node was last asked for the end; the same of the time before that."""
+        """Something was settled since the node was last asked for the end; the same of the time before that.
+        """
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
         self._owed = 0
         self._unsettled: list[Delivery] = []
         self._taken: deque[ReceivedEvent] = deque()
         self.raw_formats: Sequence[int] = ()
-        """The message-formats (AMQP 2.7.5) of what `receive_raw` gave last, in its order; empty: they are all 0."""
+        """The message-formats (AMQP 2.7.5) of what `receive_raw` gave last, in its order; empty: they are all
+        0.
+        """
 
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
@@ -105,7 +127,10 @@ class Consumer(Endpoint):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that events come from now; () while no link is attached, or where the node does not say."""
+        """The partitions that events come from now;
+
+        () while no link is attached, or where the node does not say.
+        """
         return () if self._link is None else self._partitions
 
     @property
@@ -117,10 +142,15 @@ class Consumer(Endpoint):
     @property
     def positions(self) -> dict[str, str]:
         """Offset of the last event taken, by partition: `AfterOffset` of it goes on from here."""
-        return {partition: offset for partition, offset in self._cursor.after.items() if offset != names.OFFSET_EARLIEST}
+        return {
+            partition: offset
+            for partition, offset in self._cursor.after.items()
+            if offset != names.OFFSET_EARLIEST
+        }
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds passed without one.
+        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds
+        passed without one.
 
         Raises: LinkError, ConnectionLostError, ClosedError.
         """
@@ -129,15 +159,21 @@ class Consumer(Endpoint):
         messages, deliveries = await self._next(max_events, timeout)
         if self._settle == "manual":
             link = self._link
-            events = [ReceivedEvent(message, delivery, link) for message, delivery in zip(messages, deliveries, strict=True)]
+            events = [
+                ReceivedEvent(message, delivery, link)
+                for message, delivery in zip(messages, deliveries, strict=True)
+            ]
         else:
             events = [ReceivedEvent(message) for message in messages]
         for event, message_format in zip(events, self.raw_formats, strict=False):
             event.message_format = message_format
         return events
 
-    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next of the events that the log has now; an empty list when all of them have been received or passed over by filters.
+    async def receive_retained(
+        self, max_events: int = 500, timeout: float | None = None
+    ) -> list[ReceivedEvent]:
+        """The next of the events that the log has now; an empty list when all of them have been received or
+        passed over by filters.
 
         The node is asked to say so (AMQP 2.6.7, drain).
 
@@ -155,7 +191,8 @@ class Consumer(Endpoint):
         return events
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual".
+        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with
+        settle="manual".
 
         `raw_formats` has their message-formats.
         """
@@ -184,7 +221,10 @@ class Consumer(Endpoint):
         self._taken.extendleft(reversed(events))
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events. Those settled before or received on a link since lost are passed over. Never waits."""
+        """Say what became of events.
+
+        Those settled before or received on a link since lost are passed over. Never waits.
+        """
         link = self._link
         ours: list[Delivery] = []
         for event in [events] if isinstance(events, ReceivedEvent) else events:
@@ -197,7 +237,9 @@ class Consumer(Endpoint):
             self._give_back(len(ours))
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
-        """Detach. With settle="auto" what was taken counts as accepted; unsettled events stay in the log anyway."""
+        """Detach. With settle="auto" what was taken counts as accepted; unsettled events stay in the log
+        anyway.
+        """
         self._settle_taken()
         self._stop(ClosedError("the consumer is closed"))
 
@@ -230,7 +272,11 @@ class Consumer(Endpoint):
         formats = link.formats_of(deliveries)
         if not messages:
             if link.oversized:
-                self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
+                self._stop(
+                    LinkError(
+                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                    )
+                )
                 self._check()
             self._give_back(aborted)
             return messages, deliveries
@@ -256,7 +302,10 @@ class Consumer(Endpoint):
         return messages, deliveries
 
     def _at_end(self) -> bool:
-        """The node gave back credit because it had nothing to send for it; otherwise it is asked to. Nothing is left to be taken."""
+        """The node gave back credit because it had nothing to send for it; otherwise it is asked to.
+
+        Nothing is left to be taken.
+        """
         link = self._link
         if link is None:
             return False
@@ -273,7 +322,8 @@ class Consumer(Endpoint):
                     return True
         link.take_drained()
         room = max(0, self._room(link))
-        # Proton writes a drain before what was settled meanwhile: a node that had no room for more answers that it has nothing.
+        # Proton writes a drain before what was settled meanwhile: a node that had no room for more answers
+        # that it has nothing.
         self._stale, self._settled = self._settled, False
         link.drain(room)
         self._owed -= room
@@ -283,7 +333,10 @@ class Consumer(Endpoint):
         return False
 
     def _note_associated(self, messages: Sequence[bytes]) -> None:
-        """A link that is bound to no partition tells with an event which ones it brings from there on. Nearly all say nothing new."""
+        """A link that is bound to no partition tells with an event which ones it brings from there on.
+
+        Nearly all say nothing new.
+        """
         if {message[:_HEAD_BYTES] for message in messages} <= self._heads:
             return
         for message in messages:
@@ -291,7 +344,11 @@ class Consumer(Endpoint):
             if head not in self._heads:
                 with suppress(WireError):  # whoever looks at the event is told
                     self._partitions = associated_of(message) or self._partitions
-                if head[:-1].startswith(DELIVERY_ANNOTATIONS_MAP8) and head[-1] == _PLAIN_COUNT and len(self._heads) < _HEADS_MAX:
+                if (
+                    head[:-1].startswith(DELIVERY_ANNOTATIONS_MAP8)
+                    and head[-1] == _PLAIN_COUNT
+                    and len(self._heads) < _HEADS_MAX
+                ):
                     self._heads.add(head)
 
     def _settle_taken(self) -> None:
@@ -327,7 +384,8 @@ class Consumer(Endpoint):
             _logger.warning("log_made_anew log=%s: reading it from its beginning", self.log)
         if self._from_now and not self._started:
             if info is not None:
-                # Asked before the attach: nothing accepted from here on is missed, should this link be lost before it brings it.
+                # Asked before the attach: nothing accepted from here on is missed, should this link be lost
+                # before it brings it.
                 self._cursor.anchor({entry.partition: entry.latest_offset for entry in info.partitions})
             return self._open(wire, {})
         partitions = [] if info is None else [entry.partition for entry in info.partitions]
@@ -343,19 +401,29 @@ class Consumer(Endpoint):
 
     def _inspect(self, attachment: Attachment) -> None:
         if left_out := self._asked - attachment.link.filters:
-            description = f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            description = (
+                f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            )
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         bound = attachment.link.properties.get(names.PARTITION)
         if names.CONSUMER_GROUP in self._properties and not isinstance(bound, str):
             description = "the node does not know consumer groups: it gave the link no partition"
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         if self._durable and not attachment.link.durable:
-            raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not keep the place of a durable consumer")
+            raise LinkRefusedError(
+                names.NOT_IMPLEMENTED, "the node does not keep the place of a durable consumer"
+            )
 
     def _explained(self, error: EndpointError) -> EndpointError:
         """What a detach or a refused attach means to one who had it."""
-        lost = error.condition == names.LINK_STOLEN or (error.condition == names.RESOURCE_LOCKED and self._owns)
-        return OwnershipLostError(error.condition, error.description, error.info) if lost and self._started else error
+        lost = error.condition == names.LINK_STOLEN or (
+            error.condition == names.RESOURCE_LOCKED and self._owns
+        )
+        return (
+            OwnershipLostError(error.condition, error.description, error.info)
+            if lost and self._started
+            else error
+        )
 
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
         if not position and self._filters and wire.event_streams:

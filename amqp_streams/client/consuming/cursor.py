@@ -1,7 +1,8 @@
 """Where a consumer is in its log, so that it can go on after its link was lost. Pure.
 
-A filter names one offset for all partitions of a link. A consumer of several partitions therefore goes on from the partition that is
-furthest behind, and what others bring again is told apart by (partition, offset) and dropped.
+A filter names one offset for all partitions of a link. A consumer of several partitions therefore goes on
+from the partition that is furthest behind, and what others bring again is told apart by (partition, offset)
+and dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,17 +17,31 @@ from amqp_streams.wire.codec import Described, Symbol, Timestamp
 FILTER_NAME: Final = "event-streams-start"
 
 _NOWHERE: Final = Place(None, None, None)
-NEW_EVENTS: Final = {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)})}
-"""Events accepted after the attach: the default of a link without filters. With another filter a link starts at the earliest event."""
+NEW_EVENTS: Final = {
+    FILTER_NAME: Described(
+        Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)}
+    )
+}
+"""Events accepted after the attach: the default of a link without filters.
+
+With another filter a link starts at the earliest event.
+"""
 
 
 class Cursor:
     """The position in each partition: the offset after which the next event comes."""
 
     def __init__(
-        self, start: Start, partition: str | None, *, redelivers: bool = False, kept: bool = False, assigned: bool = False
+        self,
+        start: Start,
+        partition: str | None,
+        *,
+        redelivers: bool = False,
+        kept: bool = False,
+        assigned: bool = False,
     ) -> None:
-        """`redelivers`: events may come again on the same link, because some are released. `kept`: the node knows where to go on.
+        """`redelivers`: events may come again on the same link, because some are released. `kept`: the node
+        knows where to go on.
 
         `assigned`: the node chooses the partition at each attach.
         """
@@ -44,11 +59,17 @@ class Cursor:
 
     @property
     def after(self) -> Mapping[str, str]:
-        """Offset of the last event taken, by partition; `@earliest` where the partition was empty when the consumer began."""
+        """Offset of the last event taken, by partition;
+
+        `@earliest` where the partition was empty when the consumer began.
+        """
         return self._after
 
     def anchor(self, ends: Mapping[str, str | None]) -> None:
-        """Remember where the log ended when the consumer first attached (offset of the latest event; None: empty)."""
+        """Remember where the log ended when the consumer first attached (offset of the latest event;
+
+        None: empty).
+        """
         self.anchored = True
         self._after.clear()
         for partition, latest in ends.items():
@@ -56,7 +77,8 @@ class Cursor:
                 self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
 
     def other_log(self, incarnation: str | None, container: str = "") -> bool:
-        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read from its beginning.
+        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read
+        from its beginning.
 
         Each container of a log that is spread over several has an incarnation of its own.
         """
@@ -71,20 +93,31 @@ class Cursor:
         return True
 
     def condition(self, partitions: Iterable[str]) -> dict[Symbol, object] | None:
-        """What the next attach asks for, `partitions` being those of the log as far as known; None: new events only."""
+        """What the next attach asks for, `partitions` being those of the log as far as known;
+
+        None: new events only.
+        """
         if self._kept:
             return self._from_start()
         if self._partition is not None:
             known = {self._partition}
         else:
             known = set(partitions) if self._assigned else set(partitions) | set(self._after)
-        self._repeated = {partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST}
+        self._repeated = {
+            partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST
+        }
         if known and known <= self._after.keys():
-            return {Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))}
+            return {
+                Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))
+            }
         if isinstance(self._start, AfterTime) or not self._after or self._assigned:
             return self._from_start()
         # Not all partitions seen: those seen say where to go on, unless the start was before that.
-        offsets = [self._start.symbol, *self._after.values()] if isinstance(self._start, AfterOffset) else self._after.values()
+        offsets = (
+            [self._start.symbol, *self._after.values()]
+            if isinstance(self._start, AfterOffset)
+            else self._after.values()
+        )
         return {Symbol(names.OFFSET): Symbol(min(offsets, key=_rank))}
 
     def _from_start(self) -> dict[Symbol, object] | None:
@@ -99,7 +132,11 @@ class Cursor:
     def filters(self, partitions: Iterable[str]) -> dict[str, object]:
         """`condition` as a filter set."""
         condition = self.condition(partitions)
-        return {} if condition is None else {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), cast("Any", condition))}
+        return (
+            {}
+            if condition is None
+            else {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), cast("Any", condition))}
+        )
 
     def note(self, messages: list[bytes]) -> list[int]:
         """Take what came, in order; the indexes of those that were delivered before."""

@@ -1,8 +1,10 @@
-"""A member of a consumer group: its share of a log's partitions, each on a link of its own, as one stream of events.
+"""A member of a consumer group: its share of a log's partitions, each on a link of its own, as one stream of
+events.
 
-The node decides who has which partition; the member asks for more by attaches that wait, as many as the group has partitions at most. The
-group's place in each partition is kept at the node and moves with the partition. One law: an event is handed out only while its link is
-attached, so that what was not handed out is the next owner's, and what was handed out and not settled is known to come again (`revoked`).
+The node decides who has which partition; the member asks for more by attaches that wait, as many as the group
+has partitions at most. The group's place in each partition is kept at the node and moves with the partition.
+One law: an event is handed out only while its link is attached, so that what was not handed out is the next
+owner's, and what was handed out and not settled is known to come again (`revoked`).
 """
 
 import asyncio
@@ -22,7 +24,13 @@ from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.consuming.candidates import Candidates, Ending
 from amqp_streams.client.consuming.cursor import NEW_EVENTS, Cursor
 from amqp_streams.client.consuming.pace import Pace
-from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError
+from amqp_streams.client.errors import (
+    ClosedError,
+    ConnectionLostError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+)
 from amqp_streams.client.management.requests import read_info
 from amqp_streams.client.options import ACCEPTED, Outcome, Start
 from amqp_streams.client.received import ReceivedEvent
@@ -37,7 +45,10 @@ _TURN_S: Final = 0.02
 
 
 class Share:
-    """A partition that we have, and the link that brings its events. `unsettled`: handed out and not settled."""
+    """A partition that we have, and the link that brings its events.
+
+    `unsettled`: handed out and not settled.
+    """
 
     __slots__ = ("attachment", "link", "partition", "unsettled")
 
@@ -49,7 +60,10 @@ class Share:
 
 
 class GroupConsumer:
-    """Receives its share of the events of one log as a member of a consumer group. Made by `Client.group_consumer`."""
+    """Receives its share of the events of one log as a member of a consumer group.
+
+    Made by `Client.group_consumer`.
+    """
 
     def __init__(
         self,
@@ -92,17 +106,27 @@ class GroupConsumer:
         self._yielded_s = 0.0
 
     def __repr__(self) -> str:
-        return f"<GroupConsumer of {self.log!r} in group {self.group!r}, partitions {', '.join(self.partitions) or 'none'}>"
+        return (
+            f"<GroupConsumer of {self.log!r} in group {self.group!r}, partitions"
+            f" {', '.join(self.partitions) or 'none'}>"
+        )
 
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that are ours now."""
-        return tuple(sorted((share.partition for share in tuple(self._shares.values())), key=lambda name: (len(name), name)))
+        return tuple(
+            sorted(
+                (share.partition for share in tuple(self._shares.values())),
+                key=lambda name: (len(name), name),
+            )
+        )
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds passed without one.
+        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds
+        passed without one.
 
-        Those of a partition come in its order. Look at `revoked` before you start with one that has been waiting at your side.
+        Those of a partition come in its order. Look at `revoked` before you start with one that has been
+        waiting at your side.
 
         Raises: LinkError, ConnectionLostError, ClosedError.
         """
@@ -138,7 +162,9 @@ class GroupConsumer:
         return event
 
     def put_back(self, events: Sequence[ReceivedEvent]) -> None:
-        """Events received and not looked at: the next `receive` gives them first, if they are still ours then."""
+        """Events received and not looked at: the next `receive` gives them first, if they are still ours
+        then.
+        """
         back = set(map(id, events))
         self._handed = [event for event in self._handed if id(event) not in back]
         self._again.extendleft(reversed(events))
@@ -166,7 +192,9 @@ class GroupConsumer:
             raise ClosedError(message)
         self._supervisor = asyncio.create_task(self._supervise())
         try:
-            await self._changed.wait_until(lambda: self._started or self._failure is not None, timeout, "joining the group")
+            await self._changed.wait_until(
+                lambda: self._started or self._failure is not None, timeout, "joining the group"
+            )
         except BaseException:
             self._stop(ClosedError("closed"))
             raise
@@ -174,7 +202,10 @@ class GroupConsumer:
             raise self._failure
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
-        """Leave the group: others get its partitions at once. With settle="auto" what was handed out counts as accepted."""
+        """Leave the group: others get its partitions at once.
+
+        With settle="auto" what was handed out counts as accepted.
+        """
         self._settle_handed()
         self._stop(ClosedError("the consumer is closed"))
 
@@ -182,7 +213,9 @@ class GroupConsumer:
         await self.open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             await self.close()
         else:
@@ -202,9 +235,16 @@ class GroupConsumer:
             self._order.rotate(-1)
             messages, deliveries, aborted = share.link.take(count_max - len(events))
             if share.link.oversized:
-                self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
+                self._stop(
+                    LinkError(
+                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                    )
+                )
                 break
-            came = [ReceivedEvent(message, delivery, share.link) for message, delivery in zip(messages, deliveries, strict=True)]
+            came = [
+                ReceivedEvent(message, delivery, share.link)
+                for message, delivery in zip(messages, deliveries, strict=True)
+            ]
             for event, message_format in zip(came, share.link.formats_of(deliveries), strict=False):
                 event.message_format = message_format
             events += came
@@ -319,8 +359,15 @@ class GroupConsumer:
             self._revoked(share)
         self._lost = self._lost or isinstance(error, ConnectionLostError)
         if share is None and refused_for_a_limit(error) and attachment.wire.limit():
-            _logger.warning("link_refused log=%s group=%s reason=%s: trying another connection", self.log, self.group, error)
-        ending = self._candidates.ended(name, error, held=share is not None, lasted_s=now_s() - since_s, now_s=now_s())
+            _logger.warning(
+                "link_refused log=%s group=%s reason=%s: trying another connection",
+                self.log,
+                self.group,
+                error,
+            )
+        ending = self._candidates.ended(
+            name, error, held=share is not None, lasted_s=now_s() - since_s, now_s=now_s()
+        )
         if ending is Ending.FINAL:
             self._stop(error)
         self._changed.fire()
@@ -332,11 +379,15 @@ class GroupConsumer:
         unknown = (
             "consumer groups: it gave the link no partition"
             if not isinstance(partition, str)
-            else "durable sources: the group would lose its place"
-            if not link.durable
-            else f"the filter {', '.join(sorted(left_out))}: it would send everything"
-            if left_out
-            else None
+            else (
+                "durable sources: the group would lose its place"
+                if not link.durable
+                else (
+                    f"the filter {', '.join(sorted(left_out))}: it would send everything"
+                    if left_out
+                    else None
+                )
+            )
         )
         if unknown is not None:
             attachment.close()
@@ -356,7 +407,9 @@ class GroupConsumer:
         self._tell(self._on_revoked, share.partition)
 
     def _tell(self, callback: Callable[[str], object] | None, partition: str) -> None:
-        """In a turn of its own: what goes wrong in there is the loop's to report, and no business of the links."""
+        """In a turn of its own: what goes wrong in there is the loop's to report, and no business of the
+        links.
+        """
         if callback is not None:
             asyncio.get_running_loop().call_soon(callback, partition)
 

@@ -1,6 +1,8 @@
-"""How fast an application gets events done, so that no more are fetched than it needs. Pure; time is an argument, in seconds.
+"""How fast an application gets events done, so that no more are fetched than it needs. Pure; time is an
+argument, in seconds.
 
-Why: a partition moves to another consumer only when all that was sent is settled. What waits unread here delays that, or is sent twice.
+Why: a partition moves to another consumer only when all that was sent is settled. What waits unread here
+delays that, or is sent twice.
 """
 
 from typing import Final
@@ -13,10 +15,15 @@ _STEP: Final = 4
 
 
 class Pace:
-    """Measures how long the application is away with what it was given; the time it waits for events does not count."""
+    """Measures how long the application is away with what it was given; the time it waits for events does not
+    count.
+    """
 
     def __init__(self, ahead_s: float, most: int) -> None:
-        """`ahead_s`: how long what is fetched ahead should last. `most`: events of one partition, at any pace."""
+        """`ahead_s`: how long what is fetched ahead should last.
+
+        `most`: events of one partition, at any pace.
+        """
         assert most > 0
         self._ahead_s: Final = ahead_s
         self._most: Final = most
@@ -47,4 +54,8 @@ class Pace:
 
     def _in_time(self) -> int:
         most = self._most << 10
-        return most if self._busy_s * most <= self._ahead_s * self._done else int(self._done * self._ahead_s / self._busy_s)
+        return (
+            most
+            if self._busy_s * most <= self._ahead_s * self._done
+            else int(self._done * self._ahead_s / self._busy_s)
+        )

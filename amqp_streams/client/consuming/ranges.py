@@ -1,7 +1,9 @@
-"""A range of a partition, read in batches as fast as it goes, to its end and no further. How batches look: docs/batched-deliveries.md.
+"""A range of a partition, read in batches as fast as it goes, to its end and no further. How batches look:
+docs/batched-deliveries.md.
 
-Laws: every event from `start` to before `end` that is there and that the filter lets through comes once and in order, whatever happens to
-the connection meanwhile; the end is known, not guessed: a batch reached it, or the node said (drain) that it has no more.
+Laws: every event from `start` to before `end` that is there and that the filter lets through comes once and
+in order, whatever happens to the connection meanwhile; the end is known, not guessed: a batch reached it, or
+the node said (drain) that it has no more.
 """
 
 import asyncio
@@ -23,20 +25,27 @@ from amqp_streams.wire.codec import Described, Symbol, UInt, ULong
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 
 Filter = str | Described | Mapping[str, object] | None
-"""What events have to be like: SQL as in `sql_filter`, a described value, or several of them by name; None: any."""
+"""What events have to be like:
+
+SQL as in `sql_filter`, a described value, or several of them by name; None: any.
+"""
 
 BATCH_BYTES: Final = 256 << 10
 PREFETCH_BYTES: Final = 4 << 20
 _FILTER_NAME: Final = "amqp-streams-range"
 _FAULTS_MAX: Final = 2
-"""Internal errors in a row, without an event between them, after which it is attached again: disks recover, damaged records do not."""
+"""Internal errors in a row, without an event between them, after which it is attached again: disks recover,
+damaged records do not.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Events of one partition, in order. Number i has `offsets[i]`, `timestamps_ms[i]` (when it was stored) and `messages[i]`.
+    """Events of one partition, in order. Number i has `offsets[i]`, `timestamps_ms[i]` (when it was stored)
+    and `messages[i]`.
 
-    A message is the AMQP message as its producer sent it, less delivery annotations. `message_formats`: those that are not 0, by index.
+    A message is the AMQP message as its producer sent it, less delivery annotations. `message_formats`: those
+    that are not 0, by index.
     """
 
     partition: str
@@ -50,7 +59,10 @@ class Run:
 
 
 class RangeReader(Endpoint):
-    """Iterates over the runs of a range; made by `Client.read_range`. Ends by itself; `async with` ends it earlier."""
+    """Iterates over the runs of a range; made by `Client.read_range`.
+
+    Ends by itself; `async with` ends it earlier.
+    """
 
     def __init__(
         self,
@@ -97,7 +109,10 @@ class RangeReader(Endpoint):
 
     @property
     def position(self) -> int:
-        """Number of the next event to look at: all before it came, or were passed over by the filter. At the end, where it ended."""
+        """Number of the next event to look at: all before it came, or were passed over by the filter.
+
+        At the end, where it ended.
+        """
         return self._next
 
     @property
@@ -108,7 +123,8 @@ class RangeReader(Endpoint):
     async def take(self, batches_max: int = 1) -> list[Run]:
         """The next runs, at most so many; waits for the first. An empty list: the range is read.
 
-        Raises: TimedOutError (no word from the node for `timeout` seconds), LinkRefusedError, LinkError, ConnectionLostError, ClosedError.
+        Raises: TimedOutError (no word from the node for `timeout` seconds), LinkRefusedError, LinkError,
+        ConnectionLostError, ClosedError.
         """
         if self._task is None and not self._done:
             await self.open(timeout=self._timeout)
@@ -149,7 +165,10 @@ class RangeReader(Endpoint):
         except TimeoutError:
             if not limit.expired():
                 raise
-            message = f"no word of partition {self.partition} of {self.log} within {self._timeout} s, at offset {self._next}"
+            message = (
+                f"no word of partition {self.partition} of {self.log} within {self._timeout} s, at offset"
+                f" {self._next}"
+            )
             raise TimedOutError(message) from None
 
     # -- taking
@@ -164,11 +183,16 @@ class RangeReader(Endpoint):
             for message in messages:
                 self._note(message, runs)
             if link.oversized:
-                self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
+                self._stop(
+                    LinkError(
+                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                    )
+                )
                 self._check()
             self._drained = link.take_drained() > 0 or self._drained
             if not self._drained and (messages or aborted):
-                # Not for each piece of a large message: the node would send the rest by frames, and is slow at that.
+                # Not for each piece of a large message: the node would send the rest by frames, and is slow
+                # at that.
                 link.drain(max(0, self._credit(len(messages[-1]) if messages else 0) - link.credit))
                 assert self._attachment is not None
                 self._attachment.wire.flush_soon()
@@ -223,11 +247,16 @@ class RangeReader(Endpoint):
         if names.CAPABILITY_BATCHED_DELIVERIES not in link.capabilities or names.BATCH_BYTES not in told:
             raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not know batched deliveries")
         if left_out := self._asked - link.filters:
-            description = f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            description = (
+                f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            )
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         incarnation = told.get(names.BATCH_INCARNATION)
         if self._incarnation is not None and incarnation != self._incarnation:
-            description = f"log {self.log!r} was deleted and made anew: it is {incarnation}, and {self._incarnation} was read"
+            description = (
+                f"log {self.log!r} was deleted and made anew: it is {incarnation}, and {self._incarnation}"
+                " was read"
+            )
             raise LinkRefusedError(names.RESOURCE_DELETED, description)
         self._incarnation = str(incarnation) if isinstance(incarnation, str) else None
 

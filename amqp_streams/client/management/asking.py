@@ -1,4 +1,5 @@
-"""Questions to `$management` over one pair of links that stays: for those who ask often. Only questions: they may be asked again.
+"""Questions to `$management` over one pair of links that stays: for those who ask often. Only questions: they
+may be asked again.
 
 Law: whoever waits hears of an answer, a refusal, or the end of the links, once.
 """
@@ -35,7 +36,9 @@ class _Line:
         self._incoming: Final[Attachment] = wire.attach_receiver(
             names.MANAGEMENT, self._came, presettled=True, target=self._reply_to, brief=True
         )
-        self._outgoing: Final[Attachment] = wire.attach_sender(names.MANAGEMENT, self._room.set, self._outcomes, brief=True)
+        self._outgoing: Final[Attachment] = wire.attach_sender(
+            names.MANAGEMENT, self._room.set, self._outcomes, brief=True
+        )
         for attachment in (self._incoming, self._outgoing):
             attachment.ended.add_done_callback(self._ended)
 
@@ -58,7 +61,13 @@ class _Line:
     async def ask(self, operation: str, body: Mapping[str, object]) -> dict[str, object]:
         identity = uuid4().hex
         properties = {names.OPERATION: operation, names.TYPE: names.LOG_TYPE}
-        request = Event(dict(body), properties=properties, message_id=identity, correlation_id=identity, reply_to=self._reply_to)
+        request = Event(
+            dict(body),
+            properties=properties,
+            message_id=identity,
+            correlation_id=identity,
+            reply_to=self._reply_to,
+        )
         while self._outgoing.link.room() == 0:
             if self._outgoing.ended.done():
                 raise self._outgoing.ended.result()

@@ -1,4 +1,7 @@
-"""`$management` of a node as calls: logs, cursors and consumer groups. Spec: AMQP Management 1.0 (working draft)."""
+"""`$management` of a node as calls: logs, cursors and consumer groups.
+
+Spec: AMQP Management 1.0 (working draft).
+"""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -8,7 +11,14 @@ from amqp_streams import names
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.management.info import LogInfo, LogSummary
-from amqp_streams.client.management.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
+from amqp_streams.client.management.places import (
+    CursorInfo,
+    GroupInfo,
+    cursor_info,
+    group_info,
+    listed,
+    reset_body,
+)
 from amqp_streams.client.management.requests import log_info, manage
 from amqp_streams.client.options import StartAt
 from amqp_streams.log_settings import BY_FIELD, LogSettingValues
@@ -30,7 +40,9 @@ def on_the_wire(settings: LogSettingValues) -> dict[str, object]:
 
 
 async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
-    """Wait for `work`. Raises TimedOutError, naming `what` it was, when it takes longer than `timeout` seconds."""
+    """Wait for `work`. Raises TimedOutError, naming `what` it was, when it takes longer than `timeout`
+    seconds.
+    """
     try:
         async with asyncio.timeout(timeout) as limit:
             return await work
@@ -42,17 +54,21 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 
 
 class Management:
-    """Makes, lists, describes, changes and deletes logs; lists, moves and deletes the places that are kept in them.
+    """Makes, lists, describes, changes and deletes logs; lists, moves and deletes the places that are kept in
+    them.
 
     Each call raises ManagementError (status 404, 409, …) when refused.
 
-    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
+    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it
+    may have been done.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool: Final = pool
 
-    async def create_log(self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]) -> LogInfo:
+    async def create_log(
+        self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]
+    ) -> LogInfo:
         """Create a log; durable when this returns. The settings are those of `amqp_streams.log_settings`."""
         return log_info(name, await self._ask("CREATE", name, on_the_wire(settings), timeout))
 
@@ -65,7 +81,9 @@ class Management:
         """Settings and figures of one log."""
         return log_info(name, await self._ask("READ", name, {}, timeout))
 
-    async def update_log(self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0) -> LogInfo:
+    async def update_log(
+        self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0
+    ) -> LogInfo:
         """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
         return log_info(name, await self._ask("UPDATE", name, settings, timeout))
 
@@ -75,17 +93,33 @@ class Management:
 
     async def list_cursors(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[CursorInfo]:
         """The places kept in a log, or in all of them: those of subscriptions and of groups."""
-        return [cursor_info(entry) for entry in await self._list(names.CURSORS, timeout, type_=names.CURSOR_TYPE, log=log)]
+        return [
+            cursor_info(entry)
+            for entry in await self._list(names.CURSORS, timeout, type_=names.CURSOR_TYPE, log=log)
+        ]
 
     async def describe_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> CursorInfo:
         """One of them, by its id."""
         return cursor_info(await self._ask("READ", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log))
 
     async def reset_cursor(
-        self, log: str, cursor: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
+        self,
+        log: str,
+        cursor: str,
+        to: StartAt,
+        *,
+        partition: str | None = None,
+        timeout: float | None = 30.0,
     ) -> CursorInfo:
-        """Move it in one partition or in all: the next event is the first after `to`. Refused (409) while a link uses it."""
-        return cursor_info(await self._ask("UPDATE", cursor, reset_body(to, partition), timeout, type_=names.CURSOR_TYPE, log=log))
+        """Move it in one partition or in all: the next event is the first after `to`.
+
+        Refused (409) while a link uses it.
+        """
+        return cursor_info(
+            await self._ask(
+                "UPDATE", cursor, reset_body(to, partition), timeout, type_=names.CURSOR_TYPE, log=log
+            )
+        )
 
     async def delete_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> None:
         """Forget it: whoever attaches with its name begins anew. Refused (409) while a link uses it."""
@@ -93,7 +127,10 @@ class Management:
 
     async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
         """The consumer groups of a log, or of all."""
-        return [group_info(entry) for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)]
+        return [
+            group_info(entry)
+            for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)
+        ]
 
     async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
         """One of them: its place, epoch and owner in each partition."""
@@ -102,8 +139,15 @@ class Management:
     async def reset_group(
         self, log: str, group: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
     ) -> GroupInfo:
-        """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
-        return group_info(await self._ask("UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log))
+        """Move its place in one partition or in all: the next event is the first after `to`.
+
+        Refused (409) while it has links.
+        """
+        return group_info(
+            await self._ask(
+                "UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log
+            )
+        )
 
     async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
         """Forget its place and its epochs. Refused (409) while it has links."""
@@ -145,5 +189,7 @@ class Management:
 
 def _summary(entry: Mapping[str, object]) -> LogSummary:
     partitions = entry.get("partitions")
-    count = partitions if isinstance(partitions, int) else len(partitions) if isinstance(partitions, list) else 0
+    count = (
+        partitions if isinstance(partitions, int) else len(partitions) if isinstance(partitions, list) else 0
+    )
     return LogSummary(str(entry.get(names.NAME)), count, dict(entry))

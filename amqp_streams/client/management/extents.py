@@ -16,10 +16,12 @@ Ask = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, object]]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionExtent:
-    """A moment's bounds of one partition: the events from number `earliest` to before `next` are there; none when they are equal.
+    """A moment's bounds of one partition: the events from number `earliest` to before `next` are there; none
+    when they are equal.
 
-    `bytes`: held on the disk. The timestamps, in milliseconds since 1970 UTC, are None when it is empty. `found`: number of the first
-    event at or after the time that was asked for, `next` when there is none; None: no time was asked for.
+    `bytes`: held on the disk. The timestamps, in milliseconds since 1970 UTC, are None when it is empty.
+    `found`: number of the first event at or after the time that was asked for, `next` when there is none;
+    None: no time was asked for.
     """
 
     partition: str
@@ -34,7 +36,10 @@ class PartitionExtent:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """The bounds of a log's partitions. `incarnation` tells the log from a namesake that was deleted or is made later."""
+    """The bounds of a log's partitions.
+
+    `incarnation` tells the log from a namesake that was deleted or is made later.
+    """
 
     log: str
     incarnation: str
@@ -42,7 +47,8 @@ class LogExtent:
 
 
 async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
-    """The extents of logs: in one answer, or in several if the logs have more partitions than the node describes in one (400).
+    """The extents of logs: in one answer, or in several if the logs have more partitions than the node
+    describes in one (400).
 
     Raises: what `ask` and `read_extents` raise.
     """
@@ -57,7 +63,11 @@ async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dic
 
 
 def extents_body(
-    logs: Sequence[str], partitions: Sequence[str] | None = None, timestamp_ms: int | None = None, *, missing_ok: bool = False
+    logs: Sequence[str],
+    partitions: Sequence[str] | None = None,
+    timestamp_ms: int | None = None,
+    *,
+    missing_ok: bool = False,
 ) -> dict[str, object]:
     """What is asked."""
     body: dict[str, object] = {names.EXTENT_LOGS: list(logs)}
@@ -79,7 +89,9 @@ def read_extents(answer: Mapping[str, object]) -> dict[str, LogExtent]:
     try:
         return {extent.log: extent for extent in map(_extent, _list(answer[names.EXTENT_LOGS]))}
     except (KeyError, TypeError, ValueError) as error:
-        raise LinkError(names.DECODE_ERROR, f"the answer is not about where logs begin and end: {error!r}") from error
+        raise LinkError(
+            names.DECODE_ERROR, f"the answer is not about where logs begin and end: {error!r}"
+        ) from error
 
 
 def _extent(entry: Any) -> LogExtent:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A moment's figures of one partition; what the peer did not say is None. An empty partition has no offsets."""
+    """A moment's figures of one partition; what the peer did not say is None.
+
+    An empty partition has no offsets.
+    """
 
     partition: str
     earliest_offset: str | None
@@ -22,8 +25,9 @@ class PartitionInfo:
 class LogInfo:
     """A moment's figures of a log.
 
-    `settings`: the settings that can change, by their names in `amqp_streams.log_settings` (`retention_ms`); a setting
-    without a bound, or that the node does not give, is not in it. `details` has every entry of the answer, also those without a field here.
+    `settings`: the settings that can change, by their names in `amqp_streams.log_settings` (`retention_ms`);
+    a setting without a bound, or that the node does not give, is not in it. `details` has every entry of the
+    answer, also those without a field here.
     """
 
     log: str

@@ -1,4 +1,6 @@
-"""Places that a node keeps: those of subscriptions (cursors) and of consumer groups, as `$management` tells them. Pure."""
+"""Places that a node keeps: those of subscriptions (cursors) and of consumer groups, as `$management` tells
+them. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +14,8 @@ from amqp_streams.wire.codec import Symbol, Timestamp
 class Place:
     """How far it is in one partition; what the node does not say is None.
 
-    `offset` is the last that was passed, None before the first; `next_number` the record number after it; `lag` counts the events from
-    there on; `epoch` and `member` are those of the group's owner.
+    `offset` is the last that was passed, None before the first; `next_number` the record number after it;
+    `lag` counts the events from there on; `epoch` and `member` are those of the group's owner.
     """
 
     partition: str
@@ -26,7 +28,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CursorInfo:
-    """A place that is kept: of a subscription (`container` and `link` name it) or of a `group`. `active`: a link is reading on from it."""
+    """A place that is kept: of a subscription (`container` and `link` name it) or of a `group`.
+
+    `active`: a link is reading on from it.
+    """
 
     log: str
     id: str
@@ -67,7 +72,9 @@ def lag_of(places: tuple[Place, ...]) -> int | None:
 def listed(answer: Mapping[str, object], name: str) -> list[dict[str, object]]:
     """The entries of a list in an answer."""
     entries = answer.get(name)
-    return [_texts(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return (
+        [_texts(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
 
 
 def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
@@ -100,7 +107,9 @@ def group_info(entry: Mapping[str, object]) -> GroupInfo:
 
 
 def reset_body(given: StartAt, partition: str | None) -> dict[str, object]:
-    """What a request says of where a place is to go: as with a source's filter, the next event is the first after `given`."""
+    """What a request says of where a place is to go: as with a source's filter, the next event is the first
+    after `given`.
+    """
     where: dict[str, object]
     to = start_of(given)
     if isinstance(to, Latest):

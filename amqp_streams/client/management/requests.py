@@ -1,4 +1,6 @@
-"""Questions to a node: `<log>/$info` (Event Streams 6) and `$management`, each on links of its own that last for one answer."""
+"""Questions to a node: `<log>/$info` (Event Streams 6) and `$management`, each on links of its own that last
+for one answer.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +26,9 @@ class _Inbox:
 
     def __init__(self, wire: Wire, address: str, target: str | None = None) -> None:
         self._came = asyncio.Event()
-        self._attachment: Attachment = wire.attach_receiver(address, self._came.set, presettled=True, target=target, brief=True)
+        self._attachment: Attachment = wire.attach_receiver(
+            address, self._came.set, presettled=True, target=target, brief=True
+        )
 
     async def ready(self) -> None:
         await self._attachment.wait()
@@ -68,7 +72,9 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
 
 
 class _Looks:
-    """Figures of one log, shared: one request at a time; callers that come during a request share the next one."""
+    """Figures of one log, shared: one request at a time; callers that come during a request share the next
+    one.
+    """
 
     def __init__(self) -> None:
         self.asking: asyncio.Task[LogInfo] | None = None
@@ -86,7 +92,10 @@ class _Looks:
 
 
 async def shared_info(wire: Wire, log: str) -> LogInfo:
-    """The same; a thousand links of a log that are attached at once ask once or twice. The figures are never older than the call."""
+    """The same; a thousand links of a log that are attached at once ask once or twice.
+
+    The figures are never older than the call.
+    """
     looks = wire.looks.setdefault(log, _Looks())
     if looks.next is None:
         looks.next = asyncio.create_task(looks.ask(wire, log))
@@ -153,7 +162,8 @@ async def manage(
     log: str | None = None,
     offset: int | None = None,
 ) -> dict[str, object]:
-    """One `$management` request about something of a type; the body of the answer. `log`: the one it is of, where it is none itself.
+    """One `$management` request about something of a type; the body of the answer. `log`: the one it is of,
+    where it is none itself.
 
     `offset`: of a QUERY, where in the list the answer begins.
 
@@ -167,7 +177,14 @@ async def manage(
 
 
 async def _manage(
-    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str, log: str | None, offset: int | None
+    wire: Wire,
+    operation: str,
+    name: str | None,
+    body: Mapping[str, object],
+    *,
+    type_: str,
+    log: str | None,
+    offset: int | None,
 ) -> dict[str, object]:
     reply_to, message_id = f"reply-{uuid4().hex}", uuid4().hex
     inbox = _Inbox(wire, names.MANAGEMENT, reply_to)
@@ -182,9 +199,21 @@ async def _manage(
     try:
         await inbox.ready()
         await outgoing.wait()
-        given = {names.OPERATION: operation, names.TYPE: type_, names.NAME: name, names.INFO_LOG: log, names.QUERY_OFFSET: offset}
+        given = {
+            names.OPERATION: operation,
+            names.TYPE: type_,
+            names.NAME: name,
+            names.INFO_LOG: log,
+            names.QUERY_OFFSET: offset,
+        }
         properties = {key: value for key, value in given.items() if value is not None}
-        request = Event(dict(body), properties=properties, message_id=message_id, correlation_id=message_id, reply_to=reply_to)
+        request = Event(
+            dict(body),
+            properties=properties,
+            message_id=message_id,
+            correlation_id=message_id,
+            reply_to=reply_to,
+        )
         while outgoing.link.room() == 0:
             if outgoing.ended.done():
                 raise outgoing.ended.result()
@@ -213,9 +242,18 @@ async def _first(ours: "asyncio.Future[Any]", other: "asyncio.Future[Any]") -> N
 
 def answer_of(reply: ReceivedEvent) -> dict[str, object]:
     """The body of an answer. Raises ManagementError: the status is not 2xx."""
-    status = next((_number(reply.properties.get(key)) for key in names.STATUS_CODES if key in reply.properties), None)
+    status = next(
+        (_number(reply.properties.get(key)) for key in names.STATUS_CODES if key in reply.properties), None
+    )
     if status is None or status not in _SUCCESS:
-        description = next((_text(reply.properties.get(key)) for key in names.STATUS_DESCRIPTIONS if key in reply.properties), None)
+        description = next(
+            (
+                _text(reply.properties.get(key))
+                for key in names.STATUS_DESCRIPTIONS
+                if key in reply.properties
+            ),
+            None,
+        )
         raise ManagementError(status or 500, description or "")
     body = reply.body
     return {str(key): value for key, value in body.items()} if isinstance(body, dict) else {}

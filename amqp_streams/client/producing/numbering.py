@@ -1,6 +1,8 @@
-"""Numbers for the events of a producer that has an id, so that the node stores each once however often it is sent. Pure.
+"""Numbers for the events of a producer that has an id, so that the node stores each once however often it is
+sent. Pure.
 
-Law: numbers rise in the order of sending, and an event keeps its own however often it goes out. docs/idempotent-producers.md.
+Law: numbers rise in the order of sending, and an event keeps its own however often it goes out.
+docs/idempotent-producers.md.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,9 @@ from amqp_streams.wire.sequences import SEQUENCE_MAX, with_sequences
 PRODUCER_ID_BYTES_MAX: Final = 256
 
 Sequences = int | Sequence[int] | None
-"""The number of the first event, each following one higher by one; or one for each; or None: the producer numbers by itself."""
+"""The number of the first event, each following one higher by one; or one for each; or None: the producer
+numbers by itself.
+"""
 
 
 def checked_id(producer_id: str) -> str:
@@ -54,9 +58,14 @@ class Numbering:
         previous = self._last
         rising = isinstance(numbers, range) or all(map(lt, numbers, numbers[1:]))
         if numbers[0] <= previous or not rising or numbers[-1] > SEQUENCE_MAX:
-            description = f"numbers rise from event to event, up to {SEQUENCE_MAX}: {list(numbers[:3])} after {previous}"
+            description = (
+                f"numbers rise from event to event, up to {SEQUENCE_MAX}: {list(numbers[:3])} after"
+                f" {previous}"
+            )
             raise SequenceError(description)
-        for entry, message in zip(entries, with_sequences([entry.message for entry in entries], numbers), strict=True):
+        for entry, message in zip(
+            entries, with_sequences([entry.message for entry in entries], numbers), strict=True
+        ):
             entry.message = message
         self._last = numbers[-1]
         self._next = max(self._next, self._last + 1)

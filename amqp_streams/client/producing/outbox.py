@@ -1,7 +1,8 @@
 """What a producer has been given and does not know the outcome of: order, window, resending. Pure.
 
-Three laws. What goes out first is the oldest there is. An event leaves by exactly one outcome: accepted or an error. While events wait to
-be sent again after a release, nothing younger overtakes them; on a new link everything without an outcome goes again, in order.
+Three laws. What goes out first is the oldest there is. An event leaves by exactly one outcome: accepted or an
+error. While events wait to be sent again after a release, nothing younger overtakes them; on a new link
+everything without an outcome goes again, in order.
 """
 
 from collections import deque
@@ -147,7 +148,9 @@ class Outbox:
 
     def refused(self, entry: Entry, error: EndpointError) -> bool:
         """The peer did not store this one: for good (then this is True), or it is kept to be sent again."""
-        again = isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled
+        again = (
+            isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled
+        )
         if again:
             self._released.append(entry)
             self._in_flight.remove(entry)

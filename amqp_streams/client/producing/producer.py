@@ -1,7 +1,7 @@
 """A producer: pipelined sending under a window, outcomes, resending.
 
-At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice. Nothing accepted is lost.
-With an id, exactly once: events have numbers by which the node knows them again.
+At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice.
+Nothing accepted is lost. With an id, exactly once: events have numbers by which the node knows them again.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ Sent = Event | ReceivedEvent | bytes
 """What can be sent: an event, one received elsewhere, or the bytes of an AMQP message."""
 
 WINDOW_BYTES_MAX: Final = 64 << 20
-"""Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
+"""Bytes of events without an outcome that one producer holds, however few events they are; one more always
+fits.
+"""
 NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
 _SHOWN_MAX: Final = 60
@@ -46,7 +48,10 @@ _FORMAT_MAX: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once, without an id)."""
+    """An event is durable in its log.
+
+    `attempts` is how often it was sent (more than 1: it may be stored more than once, without an id).
+    """
 
     attempts: int
 
@@ -76,7 +81,10 @@ class Pending(Awaitable[Receipt]):
 
 
 class Producer(Endpoint):
-    """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
+    """Sends events to one log (or to one partition of it).
+
+    Made by `Client.producer`; use it with `async with`, which flushes.
+    """
 
     def __init__(
         self,
@@ -98,28 +106,43 @@ class Producer(Endpoint):
         self._numbering: Final = None if producer_id is None else Numbering()
         if producer_id is not None:
             self._properties[names.PRODUCER_ID] = checked_id(producer_id)
-        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max)
+        self._outbox: Final = Outbox(
+            events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max
+        )
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
         self._refused_by: ReleasedError | None = None
 
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
-        return f"<Producer for {place_text(self.log, self.partition)}, {state}, {self._outbox.events} events without an outcome>"
+        return (
+            f"<Producer for {place_text(self.log, self.partition)}, {state}, {self._outbox.events} events"
+            " without an outcome>"
+        )
 
     @property
     def obstacle(self) -> AmqpStreamsError | None:
-        """Why events have no outcome, if that is known: the node's last message, or why there is no connection."""
+        """Why events have no outcome, if that is known: the node's last message, or why there is no
+        connection.
+        """
         return self._obstacle()
 
     async def send(
-        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+        self,
+        event: Sent,
+        partition: str | int | None = None,
+        *,
+        sequence: int | None = None,
+        timeout: float | None = 30.0,
     ) -> Receipt:
-        """Send one event and wait until it is accepted: durable. `sequence`: its number, of a producer with an id; None: the next.
+        """Send one event and wait until it is accepted: durable. `sequence`: its number, of a producer with
+        an id; None: the next.
 
-        When this is cancelled or times out before the event was sent, it is not sent; after that its outcome is unknown.
+        When this is cancelled or times out before the event was sent, it is not sent; after that its outcome
+        is unknown.
 
-        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, SequenceError, WireError.
+        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError,
+        SequenceError, WireError.
         """
         self._check()
         entry = LoneEntry(event, encode(event, partition), format_of(event))
@@ -137,21 +160,34 @@ class Producer(Endpoint):
             raise
 
     async def post(
-        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+        self,
+        event: Sent,
+        partition: str | int | None = None,
+        *,
+        sequence: int | None = None,
+        timeout: float | None = 30.0,
     ) -> Pending:
-        """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
+        """Send one event and wait only for room in the window; await what it returns for the outcome, or call
+        `flush`.
+        """
         self._check()
         entry = Entry(event, encode(event, partition), format_of(event))
         await self._add(entry, sequence, timeout)
         return Pending(entry)
 
     async def post_batch(
-        self, events: Sequence[Sent], partition: str | int | None = None, *, sequence: Sequences = None, timeout: float | None = 30.0
+        self,
+        events: Sequence[Sent],
+        partition: str | int | None = None,
+        *,
+        sequence: Sequences = None,
+        timeout: float | None = 30.0,
     ) -> None:
         """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those.
 
-        `timeout` is for each wait. Should this raise, a first part of `events` has been posted. `sequence`, of a producer with an id: the
-        number of the first event, each following one higher by one, or one for each; None: the next.
+        `timeout` is for each wait. Should this raise, a first part of `events` has been posted. `sequence`,
+        of a producer with an id: the number of the first event, each following one higher by one, or one for
+        each; None: the next.
         """
         self._check()
         outbox, at = self._outbox, 0
@@ -173,7 +209,10 @@ class Producer(Endpoint):
             self._check()
 
     def post_entries(self, entries: Sequence[Entry], sequences: Sequence[int | None] = ()) -> None:
-        """Take entries without asking for room: for a face that has a window of its own. `sequences`: theirs, of a producer with an id."""
+        """Take entries without asking for room: for a face that has a window of its own.
+
+        `sequences`: theirs, of a producer with an id.
+        """
         if self._numbering is None:
             self._outbox.add(entries)
         for entry, sequence in zip(entries, sequences, strict=True) if self._numbering is not None else ():
@@ -234,7 +273,9 @@ class Producer(Endpoint):
 
     async def _room(self, timeout: float | None) -> None:
         outbox = self._outbox
-        await self._until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
+        await self._until(
+            lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window"
+        )
 
     def _pump_soon(self) -> None:
         """Send at the end of this turn of the loop, everything that was posted in it at once."""
@@ -277,7 +318,9 @@ class Producer(Endpoint):
             self._refused_by = None
             outbox.accepted(cast("list[Entry]", accepted))
         if refused:
-            self._refused_by = next((error for _, error in refused if isinstance(error, ReleasedError)), self._refused_by)
+            self._refused_by = next(
+                (error for _, error in refused if isinstance(error, ReleasedError)), self._refused_by
+            )
         if self._numbering is not None:
             if self._refused_in_order(refused):
                 self._begin_anew()
@@ -294,7 +337,10 @@ class Producer(Endpoint):
             self._signal.fire()
 
     def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
-        """Events with numbers: whether one is given up. Those behind it were refused on its account, and go again without it."""
+        """Events with numbers: whether one is given up.
+
+        Those behind it were refused on its account, and go again without it.
+        """
         for entry, error in sorted(cast("list[tuple[Entry, EndpointError]]", refused), key=_order):
             if self._outbox.refused(entry, error) and isinstance(error, ReleasedError):
                 return True
@@ -305,7 +351,11 @@ class Producer(Endpoint):
         attachment = self._attachment
         if attachment is not None:
             attachment.close()
-            attachment.end(ConnectionLostError(names.LINK_DETACH_FORCED, "an event was given up, the others go over another link"))
+            attachment.end(
+                ConnectionLostError(
+                    names.LINK_DETACH_FORCED, "an event was given up, the others go over another link"
+                )
+            )
 
     async def _resend(self) -> None:
         """Released events go again after a wait that grows as long as nothing is accepted."""
@@ -326,7 +376,9 @@ class Producer(Endpoint):
         if self._numbering is not None:
             answered = attachment.link.properties
             if names.PRODUCER_ID not in answered:
-                description = "the node does not know idempotent producers: it would store twice what is sent twice"
+                description = (
+                    "the node does not know idempotent producers: it would store twice what is sent twice"
+                )
                 raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
             self._numbering.heard(answered.get(names.PRODUCER_SEQUENCE))
 
@@ -381,6 +433,13 @@ def _encoded(event: object) -> bytes:
         return event.encode()
     if isinstance(event, bytes | bytearray | memoryview):
         return bytes(event)
-    shown = f"Event({event!r})" if isinstance(event, str | dict | list | int | float) and len(repr(event)) <= _SHOWN_MAX else "Event(…)"
-    message = f"a {type(event).__name__} cannot be sent: give {shown}, a ReceivedEvent, or the bytes of an AMQP message"
+    shown = (
+        f"Event({event!r})"
+        if isinstance(event, str | dict | list | int | float) and len(repr(event)) <= _SHOWN_MAX
+        else "Event(…)"
+    )
+    message = (
+        f"a {type(event).__name__} cannot be sent: give {shown}, a ReceivedEvent, or the bytes of an AMQP"
+        " message"
+    )
     raise TypeError(message)

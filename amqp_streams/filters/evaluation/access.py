@@ -9,7 +9,17 @@ from typing import TypeAlias
 
 from amqp_streams.filters.language.syntax import Expression, Field, Key
 from amqp_streams.filters.record import Found, Record, with_default
-from amqp_streams.filters.values import FAILED, KINDS, MISSING, Failed, Kind, Missing, Outcome, is_compound, simple
+from amqp_streams.filters.values import (
+    FAILED,
+    KINDS,
+    MISSING,
+    Failed,
+    Kind,
+    Missing,
+    Outcome,
+    is_compound,
+    simple,
+)
 from amqp_streams.wire.types import Array, Value
 
 Evaluation: TypeAlias = Callable[[Record], Outcome]

@@ -1,6 +1,7 @@
 """The functions of filter texts. Spec: FILTEX 6.4.4.3.
 
-Law: NULL in, NULL out; an argument of the wrong type or sign fails. A function that is not known is NULL whatever its arguments.
+Law: NULL in, NULL out; an argument of the wrong type or sign fails. A function that is not known is NULL
+whatever its arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,10 @@ _DOTTED_I: Final = frozenset(("tr", "az"))
 
 
 def function(name: str) -> Function | None:
-    """The function of this name, its arguments checked; None if it is not known. UTC is not here: it needs the time."""
+    """The function of this name, its arguments checked;
+
+    None if it is not known. UTC is not here: it needs the time.
+    """
     known = _FUNCTIONS.get(name)
     if known is None:
         return None
@@ -51,7 +55,9 @@ def _text_and_language(arguments: Sequence[Outcome]) -> tuple[str | None, bool]:
     texts = [_text(argument) for argument in arguments]
     if None in texts or len(texts[0] or "") > TEXT_MAX:
         return None, False
-    return texts[0], (texts[1] or "")[:_LANGUAGE_MAX].lower().split("-")[0] in _DOTTED_I if len(texts) > 1 else False
+    return texts[0], (texts[1] or "")[:_LANGUAGE_MAX].lower().split("-")[0] in _DOTTED_I if len(
+        texts
+    ) > 1 else False
 
 
 def _left(arguments: Sequence[Outcome]) -> Outcome:
@@ -72,7 +78,11 @@ def _substring(arguments: Sequence[Outcome]) -> Outcome:
 def _date(arguments: Sequence[Outcome]) -> Outcome:
     text = _text(arguments[0])
     milliseconds = None if text is None else date_ms(text)
-    return FAILED if milliseconds is None or not LONG_MIN <= milliseconds <= LONG_MAX else Timestamp(milliseconds)
+    return (
+        FAILED
+        if milliseconds is None or not LONG_MIN <= milliseconds <= LONG_MAX
+        else Timestamp(milliseconds)
+    )
 
 
 def _delivery_mode(arguments: Sequence[Outcome]) -> Outcome:

@@ -53,7 +53,14 @@ from amqp_streams.wire.types import Symbol, Timestamp
 
 Condition: TypeAlias = Callable[[Record], Truth]
 
-FLIPPED: Final[dict[Comparison, Comparison]] = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
+FLIPPED: Final[dict[Comparison, Comparison]] = {
+    "=": "=",
+    "<>": "<>",
+    ">": "<",
+    ">=": "<=",
+    "<": ">",
+    "<=": ">=",
+}
 """The comparison with its sides swapped."""
 
 
@@ -197,7 +204,12 @@ def _comparison(node: Compare, unlike: Truth) -> Condition:
 
 def is_annotation(node: Expression, name: str) -> bool:
     """Whether `node` is the delivery annotation `name` itself."""
-    return isinstance(node, Field) and node.section == DELIVERY_ANNOTATIONS and node.name == name and not node.path
+    return (
+        isinstance(node, Field)
+        and node.section == DELIVERY_ANNOTATIONS
+        and node.name == name
+        and not node.path
+    )
 
 
 def _with_text(sign: Comparison, value: Evaluation, text: str, unlike: Truth) -> Condition:
@@ -246,7 +258,11 @@ def _reserved_offset(sign: Comparison, word: str) -> Condition:
 
 def _membership(node: In, unlike: Truth) -> Condition:
     value = evaluation(node.operand)
-    texts = {member.value for member in node.members if isinstance(member, Constant) and isinstance(member.value, str)}
+    texts = {
+        member.value
+        for member in node.members
+        if isinstance(member, Constant) and isinstance(member.value, str)
+    }
     if len(texts) == len(node.members) and not any(moment(text) is not None for text in texts):
         return _one_of(value, frozenset(texts), unlike)
     members = [evaluation(member) for member in node.members]
@@ -296,7 +312,11 @@ def _likeness(node: Like) -> Condition:
         if any(KINDS.get(type(part)) is not Kind.TEXT for part in given):
             return FAILED
         written, escape = str(given[0]), str(given[1])
-        if len(written) > PATTERN_MAX or (escaping and len(escape) != 1) or not record.spend(len(written) * COMPILE_STEPS):
+        if (
+            len(written) > PATTERN_MAX
+            or (escaping and len(escape) != 1)
+            or not record.spend(len(written) * COMPILE_STEPS)
+        ):
             return FAILED
         made = matcher(written, escape or None)
         return FAILED if made is None else _matches(record, value(record), made)
@@ -314,7 +334,9 @@ def _matches(record: Record, found: Outcome, fixed: Matcher) -> Truth:
 def _nullness(node: IsNull) -> Condition:
     if isinstance(node.operand, Field):  # also of a list, map or array
         raw = resolved(node.operand, evaluation)
-        return lambda record: FAILED if (found := raw(record)) is FAILED else found is None or found is MISSING
+        return lambda record: (
+            FAILED if (found := raw(record)) is FAILED else found is None or found is MISSING
+        )
     value = evaluation(node.operand)
     return lambda record: FAILED if (found := value(record)) is FAILED else found is None
 

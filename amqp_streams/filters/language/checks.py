@@ -102,23 +102,36 @@ def _check_subset_expression(expression: Expression) -> None:
 
 
 def _beyond(what: str, position: int) -> FilterError:
-    return FilterError(f"{names.FILTER_SQL} does not allow {what} (Event Streams 5.2.2): use {names.FILTEX_SQL}", position + 1)
+    return FilterError(
+        f"{names.FILTER_SQL} does not allow {what} (Event Streams 5.2.2): use {names.FILTEX_SQL}",
+        position + 1,
+    )
 
 
 def _comparable(field: Expression, other: Expression) -> None:
     """Check the constants that are compared with the two annotations of this log, whose types are known."""
-    if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path or not isinstance(other, Constant):
+    if (
+        not isinstance(field, Field)
+        or field.section != DELIVERY_ANNOTATIONS
+        or field.path
+        or not isinstance(other, Constant)
+    ):
         return
     if field.name in (names.OFFSET, names.SOURCE_PARTITION) and not isinstance(other.value, str):
         reason = f"{field.name} is a symbol: compare it with text in quotes"
         raise FilterError(reason, other.position + 1)
     if field.name == names.TIMESTAMP and not _is_moment(other.value):
-        reason = f"{names.TIMESTAMP} is a timestamp: compare it with milliseconds since 1970 or a date of ISO 8601 in quotes"
+        reason = (
+            f"{names.TIMESTAMP} is a timestamp: compare it with milliseconds since 1970 or a date of ISO 8601"
+            " in quotes"
+        )
         raise FilterError(reason, other.position + 1)
 
 
 def _is_moment(value: Literally) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and moment(value) is not None)
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and moment(value) is not None
+    )
 
 
 def _is_operand(operand: Expression, *, text_too: bool) -> None:

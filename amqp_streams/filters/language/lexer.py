@@ -46,7 +46,9 @@ class Token(NamedTuple):
 
 _SPACE: Final = re.compile(r"\s+")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
-_NAME_SELECTOR: Final = re.compile(r"amqp\.(?:message_?)?annotation\.[^\W\d](?:[\w.:$]|-(?=[^\W\d]))*|(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*")
+_NAME_SELECTOR: Final = re.compile(
+    r"amqp\.(?:message_?)?annotation\.[^\W\d](?:[\w.:$]|-(?=[^\W\d]))*|(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*"
+)
 _BINARY: Final = re.compile(r"0[xX](\w*)")
 # The exponent's sign, a coefficient without a point and a small `e` go beyond the grammar: nothing else could
 # be meant.
@@ -91,7 +93,9 @@ def _token(text: str, at: int, before: list[Token], dialect: Dialect) -> Token:
     character = text[at]
     if character in "'\"":
         return _string(text, at, dialect)
-    if character.isdecimal() or (character == "." and dialect is Dialect.SELECTOR and text[at + 1 : at + 2].isdecimal()):
+    if character.isdecimal() or (
+        character == "." and dialect is Dialect.SELECTOR and text[at + 1 : at + 2].isdecimal()
+    ):
         return _number(text, at, dialect)
     if character == "[" and dialect is not Dialect.SELECTOR and not _ends_field(before):
         return _delimited(text, at)
@@ -166,7 +170,10 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
         raise FilterError(reason, found.end() + 1)
     parts = found.groupdict()
     value: Literally
-    if parts["exponent"] or (dialect is Dialect.SELECTOR and (parts["fraction"] or parts["bare"] or parts["suffix"] in tuple("fFdD"))):
+    if parts["exponent"] or (
+        dialect is Dialect.SELECTOR
+        and (parts["fraction"] or parts["bare"] or parts["suffix"] in tuple("fFdD"))
+    ):
         value = float(found[0].rstrip("fFdDlL"))
     elif parts["fraction"]:
         value = Decimal(found[0])

@@ -49,8 +49,21 @@ ARGUMENT_COUNTS: Final = {
     "UTC": (0, 0),
     "DATE": (1, 1),
 }
-_CONSTANT_WORDS: Final = {"NULL": None, "TRUE": True, "FALSE": False, "INF": float("inf"), "NAN": float("nan")}
-_COMPARISONS: Final[dict[str, Comparison]] = {"=": "=", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
+_CONSTANT_WORDS: Final = {
+    "NULL": None,
+    "TRUE": True,
+    "FALSE": False,
+    "INF": float("inf"),
+    "NAN": float("nan"),
+}
+_COMPARISONS: Final[dict[str, Comparison]] = {
+    "=": "=",
+    "<>": "<>",
+    ">": ">",
+    ">=": ">=",
+    "<": "<",
+    "<=": "<=",
+}
 _SUMS: Final[dict[str, Operator]] = {"+": "+", "-": "-"}
 _PRODUCTS: Final[dict[str, Operator]] = {"*": "*", "/": "/", "%": "%"}
 
@@ -139,7 +152,9 @@ class _Reader(Cursor):
         low = _expression(self._sum())
         self.expect("AND")
         high = _expression(self._sum())
-        between = And((check(Compare(">=", operand, low, start)), check(Compare("<=", operand, high, start))), start)
+        between = And(
+            (check(Compare(">=", operand, low, start)), check(Compare("<=", operand, high, start))), start
+        )
         return Not(between, start) if negated else between
 
     def _members(self) -> tuple[Expression, ...]:
@@ -156,7 +171,9 @@ class _Reader(Cursor):
         left = self._product()
         while self.next.kind is Kind.MARK and self.next.text in _SUMS:
             token = self.advance()
-            left = check(Operation(_SUMS[token.text], _expression(left), _expression(self._product()), token.start))
+            left = check(
+                Operation(_SUMS[token.text], _expression(left), _expression(self._product()), token.start)
+            )
         return left
 
     def _product(self) -> Node:
@@ -237,7 +254,9 @@ class _Reader(Cursor):
         name = written.upper() if written.upper() in ARGUMENT_COUNTS else written
         low, high = ARGUMENT_COUNTS.get(name, (0, len(arguments)))
         if not low <= len(arguments) <= high:
-            reason = f"{name} takes {low if low == high else f'{low} or {high}'} arguments, not {len(arguments)}"
+            reason = (
+                f"{name} takes {low if low == high else f'{low} or {high}'} arguments, not {len(arguments)}"
+            )
             raise FilterError(reason, start + 1)
         return check(Call(name, tuple(arguments), start))
 
@@ -285,7 +304,9 @@ def _expression(node: Node) -> Expression:
 
 
 def _predicate(node: Node) -> Predicate:
-    if isinstance(node, Field | Call) or (isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool))):
+    if isinstance(node, Field | Call) or (
+        isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool))
+    ):
         return Holds(node, node.position)
     if isinstance(node, Constant | Negative | Positive | Operation):
         reason = "expected a condition, found a value that is not a boolean"

@@ -12,9 +12,23 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.filters.fields import POSITIONS, spellings
-from amqp_streams.filters.language.syntax import Call, Constant, Expression, Field, Literally, Negative, Operation
+from amqp_streams.filters.language.syntax import (
+    Call,
+    Constant,
+    Expression,
+    Field,
+    Literally,
+    Negative,
+    Operation,
+)
 from amqp_streams.filters.refusal import FilterError
-from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 
 DELIVERY_MODE: Final = "jms-delivery-mode"
@@ -39,7 +53,10 @@ _EVENT_HUBS: Final = {
     "x-opt-enqueued-time": names.TIMESTAMP,
 }
 _AMQP: Final = {
-    f"amqp.{written}": (section, name) for section, fields in POSITIONS.items() for name in fields for written in spellings(name)[1:]
+    f"amqp.{written}": (section, name)
+    for section, fields in POSITIONS.items()
+    for name in fields
+    for written in spellings(name)[1:]
 }
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _BEFORE_ALL: Final = "-1"
@@ -75,7 +92,11 @@ def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR09
 
 
 def _constant(node: Expression) -> Literally:
-    if isinstance(node, Negative) and isinstance(node.operand, Constant) and isinstance(node.operand.value, int):
+    if (
+        isinstance(node, Negative)
+        and isinstance(node.operand, Constant)
+        and isinstance(node.operand.value, int)
+    ):
         return -node.operand.value
     return node.value if isinstance(node, Constant) else None
 
@@ -89,7 +110,9 @@ def compared(field: Expression, other: Expression) -> Expression:
     if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path:
         return other
     value = _constant(other)
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, str) and _NUMBER.fullmatch(value))):
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, str) and _NUMBER.fullmatch(value))
+    ):
         return other
     number = int(value)
     if field.name == names.TIMESTAMP and number >= 0:

@@ -63,7 +63,11 @@ class Cursor:
     def unexpected(self, wanted: str) -> FilterError:
         """The error for a next token that is not valid here."""
         token = self.next
-        found = "the text ends" if token.kind is Kind.END else f"found {self._text[token.start : token.end][:64]!r}"
+        found = (
+            "the text ends"
+            if token.kind is Kind.END
+            else f"found {self._text[token.start : token.end][:64]!r}"
+        )
         return FilterError(f"{found}, but expected {wanted}", token.start + 1)
 
     def deeper(self, start: int) -> None:
@@ -76,7 +80,11 @@ class Cursor:
     def section(self, first: Token) -> int | None:
         """The section whose name and dot begin here, if any, perhaps hyphenated. Consumes the name."""
         for written, after in reversed(self._joined(first)):
-            if written in SECTIONS and self._tokens[after].text == "." and self._tokens[after].kind is Kind.MARK:
+            if (
+                written in SECTIONS
+                and self._tokens[after].text == "."
+                and self._tokens[after].kind is Kind.MARK
+            ):
                 self._at = after
                 return SECTIONS[written]
         return None
@@ -85,17 +93,26 @@ class Cursor:
         """The longest possible name: `p.content-type` is a name, `p.group-sequence-a.n` a difference."""
         spelled = self._joined(first)
         if field_name(section, "?") is None:
-            spelled = [(written, after) for written, after in spelled if known_field(section, written)] or spelled[:1]
+            spelled = [
+                (written, after) for written, after in spelled if known_field(section, written)
+            ] or spelled[:1]
         written, self._at = spelled[-1]
         return written
 
     def _joined(self, first: Token) -> list[tuple[str, int]]:
-        """What `first` and the words joined to it by hyphens without a space make, shortest first, each with the index of what follows."""
+        """What `first` and the words joined to it by hyphens without a space make, shortest first, each with
+        the index of what follows.
+        """
         made = [(first.text, self._at)]
         at, end = self._at, first.end
         while True:
             hyphen, word = self._tokens[at], self._tokens[min(at + 1, len(self._tokens) - 1)]
-            if hyphen.text != "-" or hyphen.start != end or word.kind not in (Kind.NAME, Kind.KEYWORD) or word.start != hyphen.end:
+            if (
+                hyphen.text != "-"
+                or hyphen.start != end
+                or word.kind not in (Kind.NAME, Kind.KEYWORD)
+                or word.start != hyphen.end
+            ):
                 return made
             at, end = at + 2, word.end
             made.append((self._text[first.start : end], at))

@@ -11,7 +11,11 @@ from typing import Any, Final
 from amqp_streams.authentication import CertificateName, ExternalRule
 from amqp_streams.server.identity.users import user_name
 
-_ALTERNATIVES: Final = {"DNS": CertificateName.DNS, "email": CertificateName.EMAIL, "URI": CertificateName.URI}
+_ALTERNATIVES: Final = {
+    "DNS": CertificateName.DNS,
+    "email": CertificateName.EMAIL,
+    "URI": CertificateName.URI,
+}
 # RFC 4514, section 3; others keep OpenSSL's long names.
 _SHORT: Final = {
     "commonName": "CN",
@@ -56,7 +60,10 @@ def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
 
 def distinguished_name(certificate: Certificate) -> str:
     """The subject as RFC 4514 writes it, the most specific part first: `CN=alice,OU=ops,O=Example`."""
-    entries = ["+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry) for entry in certificate.get("subject", ())]
+    entries = [
+        "+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry)
+        for entry in certificate.get("subject", ())
+    ]
     return ",".join(reversed(entries))
 
 

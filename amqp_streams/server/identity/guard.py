@@ -131,10 +131,14 @@ class Guard:
         self._checks: Final = (
             None
             if passwords is None
-            else PasswordChecks(passwords.verify, executor, waiting_max=limits.password_checks, on_loop=around.on_loop)
+            else PasswordChecks(
+                passwords.verify, executor, waiting_max=limits.password_checks, on_loop=around.on_loop
+            )
         )
         self._logins: Final = Logins(
-            address_burst=limits.login_failures, user_burst=limits.user_login_failures, interval_ms=limits.login_interval_ms
+            address_burst=limits.login_failures,
+            user_burst=limits.user_login_failures,
+            interval_ms=limits.login_interval_ms,
         )
         self._without_scram: Final[set[str]] = set()
         self._quiet_until_ms = 0
@@ -177,7 +181,9 @@ class Guard:
             offered["PLAIN"] = Plain
         if self.anonymous_allowed(channel):
             offered["ANONYMOUS"] = Anonymous
-        return offered or {"EXTERNAL": partial(External, None, "the node does not accept a login on this connection")}
+        return offered or {
+            "EXTERNAL": partial(External, None, "the node does not accept a login on this connection")
+        }
 
     def anonymous_allowed(self, channel: ByteChannel) -> bool:
         """Whether this client may connect without a user."""
@@ -193,7 +199,9 @@ class Guard:
 
     # -- questions
 
-    def check_password(self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]) -> bool:
+    def check_password(
+        self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]
+    ) -> bool:
         """Check a password on a thread when its turn comes, if it is still `wanted`. `tell` is called on the
         loop. False: too many passwords are waiting.
         """
@@ -211,7 +219,11 @@ class Guard:
         """
         assert self._keys is not None, "SCRAM is offered where there are keys"
         known = self._keys.called(user)
-        if known is not None and not self._keys.has_keys(user, algorithm) and known not in self._without_scram:
+        if (
+            known is not None
+            and not self._keys.has_keys(user, algorithm)
+            and known not in self._without_scram
+        ):
             if len(self._without_scram) < WITHOUT_SCRAM_MAX:
                 self._without_scram.add(known)
             remedy = "set the password again: amqp-streams user add"
@@ -220,7 +232,11 @@ class Guard:
 
     def check_token(self, asked: VerifyToken) -> Answer:
         """The user of the token."""
-        return Failure("the node does not accept tokens any more") if self._tokens is None else self._tokens.verify(asked.token)
+        return (
+            Failure("the node does not accept tokens any more")
+            if self._tokens is None
+            else self._tokens.verify(asked.token)
+        )
 
     # -- results of logins
 
@@ -249,7 +265,14 @@ class Guard:
         if now_ms < self._quiet_until_ms:
             self._left_out += 1
             return
-        log.warning("login_limited", peer=peer, mechanism=mechanism, user=_shown(user), reason=reason, left_out=self._left_out)
+        log.warning(
+            "login_limited",
+            peer=peer,
+            mechanism=mechanism,
+            user=_shown(user),
+            reason=reason,
+            left_out=self._left_out,
+        )
         self._quiet_until_ms, self._left_out = now_ms + QUIET_MS, 0
 
     def _called(self, user: str | None) -> str | None:

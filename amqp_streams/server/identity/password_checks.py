@@ -32,7 +32,14 @@ class PasswordChecks:
     `on_loop` returns results to it.
     """
 
-    def __init__(self, verify: Verify, executor: Executor, *, waiting_max: int, on_loop: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        verify: Verify,
+        executor: Executor,
+        *,
+        waiting_max: int,
+        on_loop: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._verify: Final = verify
         self._executor: Final = executor
         self._waiting_max: Final = waiting_max
@@ -41,7 +48,9 @@ class PasswordChecks:
         self._running = 0
         self.waiting = 0
 
-    def ask(self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]) -> bool:
+    def ask(
+        self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]
+    ) -> bool:
         """Check a password when its turn comes. `wanted` is asked then whether the result is still needed,
         and `tell` gets the result.
 
@@ -65,7 +74,11 @@ class PasswordChecks:
             if check.wanted():
                 self._running += 1
                 future = self._executor.submit(self._verify, check.asked.user, check.asked.password)
-                future.add_done_callback(lambda done, check=check: self._on_loop(partial(self._done, check, done)))  # type: ignore[misc]  # mypy infers no lambda with a default
+                future.add_done_callback(partial(self._on_loop_done, check))
+
+    def _on_loop_done(self, check: _Check, done: "Future[bool]") -> None:
+        """Called on the executor's thread."""
+        self._on_loop(partial(self._done, check, done))
 
     def _done(self, check: _Check, done: "Future[bool]") -> None:
         self._running -= 1

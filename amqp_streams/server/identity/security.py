@@ -14,7 +14,14 @@ import structlog
 from amqp_streams.server.identity.guard import OTHER, Guard, Login
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.wire.security import sasl
-from amqp_streams.wire.security.mechanisms import Answer, Failure, FindKeys, Question, VerifyPlain, VerifyToken
+from amqp_streams.wire.security.mechanisms import (
+    Answer,
+    Failure,
+    FindKeys,
+    Question,
+    VerifyPlain,
+    VerifyToken,
+)
 
 LIMITED_MS: Final = 1000
 """How long a client with too many failed logins waits for its answer."""
@@ -43,7 +50,8 @@ class SecurityLayer:
         layer = self._sasl
         if layer is None or self._held:
             return
-        # Between a challenge and its answer others may have failed: each answer is judged by what is known then.
+        # Between a challenge and its answer others may have failed: each answer is judged by what is known
+        # then.
         if layer.claimed is None or self._asking or self._counted or not self._limited():
             self._perform(layer.feed(data))
 
@@ -80,7 +88,9 @@ class SecurityLayer:
             case VerifyPlain():
                 self._asking = True
                 self._channel.pause_reading()
-                if not self._guard.check_password(self._channel.peer, question, wanted=self._wanted, tell=self._told):
+                if not self._guard.check_password(
+                    self._channel.peer, question, wanted=self._wanted, tell=self._told
+                ):
                     self._hold("too many passwords are waiting for a check")
 
     def _wanted(self) -> bool:
@@ -117,7 +127,9 @@ class SecurityLayer:
         if failed.guess:
             self._count(failed.reason)
         elif not self._held:
-            log.warning("sasl_failed", peer=self._channel.peer, mechanism=failed.mechanism or "", reason=failed.reason)
+            log.warning(
+                "sasl_failed", peer=self._channel.peer, mechanism=failed.mechanism or "", reason=failed.reason
+            )
         self._close()
 
     def _count(self, reason: str) -> None:

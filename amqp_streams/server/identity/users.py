@@ -2,12 +2,15 @@
 
     {"version": 1, "salt_key": "…", "users": {"alice": {
         "argon2": "$argon2id$v=19$m=65536,t=3,p=4$…",
-        "scram-sha-256": "SCRAM-SHA-256$100000:SALT$STOREDKEY:SERVERKEY", "scram-sha-512": "SCRAM-SHA-512$…"}}}
+        "scram-sha-256": "SCRAM-SHA-256$100000:SALT$STOREDKEY:SERVERKEY", "scram-sha-512":
+        "SCRAM-SHA-512$…"}}}
 
-One law: the file is written whole or not at all, by one process at a time, readable by its owner only. A user has credentials by kind; all
-are made from one password, and users that are not touched keep theirs as they are. `salt_key` makes the salts of users that there are not.
+One law: the file is written whole or not at all, by one process at a time, readable by its owner only. A user
+has credentials by kind; all are made from one password, and users that are not touched keep theirs as they
+are. `salt_key` makes the salts of users that there are not.
 
-Verifying a password takes tens of milliseconds of CPU by design: call it in a thread, not on the event loop. Keys are just looked up.
+Verifying a password takes tens of milliseconds of CPU by design: call it in a thread, not on the event loop.
+Keys are just looked up.
 """
 
 import base64
@@ -30,7 +33,13 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from amqp_streams.errors import ConfigError
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm, ScramKeys
-from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, PreparationError, prepared_name, prepared_or_same, saslprep
+from amqp_streams.wire.security.saslprep import (
+    NAME_CHARACTERS_MAX,
+    PreparationError,
+    prepared_name,
+    prepared_or_same,
+    saslprep,
+)
 from amqp_streams.wire.security.scram import SALT_BYTES, format_keys, make_keys, parse_keys, unmeetable_keys
 
 VERSION: Final = 1
@@ -54,8 +63,13 @@ def user_name(name: str) -> str:
     Raises:
         ValueError: it is empty, longer than NAME_CHARACTERS_MAX, or has control characters.
     """
-    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
-        message = f"{name[:40]!r} is not a valid user name: use 1 to {NAME_CHARACTERS_MAX} characters and no control characters"
+    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or any(
+        unicodedata.category(character) in {"Cc", "Cs"} for character in name
+    ):
+        message = (
+            f"{name[:40]!r} is not a valid user name: use 1 to {NAME_CHARACTERS_MAX} characters and no"
+            " control characters"
+        )
         raise ValueError(message)
     return name
 
@@ -82,7 +96,9 @@ class _Contents:
 class UsersFile:
     """The users of one file, as last read. Safe to use from several threads."""
 
-    def __init__(self, path: Path, contents: _Contents, *, hasher: PasswordHasher, scram_iterations: int) -> None:
+    def __init__(
+        self, path: Path, contents: _Contents, *, hasher: PasswordHasher, scram_iterations: int
+    ) -> None:
         self._path: Final = path
         self._contents = contents
         self._hasher: Final = hasher
@@ -91,7 +107,9 @@ class UsersFile:
         self._nobody = ""
 
     @classmethod
-    def load(cls, path: Path, *, hasher: PasswordHasher | None = None, scram_iterations: int = SCRAM_ITERATIONS) -> Self:
+    def load(
+        cls, path: Path, *, hasher: PasswordHasher | None = None, scram_iterations: int = SCRAM_ITERATIONS
+    ) -> Self:
         """Read the file. If it does not exist, there are no users, and the first `add` creates it.
         `scram_iterations`: for new passwords.
 
@@ -100,7 +118,10 @@ class UsersFile:
         it.
         """
         return cls(
-            path, _read(path, secrets.token_bytes(_SECRET_BYTES)), hasher=hasher or PasswordHasher(), scram_iterations=scram_iterations
+            path,
+            _read(path, secrets.token_bytes(_SECRET_BYTES)),
+            hasher=hasher or PasswordHasher(),
+            scram_iterations=scram_iterations,
         )
 
     @property
@@ -111,7 +132,9 @@ class UsersFile:
     def called(self, name: str) -> str | None:
         """The user's name in the file, for the name that a client sent. None: the user does not exist."""
         called = self._contents.called
-        return called.get(name) or (called.get(prepared_name(name)) if len(name) <= NAME_CHARACTERS_MAX else None)
+        return called.get(name) or (
+            called.get(prepared_name(name)) if len(name) <= NAME_CHARACTERS_MAX else None
+        )
 
     # -- changes
 
@@ -134,17 +157,24 @@ class UsersFile:
         except PreparationError:
             pass
         else:
-            credentials |= {algorithm.lower(): self._made_keys(algorithm, name, prepared) for algorithm in ScramAlgorithm}
+            credentials |= {
+                algorithm.lower(): self._made_keys(algorithm, name, prepared) for algorithm in ScramAlgorithm
+            }
         with self._lock, _alone(self._path):
             self._refresh()
             known = self.called(name)
             # The other kinds were made from the old password.
-            self._write({other: kept for other, kept in self._contents.users.items() if other != known} | {name: credentials})
+            self._write(
+                {other: kept for other, kept in self._contents.users.items() if other != known}
+                | {name: credentials}
+            )
         return known is None
 
     def _made_keys(self, algorithm: ScramAlgorithm, name: str, password: str) -> str:
         salt = secrets.token_bytes(SALT_BYTES)
-        return format_keys(algorithm, make_keys(algorithm, name, password, salt=salt, iterations=self._scram_iterations))
+        return format_keys(
+            algorithm, make_keys(algorithm, name, password, salt=salt, iterations=self._scram_iterations)
+        )
 
     def remove(self, name: str) -> bool:
         """Remove a user. The change is durable when this returns. False: the user does not exist.
@@ -169,7 +199,10 @@ class UsersFile:
         """
         with self._lock:
             if self._contents.stamp is not None and _stamp(self._path) is None:
-                message = f"the users file {self._path} is missing: restore it, or restart the node to run without users"
+                message = (
+                    f"the users file {self._path} is missing: restore it, or restart the node to run without"
+                    " users"
+                )
                 raise ConfigError(message)
             return self._refresh()
 
@@ -178,11 +211,14 @@ class UsersFile:
     def verify(self, name: str, password: str) -> bool:
         """Whether this is the user's password. Takes as long for an unknown user."""
         if not self._nobody:
-            # What an unknown user's password is compared with, so that the time taken does not tell who exists.
+            # What an unknown user's password is compared with, so that the time taken does not tell who
+            # exists.
             self._nobody = self._hasher.hash("nobody")
         stored = self._credentials(name).get(ARGON2)
         # Hashes of old were made from passwords as they came.
-        forms = dict.fromkeys((prepared_or_same(password[:PASSWORD_CHARACTERS_MAX]), password[:PASSWORD_CHARACTERS_MAX]))
+        forms = dict.fromkeys(
+            (prepared_or_same(password[:PASSWORD_CHARACTERS_MAX]), password[:PASSWORD_CHARACTERS_MAX])
+        )
         matches = [self._matches(stored if isinstance(stored, str) else self._nobody, form) for form in forms]
         return any(matches) and isinstance(stored, str) and len(password) <= PASSWORD_CHARACTERS_MAX
 
@@ -255,7 +291,9 @@ def _iterations(users: Mapping[str, Credentials], algorithm: ScramAlgorithm) -> 
 def _alone(path: Path) -> Iterator[None]:
     """Lock the file against changes by other processes; they can still read it. The empty lock file stays."""
     try:
-        descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         message = f"cannot write the users file {path}: {error.strerror}"
         raise ConfigError(message) from error
@@ -290,7 +328,9 @@ def _read(path: Path, secret: bytes) -> _Contents:
         message = f"cannot read the users file {path}: {error.strerror}"
         raise ConfigError(message) from error
     if mode & 0o077:
-        message = f"other users can access the users file {path} (mode {mode & 0o777:04o}): run chmod 600 {path}"
+        message = (
+            f"other users can access the users file {path} (mode {mode & 0o777:04o}): run chmod 600 {path}"
+        )
         raise ConfigError(message)
     if len(data) > FILE_BYTES_MAX:
         message = f"the users file {path} is larger than {FILE_BYTES_MAX} bytes"
@@ -306,10 +346,14 @@ def _parse(path: Path, data: bytes) -> tuple[dict[str, Credentials], bytes]:
         message = f"the users file {path} is not valid JSON: {error}"
         raise ConfigError(message) from error
     if not isinstance(document, dict) or document.get("version") != VERSION:
-        message = f"the users file {path} does not have version {VERSION}, the only version that this program reads"
+        message = (
+            f"the users file {path} does not have version {VERSION}, the only version that this program reads"
+        )
         raise ConfigError(message)
     users = document.get("users")
-    if not isinstance(users, dict) or not all(isinstance(credentials, dict) for credentials in users.values()):
+    if not isinstance(users, dict) or not all(
+        isinstance(credentials, dict) for credentials in users.values()
+    ):
         message = f'the users file {path}: "users" must be an object of objects'
         raise ConfigError(message)
     try:

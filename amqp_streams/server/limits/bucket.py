@@ -68,7 +68,9 @@ class _Member:
     average: float | None = None
     """Size of its messages. None: it has had none; one will tell."""
     balance: int = 0
-    """What is left of its share while some wait; below 0 when its last message was more than that: then its next turns go into it."""
+    """What is left of its share while some wait; below 0 when its last message was more than that: then its
+    next turns go into it.
+    """
     has_turn: bool = False
     waits: bool = False
 
@@ -76,7 +78,9 @@ class _Member:
 class Throttle:
     """One direction of one user. A link joins with its first request and leaves with `leave`."""
 
-    def __init__(self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]) -> None:
+    def __init__(
+        self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]
+    ) -> None:
         self.rate = rate
         self.waits = 0
         """How often a link had to wait."""
@@ -92,7 +96,9 @@ class Throttle:
     @property
     def waited_ms(self) -> int:
         """For how long at least one link has waited, up to now."""
-        return self._waited_ms + (0 if self._waiting_since_ms is None else self._clock_ms() - self._waiting_since_ms)
+        return self._waited_ms + (
+            0 if self._waiting_since_ms is None else self._clock_ms() - self._waiting_since_ms
+        )
 
     @property
     def idle(self) -> bool:
@@ -130,10 +136,14 @@ class Throttle:
             return
         average = max(1.0, size / messages)
         # Larger ones count at once: an estimate that is too low is a burst.
-        member.average = average if member.average is None else max(average, (3 * member.average + average) / 4)
+        member.average = (
+            average if member.average is None else max(average, (3 * member.average + average) / 4)
+        )
 
     def debt_ms(self) -> int:
-        """How long until all debt is paid, when it is more than could be saved up: not even credit holds this user back. Else 0."""
+        """How long until all debt is paid, when it is more than could be saved up: not even credit holds this
+        user back. Else 0.
+        """
         now_ms = self._clock_ms()
         return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
 
@@ -164,7 +174,9 @@ class Throttle:
             room = member.balance
         else:
             room = 0 if self._waiting else self._bucket.level(self._clock_ms())
-            if room * 1000 <= self.rate * WINDOW_MS:  # so little is left that whoever asks first would get it all: by turns
+            if (
+                room * 1000 <= self.rate * WINDOW_MS
+            ):  # so little is left that whoever asks first would get it all: by turns
                 room = 0
             else:
                 member.balance = 0

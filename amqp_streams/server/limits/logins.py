@@ -1,8 +1,10 @@
-"""How often a login may fail: token buckets for addresses, for users, and for users at addresses where they have been.
+"""How often a login may fail: token buckets for addresses, for users, and for users at addresses where they
+have been.
 
-Laws: only failures cost; a success gives nothing back, so that who knows one password cannot go on guessing others. A user who has logged
-in from an address before is judged there by what it does there, not by what strangers try in its name or neighbours from its address.
-Unknown users are counted like known ones. The tables are bounded; what was used longest ago goes first. Time is an argument. Pure.
+Laws: only failures cost; a success gives nothing back, so that who knows one password cannot go on guessing
+others. A user who has logged in from an address before is judged there by what it does there, not by what
+strangers try in its name or neighbours from its address. Unknown users are counted like known ones. The
+tables are bounded; what was used longest ago goes first. Time is an argument. Pure.
 """
 
 import ipaddress
@@ -58,7 +60,9 @@ class Logins:
         address = network_of(peer)
         if user is not None and (address, user) in self._seen:
             return self._pairs.exhausted((address, user), now_ms)
-        return self._addresses.exhausted(address, now_ms) or (user is not None and self._users.exhausted(user, now_ms))
+        return self._addresses.exhausted(address, now_ms) or (
+            user is not None and self._users.exhausted(user, now_ms)
+        )
 
     def failed(self, peer: str, user: str | None, now_ms: int) -> None:
         """A login failed."""
@@ -80,7 +84,9 @@ class Logins:
 
 
 def network_of(peer: str) -> str:
-    """Who counts as one, of `127.0.0.1:40112` or `[::1]:40112`: an IPv4 address, or the 64 bits of an IPv6 one that a site is given."""
+    """Who counts as one, of `127.0.0.1:40112` or `[::1]:40112`: an IPv4 address, or the 64 bits of an IPv6
+    one that a site is given.
+    """
     host = peer.rpartition(":")[0].strip("[]")
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

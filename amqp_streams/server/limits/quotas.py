@@ -1,7 +1,8 @@
 """What users may have at once, over all their connections: `[quotas.NAME]`.
 
-Laws: a user's account is the same object as long as it is connected, so that a reload changes what its links look at, not the links. An
-account that is gone owed nothing: who comes back does not begin with a clean slate.
+Laws: a user's account is the same object as long as it is connected, so that a reload changes what its links
+look at, not the links. An account that is gone owed nothing: who comes back does not begin with a clean
+slate.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,18 @@ class Account:
     without a bound.
     """
 
-    __slots__ = ("_clock_ms", "_ended", "_later", "_quota", "bytes_in", "bytes_out", "connections", "links", "name", "refused")
+    __slots__ = (
+        "_clock_ms",
+        "_ended",
+        "_later",
+        "_quota",
+        "bytes_in",
+        "bytes_out",
+        "connections",
+        "links",
+        "name",
+        "refused",
+    )
 
     def __init__(self, user: str | None, quota: Quota, clock_ms: Callable[[], int], later: Later) -> None:
         self.name: Final = ANONYMOUS if user is None else user
@@ -80,17 +92,23 @@ class Account:
     @property
     def idle(self) -> bool:
         """It could as well be a new one."""
-        return not self.connections and all(throttle is None or throttle.idle for throttle in (self.bytes_in, self.bytes_out))
+        return not self.connections and all(
+            throttle is None or throttle.idle for throttle in (self.bytes_in, self.bytes_out)
+        )
 
     def status(self) -> QuotaStatus:
         """Its figures."""
-        refused = QuotaStatus(self.name, connections_refused=self.refused["connections"], links_refused=self.refused["links"])
+        refused = QuotaStatus(
+            self.name, connections_refused=self.refused["connections"], links_refused=self.refused["links"]
+        )
         return self._ended + _figures(self.bytes_in, self.bytes_out) + refused
 
     def _require(self, quota: str, used: int, allowed: int | None) -> None:
         if allowed is not None and used >= allowed:
             self.refused[quota] += 1
-            description = f"quota {quota!r} of {self.name[:128]!r} is used up: it allows at most {allowed} at once"
+            description = (
+                f"quota {quota!r} of {self.name[:128]!r} is used up: it allows at most {allowed} at once"
+            )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
 
     def _throttle(self, throttle: Throttle | None, rate: int | None) -> Throttle | None:
@@ -131,7 +149,9 @@ class Quotas:
             account.change(self._quota(user))
 
     def status(self) -> Iterable[QuotaStatus]:
-        """The figures of users that had to wait or were refused: of SHOWN_MAX by name, of the others together."""
+        """The figures of users that had to wait or were refused: of SHOWN_MAX by name, of the others
+        together.
+        """
         others, shown = self._gone, 0
         for account in self._accounts.values():
             status = account.status()

@@ -1,7 +1,8 @@
-"""A consumer's link whose deliveries carry many events each. An extension: docs/batched-deliveries.md; the bytes: wire/batches.py.
+"""A consumer's link whose deliveries carry many events each. An extension: docs/batched-deliveries.md; the
+bytes: wire/batches.py.
 
-Laws: credit counts deliveries, a quota counts bytes; whatever a peer says of a batch settles all of it, and none comes again. What a link
-holds beside the engine is one read of the store.
+Laws: credit counts deliveries, a quota counts bytes; whatever a peer says of a batch settles all of it, and
+none comes again. What a link holds beside the engine is one read of the store.
 """
 
 from array import array
@@ -27,7 +28,9 @@ TURN_EVENTS: Final = 10_000
 PASSED_COST: Final = TURN_EVENTS // 5
 """What a stretch counts in a turn that filters looked at."""
 PROGRESS_EVENTS: Final = 1 << 16
-"""Records that filters pass over before the peer is told how far this is: it goes on there after a loss, and knows that somebody works."""
+"""Records that filters pass over before the peer is told how far this is: it goes on there after a loss, and
+knows that somebody works.
+"""
 
 
 _PARTITION_BYTES: Final = 8
@@ -51,7 +54,9 @@ class _Draft:
         self.offsets.extend(picked.offsets)
         self.timestamps.extend(picked.timestamps)
         if picked.formats is not None:
-            self.formats |= {index: number for index, number in enumerate(picked.formats, len(self.messages)) if number}
+            self.formats |= {
+                index: number for index, number in enumerate(picked.formats, len(self.messages)) if number
+            }
         self.messages += picked.messages
         self.bytes += picked.bytes
         self.skipped += picked.skipped
@@ -75,7 +80,15 @@ class BatchedLink(ConsumerLink):
     __slots__ = ("_passed", "batching")
 
     def __init__(
-        self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
+        self,
+        service: Service,
+        owner: Owner,
+        pointer: Pointer,
+        name: str,
+        grant: Consuming,
+        *,
+        container: str,
+        presettled: bool,
     ) -> None:
         super().__init__(service, owner, pointer, name, grant, container=container, presettled=presettled)
         assert grant.batching is not None, "it was asked for"
@@ -112,9 +125,11 @@ class BatchedLink(ConsumerLink):
                 self._deliver(draft)  # how far that was, before the word that there is no more
 
     def _room(self) -> int:
-        """The bytes that the next delivery may have, unless it has one event only; 0: none now, its user's quota is used up.
+        """The bytes that the next delivery may have, unless it has one event only; 0: none now, its user's
+        quota is used up.
 
-        A quota is kept by waiting after a batch, not by smaller ones: each may be as much as the user may have in a second.
+        A quota is kept by waiting after a batch, not by smaller ones: each may be as much as the user may
+        have in a second.
         """
         throttle = self.owner.account.bytes_out
         room = min(self.batching.bytes, self.size_max) if self.size_max else self.batching.bytes
@@ -127,12 +142,21 @@ class BatchedLink(ConsumerLink):
         node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
         single = len(partitions) == 1
         draft = _Draft(partitions[0].index, 0) if single else None
-        room = bytes_max - BATCH_OVERHEAD_BYTES - (_PARTITION_BYTES * len(partitions) if self.grant.announce else 0)
+        room = (
+            bytes_max
+            - BATCH_OVERHEAD_BYTES
+            - (_PARTITION_BYTES * len(partitions) if self.grant.announce else 0)
+        )
         events, cost = self.batching.events, 0
         while events > 0 and cost < budget:
             filled = draft is not None and bool(draft.messages)
             try:
-                picked = node.next_batch(self.grant, events, now_ms, Room(room, EVENT_BYTES, one=not filled, formatted=FORMAT_BYTES))
+                picked = node.next_batch(
+                    self.grant,
+                    events,
+                    now_ms,
+                    Room(room, EVENT_BYTES, one=not filled, formatted=FORMAT_BYTES),
+                )
             except PeerError:
                 if not filled:
                     raise
@@ -165,8 +189,9 @@ class BatchedLink(ConsumerLink):
             if first:
                 self._send_batch(draft.before(first))
             description = (
-                f"the event at offset {offset_text(draft.offsets[first])} of partition {draft.partition} has message-format "
-                f"0x{draft.formats[first]:08x}: attach with the link property {names.BATCH_FORMATS} = true, or without batched deliveries"
+                f"the event at offset {offset_text(draft.offsets[first])} of partition {draft.partition} has"
+                f" message-format 0x{draft.formats[first]:08x}: attach with the link property"
+                f" {names.BATCH_FORMATS} = true, or without batched deliveries"
             )
             raise PeerError(names.NOT_IMPLEMENTED, description)
         self._send_batch(draft)
@@ -175,9 +200,14 @@ class BatchedLink(ConsumerLink):
         extra: dict[str, object] = {names.EVENTS_SKIPPED: draft.skipped or None}
         if self.grant.announce:
             self.grant.announce = False
-            extra[names.ASSOCIATED_PARTITIONS] = Array(Symbol, tuple(Symbol(str(each.index)) for each in self.grant.partitions))
+            extra[names.ASSOCIATED_PARTITIONS] = Array(
+                Symbol, tuple(Symbol(str(each.index)) for each in self.grant.partitions)
+            )
         if draft.skipped:
-            detail = f"retention removed {draft.skipped} events of partition {draft.partition} before the link read them"
+            detail = (
+                f"retention removed {draft.skipped} events of partition {draft.partition} before the link"
+                " read them"
+            )
             self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=detail)
         message = write_batch(
             str(draft.partition),
@@ -191,7 +221,14 @@ class BatchedLink(ConsumerLink):
         number = draft.offsets[0] if draft.offsets else draft.after
         if self.size_max and len(message) > self.size_max:
             raise self._too_large(draft.partition, number, len(message))
-        sending.send_record(self.pointer, attempt=0, partition=draft.partition, number=number, message=message, settled=self.presettled)
+        sending.send_record(
+            self.pointer,
+            attempt=0,
+            partition=draft.partition,
+            number=number,
+            message=message,
+            settled=self.presettled,
+        )
         self._passed = 0
         self._count(len(draft.messages), len(message), deliveries=1)
 

@@ -1,7 +1,8 @@
-"""Deliveries whose durable receivers settle second: settled here when the place that covers them is on the disk. Spec: AMQP 2.6.12, 2.8.3.
+"""Deliveries whose durable receivers settle second: settled here when the place that covers them is on the
+disk. Spec: AMQP 2.6.12, 2.8.3.
 
-Law: a receiver that sees its delivery settled may rely on what it said of it. A delivery's pointer is dead once it is settled or its
-link is gone, so whoever settles it first takes it from here.
+Law: a receiver that sees its delivery settled may rely on what it said of it. A delivery's pointer is dead
+once it is settled or its link is gone, so whoever settles it first takes it from here.
 """
 
 from collections.abc import Callable, Hashable, Sequence

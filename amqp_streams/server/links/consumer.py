@@ -30,7 +30,9 @@ from amqp_streams.wire.types import Array, Symbol, Timestamp
 TURN_EVENTS: Final = 1000
 """Records sent on one link before other connections are served."""
 PASSED_COST: Final = TURN_EVENTS // 5
-"""What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
+"""What a stretch that the filters passed over counts in a turn: they may take about as long as sending so
+many.
+"""
 TURN_S: Final = 0.005
 """The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
 
@@ -78,7 +80,15 @@ class ConsumerLink(OutgoingLink[Consuming]):
     )
 
     def __init__(
-        self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
+        self,
+        service: Service,
+        owner: Owner,
+        pointer: Pointer,
+        name: str,
+        grant: Consuming,
+        *,
+        container: str,
+        presettled: bool,
     ) -> None:
         super().__init__(service, owner, pointer, name, grant)
         self.container = container
@@ -90,13 +100,16 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.scheduled = False
         self._full = False
         self._partition = self._first = self._after = 0
-        """Settled and not told to the node yet: records of this partition, from the first to before the last."""
+        """Settled and not told to the node yet: records of this partition, from the first to before the last.
+        """
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
         """The cursor outlives the link: the node is notified of settlements."""
         self.second: bool = links.settles_second(pointer)
         self.watched = grant.keeps
-        """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
+        """Whether each settlement on it matters to somebody: those of other links are dealt with unseen
+        (`Dispatch.run`).
+        """
 
     def pump(self) -> None:
         """Send what credit, window and the turn's budget allow; asks for another turn when there is more."""
@@ -109,7 +122,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._pump()
         except PeerError as error:
             self.service.warn(
-                "consumer_refused", link=self.name, log=self.grant.log.name, condition=error.condition, reason=error.description
+                "consumer_refused",
+                link=self.name,
+                log=self.grant.log.name,
+                condition=error.condition,
+                reason=error.description,
             )
             self.close(error)
 
@@ -177,13 +194,16 @@ class ConsumerLink(OutgoingLink[Consuming]):
         """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
         if self.alive and not self.closing:
             self.tell()
-            self.service.confirming.forget(self)  # from here on each delivery is settled as its peer speaks of it
+            self.service.confirming.forget(
+                self
+            )  # from here on each delivery is settled as its peer speaks of it
             super().close(error)
             self.service.effects.detached(self)
             self.service.effects.soon()
 
     def evict(self, error: PeerError, by: Owner | None = None) -> None:
-        """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later.
+        """Close now: another link has its place. A peer that does not take what was sent before is cut off,
+        or it would get that later.
 
         On one connection things keep their order, and of a log that was deleted there is no successor.
         """
@@ -193,7 +213,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
             return
         self.owner.flush()
         if links.queued(self.pointer) or self.owner.blocked():
-            self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and the client does not read what was sent before")
+            self.owner.cut(
+                f"{error.condition} on link {self.name[:64]!r}, and the client does not read what was sent"
+                " before"
+            )
 
     def leave(self, error: PeerError, within_ms: int) -> None:
         """Send nothing more, and close with this error when all is settled, or after so long."""
@@ -232,7 +255,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._note(returned.partition, returned.number)
 
     def _held(self, delivery: Pointer) -> bool:
-        """The receiver settles second: what it is done with is settled when that is on the disk. False: this one is settled now."""
+        """The receiver settles second: what it is done with is settled when that is on the disk.
+
+        False: this one is settled now.
+        """
         place = records.done_with(delivery)
         if place is None:
             self.service.confirming.let_go(self, delivery)
@@ -284,7 +310,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
     def _send(self, run: Run) -> None:
         chunk, start, stop = run.chunk, run.start, run.start + run.count
         if run.skipped:
-            self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=skipped_text(run))
+            self.service.warn(
+                "consumer_overtaken", link=self.name, log=self.grant.log.name, detail=skipped_text(run)
+            )
         if self.grant.announce or run.skipped:
             self._send_announced(run)
             start += 1
@@ -299,14 +327,22 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if formats is not None and any(formats):
             sent = self._send_formatted(run.partition.index, first, taken, formats)
         else:
-            sent = sending.send_records(self.pointer, partition=run.partition.index, first=first, messages=taken, settled=self.presettled)
+            sent = sending.send_records(
+                self.pointer,
+                partition=run.partition.index,
+                first=first,
+                messages=taken,
+                settled=self.presettled,
+            )
         if fitting:
             self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
             raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
 
-    def _send_formatted(self, partition: int, first: int, messages: Sequence[bytes], formats: Sequence[int]) -> int:
+    def _send_formatted(
+        self, partition: int, first: int, messages: Sequence[bytes], formats: Sequence[int]
+    ) -> int:
         """`sending.send_records` for messages of which some have a message-format that is not 0."""
         self.owner.write_formats()
         for number, (message, message_format) in enumerate(zip(messages, formats, strict=True), first):
@@ -329,17 +365,22 @@ class ConsumerLink(OutgoingLink[Consuming]):
 
     def _fitting(self, messages: Sequence[bytes]) -> int:
         """How many of the messages, from the first, the peer takes."""
-        return next((index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages))
+        return next(
+            (index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages)
+        )
 
     def _too_large(self, partition: int, number: int, size: int) -> PeerError:
         where = f"offset {offset_text(number)} of partition {partition}"
         return PeerError(
             names.LINK_MESSAGE_SIZE_EXCEEDED,
-            f"the event at {where} has {size} bytes, but this link accepts at most {self.size_max} (AMQP 2.7.3)",
+            f"the event at {where} has {size} bytes, but this link accepts at most {self.size_max} (AMQP"
+            " 2.7.3)",
         )
 
     def _send_announced(self, run: Run) -> None:
-        """The first record of a run with what there is to tell beside its place: associations (4.6.5), events skipped."""
+        """The first record of a run with what there is to tell beside its place: associations (4.6.5), events
+        skipped.
+        """
         annotations: dict[str, object] = {
             names.OFFSET: Symbol(offset_text(run.first)),
             names.TIMESTAMP: Timestamp(run.chunk.timestamps[run.start]),
@@ -390,10 +431,16 @@ class ConsumerLink(OutgoingLink[Consuming]):
         run = self.service.node.record(self.grant, redelivery.partition, redelivery.number)
         if run is None:
             self.service.warn(
-                "redelivery_gone", link=self.name, log=self.grant.log.name, partition=redelivery.partition, record=redelivery.number
+                "redelivery_gone",
+                link=self.name,
+                log=self.grant.log.name,
+                partition=redelivery.partition,
+                record=redelivery.number,
             )
             if self.keeps:
                 self.service.cursors_moved()
             return
-        (annotations,) = self.writers[redelivery.partition].run(redelivery.number, run.chunk.timestamps[run.start], 1)
+        (annotations,) = self.writers[redelivery.partition].run(
+            redelivery.number, run.chunk.timestamps[run.start], 1
+        )
         self._send_single(run, run.start, annotations, delivery_count=redelivery.delivery_count)

@@ -1,7 +1,9 @@
-"""Links that carry requests and answers instead of events: `<address>/$info` and `$management`. Spec: Event Streams 6; AMQP Management 1.0.
+"""Links that carry requests and answers instead of events: `<address>/$info` and `$management`. Spec: Event
+Streams 6; AMQP Management 1.0.
 
-Laws: their work is done in `Turns`, a few milliseconds a turn for the whole node; no answer is computed that its peer does not take: an
-answer is made only where there is credit for it, and where what was sent before has left.
+Laws: their work is done in `Turns`, a few milliseconds a turn for the whole node; no answer is computed that
+its peer does not take: an answer is made only where there is credit for it, and where what was sent before
+has left.
 """
 
 from collections import deque
@@ -118,7 +120,9 @@ class ManagementLink(IncomingLink[Managing]):
                 self._waiting.append(_Waiting(delivery, message))
             else:
                 outcomes.reject(
-                    delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests are waiting: send this request again after an answer"
+                    delivery,
+                    names.RESOURCE_LIMIT_EXCEEDED,
+                    "too many requests are waiting: send this request again after an answer",
                 )
         if self._waiting:
             self.service.turns.add(self)
@@ -145,7 +149,9 @@ class ManagementLink(IncomingLink[Managing]):
         except StopIteration as ended:
             self._answer(running, ended.value)
         except Exception as error:
-            log.exception("request_failed", operation=running.request.operation[:64], type=running.request.type[:64])
+            log.exception(
+                "request_failed", operation=running.request.operation[:64], type=running.request.type[:64]
+            )
             self._answer(running, Answer(management.SERVER_ERROR, f"the node failed: {type(error).__name__}"))
         return True
 
@@ -157,12 +163,18 @@ class ManagementLink(IncomingLink[Managing]):
         carrier = self.owner.reply_link(request.reply_to)
         if carrier is None:
             description = (
-                "reply-to does not name a receiver of this connection: first attach one with the source $management or a dynamic source"
+                "reply-to does not name a receiver of this connection: first attach one with the source"
+                " $management or a dynamic source"
             )
             return self._refuse(waiting, names.PRECONDITION_FAILED, description)
         if not carrier.reserve(self):
             return False  # it adds this link again when it has credit
-        self._running = _Running(waiting, request, carrier, self.service.node.managing(request, self.owner.user, self.owner.user_groups))
+        self._running = _Running(
+            waiting,
+            request,
+            carrier,
+            self.service.node.managing(request, self.owner.user, self.owner.user_groups),
+        )
         return True
 
     def _refuse(self, waiting: _Waiting, condition: str, description: str) -> bool:
@@ -192,11 +204,16 @@ def _encoded(request: Request, answer: Answer) -> bytes:
         return management.answer_message(request, answer)
     except WireError as error:
         log.exception("request_failed", operation=request.operation[:64], type=request.type[:64])
-        return management.answer_message(request, Answer(management.SERVER_ERROR, f"the node cannot encode the answer: {error}"))
+        return management.answer_message(
+            request, Answer(management.SERVER_ERROR, f"the node cannot encode the answer: {error}")
+        )
 
 
 class ReplyLink(OutgoingLink[Replying]):
-    """Carries answers to a requester. One is made only when there is credit for it: `queue` is for a peer that takes credit back."""
+    """Carries answers to a requester.
+
+    One is made only when there is credit for it: `queue` is for a peer that takes credit back.
+    """
 
     __slots__ = ("_reserved", "_waiting", "queue", "scheduled", "sent")
 
@@ -209,7 +226,10 @@ class ReplyLink(OutgoingLink[Replying]):
         self._waiting: dict[Requester, None] = {}
 
     def reserve(self, by: Requester) -> bool:
-        """Keep credit for the answer to one more request; False: there is none, and `by` goes on when there is."""
+        """Keep credit for the answer to one more request;
+
+        False: there is none, and `by` goes on when there is.
+        """
         self._reserved = {each for each in self._reserved if each.alive and not each.closing}
         stuck = self.clogged()
         if self.alive and not self.closing and not stuck and self._room() > 0:

@@ -1,7 +1,9 @@
-"""What the node wants done about links, done: attaches answered, links closed, consumers sent away. Spec: Event Streams 4.5; AMQP 2.6.1.
+"""What the node wants done about links, done: attaches answered, links closed, consumers sent away. Spec:
+Event Streams 4.5; AMQP 2.6.1.
 
-Law: the node's effects are carried out in order and before anything else is sent, so that an old owner's link has ended when its
-successor's first event leaves. They concern links of any connection; those touched are written out at the end.
+Law: the node's effects are carried out in order and before anything else is sent, so that an old owner's link
+has ended when its successor's first event leaves. They concern links of any connection; those touched are
+written out at the end.
 """
 
 import asyncio
@@ -41,7 +43,10 @@ class Effects:
         self._links[link.grant] = link
 
     def detached(self, link: AnyLink, *, closed: bool = False) -> None:
-        """A link is gone, or will send nothing more: the node forgets it. What follows is carried out when somebody asks. Twice is once."""
+        """A link is gone, or will send nothing more: the node forgets it.
+
+        What follows is carried out when somebody asks. Twice is once.
+        """
         if self._links.pop(link.grant, None) is not None:
             self._node.detach(link.grant, self._now_ms(), closed=closed)
 
@@ -65,7 +70,10 @@ class Effects:
         self.carry_out()
 
     def carry_out(self, by: Owner | None = None) -> None:
-        """Do all that the node wants done, and what that brings. `by`: the connection whose attach brought it."""
+        """Do all that the node wants done, and what that brings.
+
+        `by`: the connection whose attach brought it.
+        """
         if self._at_work:
             return  # whoever called is part of it; the loop below takes what has come
         self._at_work = True

@@ -1,6 +1,8 @@
-"""Flows that the engine does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without credit (2.6.7).
+"""Flows that the engine does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without
+credit (2.6.7).
 
-The engine is asked for a flow of the session, whose numbers are exact at that place of the output; the flows of links follow it.
+The engine is asked for a flow of the session, whose numbers are exact at that place of the output; the flows
+of links follow it.
 """
 
 from collections.abc import Iterable
@@ -31,7 +33,10 @@ class Flows:
             self._owed.add(link)
 
     def echo(self, attached: Iterable[AnyLink]) -> None:
-        """The peer asks for a flow. Which link it means is not known here, so each of them says how it stands, and so do the sessions."""
+        """The peer asks for a flow.
+
+        Which link it means is not known here, so each of them says how it stands, and so do the sessions.
+        """
         for link in attached:
             if not link.alive or link.closing:
                 continue
@@ -45,7 +50,10 @@ class Flows:
             self._engine.ask_session_flow(session)
 
     def write(self) -> bytes:
-        """The flows owed, once all that was sent before is written. What still waits in the engine keeps a link's flow back."""
+        """The flows owed, once all that was sent before is written.
+
+        What still waits in the engine keeps a link's flow back.
+        """
         if not self._owed:
             return b""
         owed = {link for link in self._owed if link.alive and not link.closing}
@@ -71,14 +79,22 @@ def _by_session(owed: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[Outgoin
 def _session_flow(written: bytes) -> Frame | None:
     """The flow of a session that the engine wrote last."""
     for frame in reversed(list(read_frames(written))):
-        if frame.body and (found := read_performative(frame.body)).name == "flow" and found.fields["handle"] is None:
+        if (
+            frame.body
+            and (found := read_performative(frame.body)).name == "flow"
+            and found.fields["handle"] is None
+        ):
             return frame
     return None
 
 
 def _link_flow(state: Frame, link: OutgoingLink[Any]) -> bytes:
     """The flow of a link, behind that of its session."""
-    fields = {name: int(value) for name, value in read_performative(state.body).fields.items() if isinstance(value, UInt)}
+    fields = {
+        name: int(value)
+        for name, value in read_performative(state.body).fields.items()
+        if isinstance(value, UInt)
+    }
     return flow_frame(
         state.channel,
         next_incoming_id=fields.get("next-incoming-id"),

@@ -1,7 +1,8 @@
 """What the links of a connection have in common, and what they need around them.
 
-Law: a link's pointers are used only while `alive`. A commit outlives the read that started it, so whatever comes back for a link that is
-gone is dropped, not settled (`tests/amqp_streams/server/test_commits_in_flight.py`).
+Law: a link's pointers are used only while `alive`. A commit outlives the read that started it, so whatever
+comes back for a link that is gone is dropped, not settled
+(`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
 from collections.abc import Callable, Hashable
@@ -90,10 +91,11 @@ class Service(Protocol):
 
 
 class Owner(Protocol):
-    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own.
+    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name
+    them. `number`: its own.
 
-    `account`: what its user has and may have, over all connections. `formats`: message-formats of the transfers that came.
-    `nuls`: names with a NUL, as the engine cuts them.
+    `account`: what its user has and may have, over all connections. `formats`: message-formats of the
+    transfers that came. `nuls`: names with a NUL, as the engine cuts them.
     """
 
     user: str | None
@@ -205,7 +207,10 @@ class Pumped(Protocol):
 
 
 class Link(Generic[G_co]):
-    """One link. `pointer` is borrowed from the engine; `grant` is what the node gave, and belongs to this link."""
+    """One link. `pointer` is borrowed from the engine;
+
+    `grant` is what the node gave, and belongs to this link.
+    """
 
     __slots__ = ("alive", "closing", "grant", "name", "owner", "pointer", "service", "session")
 
@@ -226,12 +231,18 @@ class Link(Generic[G_co]):
             links.close(self.pointer, error)
 
     def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  consumers look at it
-        """Close, for the node has taken the link away: it has forgotten it already. `by`: the connection that attached meanwhile."""
+        """Close, for the node has taken the link away: it has forgotten it already.
+
+        `by`: the connection that attached meanwhile.
+        """
         self.close(error)
 
 
 class OutgoingLink(Link[G_co]):
-    """A link that this node sends on. `handle`: its own in its session, None: not known. `delivery_count` as in AMQP 2.6.7."""
+    """A link that this node sends on.
+
+    `handle`: its own in its session, None: not known. `delivery_count` as in AMQP 2.6.7.
+    """
 
     __slots__ = ("delivery_count", "handle")
 
@@ -255,11 +266,16 @@ class OutgoingLink(Link[G_co]):
 
 
 class IncomingLink(Link[G_co]):
-    """A link that takes messages of at most `size_max` bytes. `partial` holds what has arrived of one that is not complete."""
+    """A link that takes messages of at most `size_max` bytes.
+
+    `partial` holds what has arrived of one that is not complete.
+    """
 
     __slots__ = ("endpoint", "partial", "size_max")
 
-    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co, *, size_max: int) -> None:
+    def __init__(
+        self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co, *, size_max: int
+    ) -> None:
         super().__init__(service, owner, pointer, name, grant)
         self.partial = bytearray()
         self.size_max = size_max
@@ -274,10 +290,14 @@ class IncomingLink(Link[G_co]):
         held = len(self.partial)
         arrivals = receiving.receive(self.pointer, self.partial, self.size_max)
         if self.owner.formats.busy:
-            arrivals.formats = receiving.formats_of(self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint)
+            arrivals.formats = receiving.formats_of(
+                self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint
+            )
         size = len(self.partial)
         arrivals.kept = size - held
-        if held and (arrivals.deliveries or arrivals.aborted):  # what is held is of another message than before
+        if held and (
+            arrivals.deliveries or arrivals.aborted
+        ):  # what is held is of another message than before
             self.service.unfinished.holds(self, 0)
             held = 0
         if size != held:

@@ -1,7 +1,8 @@
-"""Links that carry no events: attaches that are not answered yet, and receivers without a source. Spec: AMQP 2.6.3; Event Streams 4.5.1.
+"""Links that carry no events: attaches that are not answered yet, and receivers without a source. Spec: AMQP
+2.6.3; Event Streams 4.5.1.
 
-A pending attach is open at the peer and not here: no attach is sent until it is granted or denied. It counts as a link, and ends with its
-peer's detach, session or connection like any other.
+A pending attach is open at the peer and not here: no attach is sent until it is granted or denied. It counts
+as a link, and ends with its peer's detach, session or connection like any other.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,16 @@ Answer = Callable[[Consuming | PeerError], None]
 
 
 class PendingLink(Link[Pending]):
-    """An attach that waits for its answer. `answer` puts a link in its place, or refuses it; called once at most."""
+    """An attach that waits for its answer.
+
+    `answer` puts a link in its place, or refuses it; called once at most.
+    """
 
     __slots__ = ("_answer",)
 
-    def __init__(self, service: Service, owner: Owner, pointer: Pointer, grant: Pending, answer: Answer) -> None:
+    def __init__(
+        self, service: Service, owner: Owner, pointer: Pointer, grant: Pending, answer: Answer
+    ) -> None:
         super().__init__(service, owner, pointer, grant.request.link, grant)
         self._answer = answer
 

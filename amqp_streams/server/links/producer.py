@@ -1,4 +1,7 @@
-"""A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
+"""A producer's link: transfers into a log, or with a null target into the logs that they name.
+
+Spec: Event Streams 4.1, 4.2.
+"""
 
 from array import array
 from dataclasses import replace
@@ -16,7 +19,9 @@ from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
 from amqp_streams.wire.formats import UNKNOWN
 
-_UNREADABLE: Final = "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)"
+_UNREADABLE: Final = (
+    "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)"
+)
 
 
 class ProducerLink(IncomingLink[Producing | Relaying]):
@@ -24,16 +29,29 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     __slots__ = ("second",)
 
-    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Producing | Relaying, *, second: bool) -> None:
+    def __init__(
+        self,
+        service: Service,
+        owner: Owner,
+        pointer: Pointer,
+        name: str,
+        grant: Producing | Relaying,
+        *,
+        second: bool,
+    ) -> None:
         super().__init__(service, owner, pointer, name, grant, size_max=service.limits.message_bytes)
         self.second = second
 
     def top_up(self) -> None:
-        """Top the credit up, so that a producer never starves; withheld while the disk is behind, and while its user's quota is used up."""
+        """Top the credit up, so that a producer never starves; withheld while the disk is behind, and while
+        its user's quota is used up.
+        """
         if not self.alive or self.closing:
             return
         limits, pointer = self.service.limits, self.pointer
-        if self.service.overloaded(self):  # asked each time: credit counts messages, and a few large ones are much
+        if self.service.overloaded(
+            self
+        ):  # asked each time: credit counts messages, and a few large ones are much
             return
         if self.second and links.unsettled(pointer) >= limits.unsettled:
             return
@@ -91,8 +109,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             kept = [index for index, number in enumerate(formats) if number != UNKNOWN]
             for delivery, number in zip(deliveries, formats, strict=True):
                 if number == UNKNOWN:
-                    self._refuse(delivery, PeerError(names.INVALID_FIELD, _UNREADABLE, {"field": "message-format"}))
-            deliveries[:], messages[:] = [deliveries[index] for index in kept], [messages[index] for index in kept]
+                    self._refuse(
+                        delivery, PeerError(names.INVALID_FIELD, _UNREADABLE, {"field": "message-format"})
+                    )
+            deliveries[:], messages[:] = (
+                [deliveries[index] for index in kept],
+                [messages[index] for index in kept],
+            )
             formats = [formats[index] for index in kept]
         return array("I", formats) if any(formats) else None
 
@@ -107,10 +130,15 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 waiting.parts.append(replace(part, indices=range(count, count + len(share))))
                 count += len(share)
             if count:
-                self.service.await_commit(self, [deliveries[index] for share in shares for index in share], waiting)
+                self.service.await_commit(
+                    self, [deliveries[index] for share in shares for index in share], waiting
+                )
 
     def _hold_back(self, debt_ms: int) -> None:
-        """Stop reading from a peer whose messages are much larger than those its credit was meant for. Not so long that it seems dead."""
+        """Stop reading from a peer whose messages are much larger than those its credit was meant for.
+
+        Not so long that it seems dead.
+        """
         if debt_ms:
             self.owner.pause(Pause.QUOTA)
             within_ms = min(debt_ms, self.service.limits.idle_timeout_ms // 4)
@@ -148,7 +176,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self.service.audit.refused(self.owner.user, error.description)
-        if outcomes.settled_by_peer(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
+        if outcomes.settled_by_peer(
+            delivery
+        ):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
             outcomes.settle(delivery)
             self.close(error)
         elif error.condition == names.INTERNAL_ERROR:

@@ -1,7 +1,9 @@
-"""Attach, both ways: the engine's termini to an `AttachRequest`, and a grant to what is answered. Spec: AMQP 2.7.3, 3.5.
+"""Attach, both ways: the engine's termini to an `AttachRequest`, and a grant to what is answered. Spec: AMQP
+2.7.3, 3.5.
 
-Law: what is answered is what is in force. Filters that are not are left out, a source is durable only where its place is kept (then it
-is its existence and configuration that outlive the link, not the state of each delivery), and settle modes are those that will be used.
+Law: what is answered is what is in force. Filters that are not are left out, a source is durable only where
+its place is kept (then it is its existence and configuration that outlive the link, not the state of each
+delivery), and settle modes are those that will be used.
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,16 @@ from amqp_streams.proton.pointers import Pointer
 from amqp_streams.proton.termini import Terminus
 from amqp_streams.proton.values import data_size, read_value
 from amqp_streams.server.links.link import Owner
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Kept, Producing, Relaying, Replying, answered_properties
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Consuming,
+    Grant,
+    Kept,
+    Producing,
+    Relaying,
+    Replying,
+    answered_properties,
+)
 from amqp_streams.wire.types import Array, Value
 
 
@@ -21,7 +32,8 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     """What the peer asks for on a link of this connection.
 
     Raises:
-        PeerError: a map in it is beyond a limit or no AMQP, a name has a NUL, or it wants a transaction coordinator.
+        PeerError: a map in it is beyond a limit or no AMQP, a name has a NUL, or it wants a transaction
+        coordinator.
     """
     consumer = bool(links.is_sender(link))
     source, target = termini.peer_source(link), termini.peer_target(link)
@@ -32,7 +44,9 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
         raise PeerError(names.NOT_IMPLEMENTED, "this node does not support transactions")
     if consumer and data_size(source.filters) > filter_bytes_max:
         raise PeerError(
-            names.RESOURCE_LIMIT_EXCEEDED, f"the filters of a source must have at most {filter_bytes_max} bytes", {"field": "filter"}
+            names.RESOURCE_LIMIT_EXCEEDED,
+            f"the filters of a source must have at most {filter_bytes_max} bytes",
+            {"field": "filter"},
         )
     return AttachRequest(
         link=name,
@@ -54,7 +68,9 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
 
 
 def require_whole(owner: Owner, what: str, *cut: str) -> None:
-    """Refuse names with a NUL: the engine knows them only up to there, which may be the name of something else."""
+    """Refuse names with a NUL: the engine knows them only up to there, which may be the name of something
+    else.
+    """
     if cut in owner.nuls.names:
         raise PeerError(names.INVALID_FIELD, f"{what} has a NUL character: remove it")
 
@@ -119,6 +135,8 @@ def _map(data: Pointer, field: str) -> Mapping[str, Value]:
         return {}
     if not isinstance(value, dict):
         raise PeerError(names.INVALID_FIELD, f"{field} must be a map", {"field": field})
-    if not all(isinstance(key, str) and key.isascii() for key in value):  # strings are taken for symbols, but they must be able to be some
+    if not all(
+        isinstance(key, str) and key.isascii() for key in value
+    ):  # strings are taken for symbols, but they must be able to be some
         raise PeerError(names.INVALID_FIELD, f"the keys of {field} must be symbols", {"field": field})
     return {str(key): item for key, item in value.items()}

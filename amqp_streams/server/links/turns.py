@@ -1,5 +1,5 @@
-"""Work that takes long, for the whole node a few milliseconds of it in each turn of the loop: `$info` and `$management`, and what peers
-ask for faster than it can be done.
+"""Work that takes long, for the whole node a few milliseconds of it in each turn of the loop: `$info` and
+`$management`, and what peers ask for faster than it can be done.
 
 Law: however many links ask, events, heartbeats and probes get their turns in between.
 """
@@ -20,7 +20,9 @@ CONNECTION_BYTES_MAX: Final = 2 << 20
 NODE_BYTES_MAX: Final = 64 << 20
 """The same of all connections."""
 SMALL_BYTES: Final = 4 << 10
-"""A request of at most so many bytes is let in if no other of its connection waits: nobody can keep everybody else from asking."""
+"""A request of at most so many bytes is let in if no other of its connection waits: nobody can keep everybody
+else from asking.
+"""
 
 log = structlog.get_logger("amqp_streams")
 
@@ -48,7 +50,10 @@ class Worker(Protocol):
 
 
 class Turns:
-    """Those that have work, in turn. `soon` calls in the next turn of the loop. `during`: what the work is, for the log."""
+    """Those that have work, in turn.
+
+    `soon` calls in the next turn of the loop. `during`: what the work is, for the log.
+    """
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], during: str = "request") -> None:
         self._during: Final = during

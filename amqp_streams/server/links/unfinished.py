@@ -51,7 +51,10 @@ class _User:
 
 
 class Unfinished:
-    """The unfinished messages of all links, at most `bytes_max` bytes. A link whose message gets nothing for `silence_ms` is closed."""
+    """The unfinished messages of all links, at most `bytes_max` bytes.
+
+    A link whose message gets nothing for `silence_ms` is closed.
+    """
 
     def __init__(self, bytes_max: int, silence_ms: int, clock_ms: Callable[[], int]) -> None:
         self.bytes = 0
@@ -79,10 +82,15 @@ class Unfinished:
             held.size, held.heard_ms = size, self._clock_ms()
         while self.bytes > self._bytes_max:
             most = max(self._users.values(), key=lambda each: each.size)
-            _end(next(iter(most.links)), "too many large messages are unfinished: send this message again later")
+            _end(
+                next(iter(most.links)),
+                "too many large messages are unfinished: send this message again later",
+            )
 
     def expire(self) -> None:
-        """Close the links whose message got no more data for too long, unless this node does not read from their connections."""
+        """Close the links whose message got no more data for too long, unless this node does not read from
+        their connections.
+        """
         now_ms = self._clock_ms()
         for user in list(self._users.values()):
             for link, held in list(user.links.items()):

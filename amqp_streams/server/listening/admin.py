@@ -33,9 +33,11 @@ from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.listening.websocket import SUBPROTOCOLS, WebSocketChannel, chosen_subprotocol, refuse
 from amqp_streams.server.observing.metrics import CONTENT_TYPE, Metrics
 
-# HTTP connections beside the AMQP connections that WebSockets are: probes and scrapers must get through when those are all taken.
+# HTTP connections beside the AMQP connections that WebSockets are: probes and scrapers must get through when
+# those are all taken.
 HTTP_CONNECTIONS_MAX: Final = 256
-# How long a stranger may take for its request, and how long its connection may last if it does not become a WebSocket.
+# How long a stranger may take for its request, and how long its connection may last if it does not become a
+# WebSocket.
 REQUEST_S: Final = 10.0
 ANSWER_S: Final = 30.0
 # One WebSocket message from a peer; two of the largest AMQP frames fit.
@@ -44,7 +46,8 @@ MESSAGE_BYTES_MIN: Final = 1 << 20
 EMPTY_FRAMES_MAX: Final = 1000
 # Parsed at once: all frames in it are, and the smallest have 6 bytes.
 PARSED_BYTES: Final = 16 << 10
-# What may wait to be sent when a ping is answered. Beyond the WebSocket's own queue at most one message and a little more waits.
+# What may wait to be sent when a ping is answered. Beyond the WebSocket's own queue at most one message and a
+# little more waits.
 PONG_BYTES_MAX: Final = 256 << 10
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket")
 
@@ -62,10 +65,18 @@ class Phase(StrEnum):
 
 
 class AdminServer:
-    """The admin listener. Made by `serve_admin`; the owner moves `phase`, and sets `factory` before it is READY."""
+    """The admin listener. Made by `serve_admin`; the owner moves `phase`, and sets `factory` before it is
+    READY.
+    """
 
     def __init__(
-        self, metrics: Metrics, *, limits: Limits, admission: Admission, linger_s: float, trusted_proxies: Sequence[str] = ()
+        self,
+        metrics: Metrics,
+        *,
+        limits: Limits,
+        admission: Admission,
+        linger_s: float,
+        trusted_proxies: Sequence[str] = (),
     ) -> None:
         self.phase = Phase.STARTING
         self.factory: ConnectionFactory | None = None
@@ -77,7 +88,9 @@ class AdminServer:
         self._crowded: Final = Seldom("http_limit_reached")
         self._acceptors: Final[list[Acceptor]] = []
         self._guests: dict[asyncio.BaseProtocol, str] = {}
-        """HTTP connections by their addresses, the oldest first; those that ended are taken out when there are many."""
+        """HTTP connections by their addresses, the oldest first; those that ended are taken out when there
+        are many.
+        """
         self._state: Final = ServerState()
         self._config: Final = uvicorn.Config(
             _one_request(self._app()),
@@ -91,7 +104,9 @@ class AdminServer:
             access_log=False,
             server_header=False,
             proxy_headers=bool(trusted_proxies),
-            forwarded_allow_ips=list(trusted_proxies),  # said here so that no environment variable says otherwise
+            forwarded_allow_ips=list(
+                trusted_proxies
+            ),  # said here so that no environment variable says otherwise
         )
         self._config.load()
 
@@ -146,7 +161,10 @@ class AdminServer:
         return self._config.http_protocol_class(config=self._config, server_state=self._state, app_state={})  # type: ignore[call-arg]  # uvicorn's own protocols take these
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
-        """Accept every connection. If there are too many, close the oldest one of the address with the most, so that probes get through."""
+        """Accept every connection.
+
+        If there are too many, close the oldest one of the address with the most, so that probes get through.
+        """
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
             self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
@@ -162,7 +180,9 @@ class AdminServer:
         self._guests.pop(guest, None)
 
     def _is_here(self, guest: asyncio.BaseProtocol) -> bool:
-        return guest in self._state.connections or any(guest in acceptor.opening for acceptor in self._acceptors)
+        return guest in self._state.connections or any(
+            guest in acceptor.opening for acceptor in self._acceptors
+        )
 
     def _send_away(self, guest: asyncio.BaseProtocol) -> None:
         for acceptor in self._acceptors:
@@ -200,7 +220,12 @@ class AdminServer:
     async def _websocket(self, socket: WebSocket) -> None:
         subprotocol = chosen_subprotocol(socket.scope["subprotocols"])
         if subprotocol is None:
-            await refuse(socket, 400, f"this address serves AMQP over WebSocket: offer the sub-protocol {' or '.join(SUBPROTOCOLS)}")
+            await refuse(
+                socket,
+                400,
+                "this address serves AMQP over WebSocket: offer the sub-protocol"
+                f" {' or '.join(SUBPROTOCOLS)}",
+            )
         elif self.phase is not Phase.READY or self.factory is None:
             await refuse(socket, 503, str(self.phase))
         else:
@@ -219,7 +244,9 @@ class AdminServer:
             self._admission.leave(channel)
 
     async def _no_websocket(self, socket: WebSocket) -> None:
-        await refuse(socket, 404, f"{socket.url.path} is not a WebSocket path: AMQP is at {', '.join(WEBSOCKET_PATHS)}")
+        await refuse(
+            socket, 404, f"{socket.url.path} is not a WebSocket path: AMQP is at {', '.join(WEBSOCKET_PATHS)}"
+        )
 
 
 async def serve_admin(
@@ -232,7 +259,8 @@ async def serve_admin(
     linger_s: float = LINGER_S,
     trusted_proxies: Sequence[str] = (),
 ) -> AdminServer:
-    """Start the admin server, STARTING. `admission` is the AMQP listeners', so that WebSockets count among the connections.
+    """Start the admin server, STARTING. `admission` is the AMQP listeners', so that WebSockets count among
+    the connections.
 
     `trusted_proxies`: addresses and networks of proxies whose forwarding headers are trusted.
 
@@ -251,7 +279,11 @@ async def serve_admin(
 
 
 async def _in_words(request: Request, error: HTTPException) -> Response:
-    words = f"{request.url.path} does not exist: use /healthz, /readyz or /metrics" if error.status_code == 404 else error.detail
+    words = (
+        f"{request.url.path} does not exist: use /healthz, /readyz or /metrics"
+        if error.status_code == 404
+        else error.detail
+    )
     return PlainTextResponse(words + "\n", status_code=error.status_code, headers=error.headers)
 
 
@@ -292,12 +324,16 @@ class _Http(H11Protocol):
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket that lets the application see its transport: how much waits in it, whose certificate it has, to cut it off.
+    """uvicorn's WebSocket that lets the application see its transport: how much waits in it, whose
+    certificate it has, to cut it off.
 
-    Frames that carry nothing cost more than they are: pongs that the peer does not read, and empty messages, end the connection.
+    Frames that carry nothing cost more than they are: pongs that the peer does not read, and empty messages,
+    end the connection.
     """
 
-    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
+    def __init__(
+        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **more: Any
+    ) -> None:
         super().__init__(config, server_state, {**app_state, _TRANSPORT: lambda: self.transport}, **more)
         self._empty = 0
         self._second_ends = 0.0

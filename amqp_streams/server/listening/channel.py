@@ -6,7 +6,8 @@ One thread, the event loop's, calls both sides.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-# `drained` follows every time `pending` was above the first, once it is at or below the second. Who stops writing at more may rely on it.
+# `drained` follows every time `pending` was above the first, once it is at or below the second. Who stops
+# writing at more may rely on it.
 DRAINED_WHEN_ABOVE: Final = 64 << 10
 DRAINED_BELOW: Final = 16 << 10
 

@@ -13,5 +13,7 @@ PER_PARTITION: Final = 2
 
 
 def connections_possible(wanted: int, *, descriptors: int, partitions: int) -> int:
-    """How many of the wanted connections there may be; with few descriptors half as many as these, however many the partitions need."""
+    """How many of the wanted connections there may be; with few descriptors half as many as these, however
+    many the partitions need.
+    """
     return min(wanted, max(descriptors // 2, descriptors - KEPT - PER_PARTITION * partitions))

@@ -1,8 +1,9 @@
 """TCP and TLS: byte channels over the event loop's transports, and the listeners they come from.
 
-Law: `Connection.lost` comes exactly once for every connection made, last, whatever either side did; no exception of a connection reaches
-the loop. One receive buffer serves all channels of a process: the loop asks for it, fills it and hands it over within one call, with
-TLS too (both asyncio and uvloop decrypt into it synchronously), so that an idle connection holds no buffer.
+Law: `Connection.lost` comes exactly once for every connection made, last, whatever either side did; no
+exception of a connection reaches the loop. One receive buffer serves all channels of a process: the loop asks
+for it, fills it and hands it over within one call, with TLS too (both asyncio and uvloop decrypt into it
+synchronously), so that an idle connection holds no buffer.
 """
 
 import asyncio
@@ -13,8 +14,20 @@ from typing import Any, Final, cast
 import structlog
 
 from amqp_streams.config import Limits, Listener
-from amqp_streams.server.listening.channel import DRAINED_BELOW, DRAINED_WHEN_ABOVE, Connection, ConnectionFactory
-from amqp_streams.server.listening.sockets import Acceptor, Admission, BoundAddress, bind, format_address, is_loopback
+from amqp_streams.server.listening.channel import (
+    DRAINED_BELOW,
+    DRAINED_WHEN_ABOVE,
+    Connection,
+    ConnectionFactory,
+)
+from amqp_streams.server.listening.sockets import (
+    Acceptor,
+    Admission,
+    BoundAddress,
+    bind,
+    format_address,
+    is_loopback,
+)
 from amqp_streams.server.listening.tls import TlsContext
 
 RECEIVE_BYTES: Final = 256 << 10
@@ -62,7 +75,9 @@ class Channel(asyncio.BufferedProtocol):
             transport.write(data)
 
     def pending(self) -> int:
-        """See ByteChannel. With TLS, what waits below the encryption (at most about 64 KiB and one write) is not counted."""
+        """See ByteChannel. With TLS, what waits below the encryption (at most about 64 KiB and one write) is
+        not counted.
+        """
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
@@ -78,8 +93,8 @@ class Channel(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """See ByteChannel. What the peer still sends is read and dropped: closing on unread bytes would reset the connection and with
-        it destroy our last frames on their way."""
+        """See ByteChannel. What the peer still sends is read and dropped: closing on unread bytes would reset
+        the connection and with it destroy our last frames on their way."""
         if self._closing:
             return
         self.resume_reading()
@@ -99,14 +114,17 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _alive(self) -> asyncio.Transport | None:
-        # A transport that broke tells us in a later turn; until then each write to it would be a warning in the log.
+        # A transport that broke tells us in a later turn; until then each write to it would be a warning in
+        # the log.
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     # -- asyncio.BufferedProtocol: what the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell who it is and let the factory make the connection."""
-        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
+        self._transport = transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's is one in all but its bases
         if self._closing:  # told so between accept and now
             transport.abort()
             return
@@ -183,7 +201,13 @@ class Listeners:
     """All AMQP listeners of a node and the channels that came through them. Made by `listen`."""
 
     def __init__(
-        self, factory: ConnectionFactory, *, limits: Limits, admission: Admission, tls: TlsContext | None, linger_s: float
+        self,
+        factory: ConnectionFactory,
+        *,
+        limits: Limits,
+        admission: Admission,
+        tls: TlsContext | None,
+        linger_s: float,
     ) -> None:
         self.factory: Final = factory
         self.admission: Final = admission
@@ -207,7 +231,9 @@ class Listeners:
         Raises:
             ConfigError: it cannot be bound.
         """
-        assert not listener.tls or self._tls is not None, "NodeSettings has no TLS listener without a certificate"
+        assert not listener.tls or self._tls is not None, (
+            "NodeSettings has no TLS listener without a certificate"
+        )
         for sock in await bind(listener):
             acceptor = Acceptor(
                 sock,
@@ -234,7 +260,9 @@ class Listeners:
         return True
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Stop, close every channel, wait up to `drain_s` for the peers to take what is theirs, cut off the rest."""
+        """Stop, close every channel, wait up to `drain_s` for the peers to take what is theirs, cut off the
+        rest.
+        """
         self.stop()
         for channel in list(self.channels):
             channel.close()
@@ -282,7 +310,11 @@ async def listen(
         ConfigError: an address cannot be bound; none is bound then.
     """
     made = Listeners(
-        factory, limits=limits, admission=Admission(limits.connections) if admission is None else admission, tls=tls, linger_s=linger_s
+        factory,
+        limits=limits,
+        admission=Admission(limits.connections) if admission is None else admission,
+        tls=tls,
+        linger_s=linger_s,
     )
     try:
         for listener in listeners:

@@ -26,7 +26,8 @@ BACKLOG: Final = 1024
 ACCEPTS_A_TURN: Final = 64
 # How long accepting pauses when the system has no free descriptors or memory.
 BACK_OFF_S: Final = 1.0
-# Lines about strangers (refused, failed handshakes): at most one of a kind in this time, with the number of those left out.
+# Lines about strangers (refused, failed handshakes): at most one of a kind in this time, with the number of
+# those left out.
 QUIET_S: Final = 10.0
 # TLS goodbye: how long a peer may take to answer close_notify.
 TLS_SHUTDOWN_S: Final = 5.0
@@ -159,7 +160,9 @@ async def bind(listener: Listener) -> list[socket.socket]:
     host = listener.host.removeprefix("[").removesuffix("]")
     where = format_address(host, listener.port)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except OSError as error:
         message = f"cannot listen on {where}: {error.strerror or error}"
         raise ConfigError(message) from error
@@ -202,9 +205,11 @@ def _close_all(sockets: list[socket.socket]) -> None:
 
 
 class Acceptor:
-    """Accepts on one bound socket and gives every connection a protocol, with TLS if `tls` tells the context of the moment.
+    """Accepts on one bound socket and gives every connection a protocol, with TLS if `tls` tells the context
+    of the moment.
 
-    `enter` says whether the new protocol may live (it counts it), `leave` takes one back whose connection never came to be.
+    `enter` says whether the new protocol may live (it counts it), `leave` takes one back whose connection
+    never came to be.
     """
 
     def __init__(
@@ -247,7 +252,10 @@ class Acceptor:
                 task.cancel()
 
     def give_up(self, protocol: asyncio.BaseProtocol) -> None:
-        """End the handshake, if there is one. Without TLS there is none: a connection opens within a turn of the loop."""
+        """End the handshake, if there is one.
+
+        Without TLS there is none: a connection opens within a turn of the loop.
+        """
         task = self.opening.get(protocol)
         if task is not None and self._tls is not None:
             task.cancel()
@@ -265,7 +273,9 @@ class Acceptor:
 
     def _rest(self, error: OSError) -> None:
         # Out of descriptors the socket stays readable: only with the reader removed does the loop not spin.
-        self._shortage.warning(listener=str(self.address), reason=error.strerror or str(error), seconds=BACK_OFF_S)
+        self._shortage.warning(
+            listener=str(self.address), reason=error.strerror or str(error), seconds=BACK_OFF_S
+        )
         self._loop.remove_reader(self._sock)
         self._resting = self._loop.call_later(BACK_OFF_S, self._resume)
 
@@ -290,10 +300,16 @@ class Acceptor:
             await self._loop.connect_accepted_socket(lambda: protocol, sock)
         else:
             await self._loop.connect_accepted_socket(
-                lambda: protocol, sock, ssl=self._tls(), ssl_handshake_timeout=self._handshake_s, ssl_shutdown_timeout=TLS_SHUTDOWN_S
+                lambda: protocol,
+                sock,
+                ssl=self._tls(),
+                ssl_handshake_timeout=self._handshake_s,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_S,
             )
 
-    def _opened(self, sock: socket.socket, protocol: asyncio.BaseProtocol, peer: str, task: asyncio.Task[None]) -> None:
+    def _opened(
+        self, sock: socket.socket, protocol: asyncio.BaseProtocol, peer: str, task: asyncio.Task[None]
+    ) -> None:
         # Here and not in _open: a task cancelled before its first step never enters it.
         del self.opening[protocol]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -310,5 +326,7 @@ class Acceptor:
 def _reason(error: OSError) -> str:
     """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
     if isinstance(error, ConnectionError) and not str(error):
-        return "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"
+        return (
+            "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"
+        )
     return str(error) or error.strerror or type(error).__name__

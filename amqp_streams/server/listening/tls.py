@@ -21,16 +21,22 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context that presents `settings.certificate`, and asks for a certificate signed by `client_ca` if there is one.
+    """A context that presents `settings.certificate`, and asks for a certificate signed by `client_ca` if
+    there is one.
 
     Raises:
-        ConfigError: a file is missing, unreadable, encrypted, no certificate or key, or they do not belong together.
+        ConfigError: a file is missing, unreadable, encrypted, no certificate or key, or they do not belong
+        together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    for setting, path in (("certificate", settings.certificate), ("key", settings.key), ("client CA", settings.client_ca)):
+    for setting, path in (
+        ("certificate", settings.certificate),
+        ("key", settings.key),
+        ("client CA", settings.client_ca),
+    ):
         if path is not None:
             _readable(setting, path)
     try:
@@ -39,7 +45,10 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         message = f"TLS certificate {settings.certificate} with key {settings.key}: {_reason(error)}"
         raise ConfigError(message) from error
     except _EncryptedKeyError as error:
-        message = f"TLS key {settings.key} is encrypted: use a key without a password, and protect the file with its mode"
+        message = (
+            f"TLS key {settings.key} is encrypted: use a key without a password, and protect the file with"
+            " its mode"
+        )
         raise ConfigError(message) from error
     if settings.client_ca is not None:
         try:

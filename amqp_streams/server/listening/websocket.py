@@ -1,7 +1,8 @@
 """AMQP over WebSocket: a byte channel over binary messages (AMQP WebSocket Binding 1.0).
 
-Law: messages are slices of one byte stream, in both directions; where they begin and end means nothing. Reading stops when the connection
-pauses, writing waits for the peer, as with TCP. `Connection.lost` comes exactly once.
+Law: messages are slices of one byte stream, in both directions; where they begin and end means nothing.
+Reading stops when the connection pauses, writing waits for the peer, as with TCP. `Connection.lost` comes
+exactly once.
 """
 
 import asyncio
@@ -14,7 +15,12 @@ import structlog
 from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from amqp_streams.server.listening.channel import DRAINED_BELOW, DRAINED_WHEN_ABOVE, Connection, ConnectionFactory
+from amqp_streams.server.listening.channel import (
+    DRAINED_BELOW,
+    DRAINED_WHEN_ABOVE,
+    Connection,
+    ConnectionFactory,
+)
 from amqp_streams.server.listening.sockets import format_address, is_loopback
 
 # The registered name (section 2.1), and the one older clients of Azure use.
@@ -51,10 +57,13 @@ class WebSocketChannel:
     def __init__(self, socket: WebSocket, underneath: Underneath, *, linger_s: float) -> None:
         host, port = (socket.client.host, socket.client.port) if socket.client else ("?", 0)
         self.peer: Final = format_address(host, port)
-        # A page of anybody's may make the user's browser connect to this machine, and a proxy on it forwards strangers: those are not
+        # A page of anybody's may make the user's browser connect to this machine, and a proxy on it forwards
+        # strangers: those are not
         # local programs.
         forwarded = any(name in socket.headers for name in _FORWARDED)
-        self.loopback: Final = is_loopback(host) and _is_local_origin(socket.headers.get("origin")) and not forwarded
+        self.loopback: Final = (
+            is_loopback(host) and _is_local_origin(socket.headers.get("origin")) and not forwarded
+        )
         self.secure: Final = socket.url.scheme == "wss"
         self.certificate: Final[dict[str, Any] | None] = underneath.get_extra_info("peercert")
         self._socket: Final = socket
@@ -85,7 +94,9 @@ class WebSocketChannel:
         self._to_send.set()
 
     def pending(self) -> int:
-        """See ByteChannel. What waits below the WebSocket (at most about 64 KiB and one message) is not counted."""
+        """See ByteChannel. What waits below the WebSocket (at most about 64 KiB and one message) is not
+        counted.
+        """
         return self._queued
 
     def pause_reading(self) -> None:
@@ -117,7 +128,10 @@ class WebSocketChannel:
     # -- its life
 
     async def run(self, factory: ConnectionFactory, subprotocol: str) -> None:
-        """Accept the WebSocket, carry bytes until either side ends, tell the connection. Returns when the channel is gone."""
+        """Accept the WebSocket, carry bytes until either side ends, tell the connection.
+
+        Returns when the channel is gone.
+        """
         try:
             await self._socket.accept(subprotocol)
         except WebSocketDisconnect:
@@ -136,7 +150,8 @@ class WebSocketChannel:
     async def _carry(self) -> None:
         sending, receiving = asyncio.create_task(self._send()), asyncio.create_task(self._receive())
         try:
-            # The sender ends when everything is out after close, or the peer is gone; the receiver when the peer has ended.
+            # The sender ends when everything is out after close, or the peer is gone; the receiver when the
+            # peer has ended.
             await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 await self._goodbye()
@@ -198,7 +213,9 @@ class WebSocketChannel:
 
     async def _goodbye(self) -> None:
         if self._socket.application_state is WebSocketState.CONNECTED:
-            with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it went away, or said goodbye itself, meanwhile
+            with contextlib.suppress(
+                WebSocketDisconnect, RuntimeError
+            ):  # it went away, or said goodbye itself, meanwhile
                 await self._socket.close()
 
     def _end(self) -> None:

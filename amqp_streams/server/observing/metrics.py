@@ -1,8 +1,8 @@
 """The server's figures for Prometheus, in a registry of their own.
 
-Law: counting costs the hot path nothing. All but the commits' histograms is read from `StatusSource` when somebody scrapes; series grow
-with logs and partitions, which are bounded, and with the first consumer links (CONSUMERS_MAX) and groups (GROUPS_MAX, GROUP_LAGS_MAX),
-never with what strangers do.
+Law: counting costs the hot path nothing. All but the commits' histograms is read from `StatusSource` when
+somebody scrapes; series grow with logs and partitions, which are bounded, and with the first consumer links
+(CONSUMERS_MAX) and groups (GROUPS_MAX, GROUP_LAGS_MAX), never with what strangers do.
 """
 
 import asyncio
@@ -13,11 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, GCCollector, Histogram, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from amqp_streams.server.observing.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus, StatusSource
+from amqp_streams.server.observing.status import (
+    ConsumerStatus,
+    GroupStatus,
+    LogStatus,
+    NodeStatus,
+    QuotaStatus,
+    StatusSource,
+)
 from amqp_streams.storage.ports import CommitDone
 
 SHARED_S: Final = 1.0
@@ -25,7 +39,24 @@ SHARED_S: Final = 1.0
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 # A sync takes 0.2 ms on a good disk and seconds on a sick one.
-_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SECONDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 _EVENTS: Final = (1, 10, 100, 1000, 10_000, 100_000)
 _BYTES: Final = tuple(1 << power for power in range(10, 27, 2))
 
@@ -41,10 +72,17 @@ class CommitMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds: Final = Histogram(
-            f"{_PREFIX}commit_seconds", "Time to write and sync one commit.", buckets=_SECONDS, registry=registry
+            f"{_PREFIX}commit_seconds",
+            "Time to write and sync one commit.",
+            buckets=_SECONDS,
+            registry=registry,
         )
-        self._events: Final = Histogram(f"{_PREFIX}commit_events", "Events in one commit.", buckets=_EVENTS, registry=registry)
-        self._bytes: Final = Histogram(f"{_PREFIX}commit_bytes", "Bytes in one commit.", buckets=_BYTES, registry=registry)
+        self._events: Final = Histogram(
+            f"{_PREFIX}commit_events", "Events in one commit.", buckets=_EVENTS, registry=registry
+        )
+        self._bytes: Final = Histogram(
+            f"{_PREFIX}commit_bytes", "Bytes in one commit.", buckets=_BYTES, registry=registry
+        )
         self._failures = 0
         registry.register(_Made(self._failed))
 
@@ -57,14 +95,17 @@ class CommitMetrics:
 
     def _failed(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
-            f"{_PREFIX}commit_failures", "Partitions whose part of a commit could not be made durable.", value=self._failures
+            f"{_PREFIX}commit_failures",
+            "Partitions whose part of a commit could not be made durable.",
+            value=self._failures,
         )
 
 
 class Metrics:
     """Everything `/metrics` tells.
 
-    `refused` tells how many connections were turned away at the limit, `data_dir` whose file system is looked at.
+    `refused` tells how many connections were turned away at the limit, `data_dir` whose file system is looked
+    at.
     """
 
     def __init__(self, *, data_dir: Path | None = None, refused: Callable[[], int] | None = None) -> None:
@@ -96,7 +137,8 @@ class Metrics:
     async def text(self) -> bytes:
         """The exposition in Prometheus's text format 0.0.4.
 
-        Written family by family with a turn of the loop between: a thousand partitions and links take some 90 ms in one go.
+        Written family by family with a turn of the loop between: a thousand partitions and links take some 90
+        ms in one go.
         """
         parts: list[bytes] = []
         for family in self.registry.collect():
@@ -109,7 +151,9 @@ class Metrics:
             yield from node_metrics(self.source.status())
         if self._refused is not None:
             yield CounterMetricFamily(
-                f"{_PREFIX}connections_refused", "Connections closed before login because of limits.connections.", value=self._refused()
+                f"{_PREFIX}connections_refused",
+                "Connections closed before login because of limits.connections.",
+                value=self._refused(),
             )
         logins = _family(
             CounterMetricFamily,
@@ -139,7 +183,9 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     yield from _consumer_metrics(status.consumers, status.consumers_more)
     yield from _quota_metrics(status.quotas)
     yield CounterMetricFamily(
-        f"{_PREFIX}access_refused", "Attaches, messages and requests refused because a right is missing.", value=status.access_refused
+        f"{_PREFIX}access_refused",
+        "Attaches, messages and requests refused because a right is missing.",
+        value=status.access_refused,
     )
     yield from _group_metrics(status.groups, status.groups_more)
     yield from _health_metrics(status)
@@ -151,17 +197,30 @@ def disk_metrics(data_dir: Path) -> Iterator[Metric]:
         figures = os.statvfs(data_dir)
     except OSError:
         return
-    yield _gauge("disk_free_bytes", "Free bytes on the file system of the data directory.", figures.f_bavail * figures.f_frsize)
     yield _gauge(
-        "disk_used_bytes", "Used bytes on that file system, of all files.", (figures.f_blocks - figures.f_bfree) * figures.f_frsize
+        "disk_free_bytes",
+        "Free bytes on the file system of the data directory.",
+        figures.f_bavail * figures.f_frsize,
+    )
+    yield _gauge(
+        "disk_used_bytes",
+        "Used bytes on that file system, of all files.",
+        (figures.f_blocks - figures.f_bfree) * figures.f_frsize,
     )
     yield _gauge("disk_size_bytes", "Size of that file system.", figures.f_blocks * figures.f_frsize)
 
 
 def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
-    events = _family(CounterMetricFamily, "events", "Events accepted (in) and sent to consumers (out).", "log", "direction")
+    events = _family(
+        CounterMetricFamily, "events", "Events accepted (in) and sent to consumers (out).", "log", "direction"
+    )
     volume = _family(CounterMetricFamily, "bytes", "Bytes of these events.", "log", "direction")
-    repeated = _family(CounterMetricFamily, "repeated_events", "Events of idempotent producers that were already stored.", "log")
+    repeated = _family(
+        CounterMetricFamily,
+        "repeated_events",
+        "Events of idempotent producers that were already stored.",
+        "log",
+    )
     for log in logs:
         repeated.add_metric([log.name], log.repeated)
         events.add_metric([log.name, "in"], log.events_in)
@@ -177,16 +236,52 @@ def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     columns = (
         _family(GaugeMetricFamily, "partition_events", "Retained events.", "log", "partition"),
         _family(GaugeMetricFamily, "partition_bytes", "Bytes of the retained events.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_start_offset", "Offset of the earliest retained event.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_end_offset", "Offset after the latest durable event.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_failed", "1 when the partition is stopped after a failed write.", "log", "partition"),
+        _family(
+            GaugeMetricFamily,
+            "partition_start_offset",
+            "Offset of the earliest retained event.",
+            "log",
+            "partition",
+        ),
+        _family(
+            GaugeMetricFamily,
+            "partition_end_offset",
+            "Offset after the latest durable event.",
+            "log",
+            "partition",
+        ),
+        _family(
+            GaugeMetricFamily,
+            "partition_failed",
+            "1 when the partition is stopped after a failed write.",
+            "log",
+            "partition",
+        ),
     )
-    first = _family(GaugeMetricFamily, "partition_first_timestamp_seconds", "Time of the earliest retained event.", "log", "partition")
-    last = _family(GaugeMetricFamily, "partition_last_timestamp_seconds", "Time of the latest durable event.", "log", "partition")
+    first = _family(
+        GaugeMetricFamily,
+        "partition_first_timestamp_seconds",
+        "Time of the earliest retained event.",
+        "log",
+        "partition",
+    )
+    last = _family(
+        GaugeMetricFamily,
+        "partition_last_timestamp_seconds",
+        "Time of the latest durable event.",
+        "log",
+        "partition",
+    )
     for log in logs:
         for index, facts in enumerate(log.partitions):
             labels = [log.name, str(index)]
-            figures = (facts.end - facts.start, facts.bytes, facts.start, facts.end, float(facts.failure is not None))
+            figures = (
+                facts.end - facts.start,
+                facts.bytes,
+                facts.start,
+                facts.end,
+                float(facts.failure is not None),
+            )
             for column, figure in zip(columns, figures, strict=True):
                 column.add_metric(labels, figure)
             if facts.first_timestamp_ms is not None:
@@ -198,14 +293,18 @@ def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
 
 def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
     hindered = float(status.hindered is not None)
-    yield _gauge("hindered", "1 if the node accepts no events or its regular work fails; /readyz says why.", hindered)
+    yield _gauge(
+        "hindered", "1 if the node accepts no events or its regular work fails; /readyz says why.", hindered
+    )
     used = _family(GaugeMetricFamily, "bound_used", "How much of a limit of the node is used.", "bound")
     limit = _family(GaugeMetricFamily, "bound_limit", "That limit.", "bound")
     for name, use in status.uses.items():
         used.add_metric([name], use.used)
         limit.add_metric([name], use.limit)
     yield CounterMetricFamily(
-        f"{_PREFIX}request_seconds", "Time of the event loop for answers to $info and $management.", value=status.request_seconds
+        f"{_PREFIX}request_seconds",
+        "Time of the event loop for answers to $info and $management.",
+        value=status.request_seconds,
     )
     faults = _family(CounterMetricFamily, "faults", "Steps of the regular work that failed.", "step")
     for step, count in status.faults.items():
@@ -215,25 +314,52 @@ def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
 
 def _consumer_metrics(consumers: Sequence[ConsumerStatus], more: int) -> Iterator[Metric]:
     labels = ("log", "partition", "container", "link")
-    position = _family(GaugeMetricFamily, "consumer_position", "Offset of the next event of the link.", *labels)
+    position = _family(
+        GaugeMetricFamily, "consumer_position", "Offset of the next event of the link.", *labels
+    )
     lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events that wait for the link.", *labels)
-    # A container may attach links of one name in both of two connections: one series each, or the whole scrape is refused.
+    # A container may attach links of one name in both of two connections: one series each, or the whole
+    # scrape is refused.
     shown: dict[tuple[str, ...], ConsumerStatus] = {}
     for consumer in consumers:
-        shown.setdefault((consumer.log, str(consumer.partition), _label(consumer.container), _label(consumer.link)), consumer)
+        shown.setdefault(
+            (consumer.log, str(consumer.partition), _label(consumer.container), _label(consumer.link)),
+            consumer,
+        )
     for names, consumer in shown.items():
         position.add_metric(names, consumer.position)
         lag.add_metric(names, consumer.lag)
     yield position
     yield lag
-    yield _gauge("consumers_not_shown", "Consumer links without series of their own.", len(consumers) + more - len(shown))
+    yield _gauge(
+        "consumers_not_shown",
+        "Consumer links without series of their own.",
+        len(consumers) + more - len(shown),
+    )
 
 
 def _group_metrics(groups: Sequence[GroupStatus], more: int) -> Iterator[Metric]:
-    members = _family(GaugeMetricFamily, "group_members", "Containers with links in the group.", "log", "group")
-    waiting = _family(GaugeMetricFamily, "group_waiting", "Links that wait for a partition of the group.", "log", "group")
-    moves = _family(CounterMetricFamily, "group_moves", "Links that were asked to leave so that others get their share.", "log", "group")
-    lags = _family(GaugeMetricFamily, "group_lag_events", "Events behind the cursor of the group.", "log", "group", "partition")
+    members = _family(
+        GaugeMetricFamily, "group_members", "Containers with links in the group.", "log", "group"
+    )
+    waiting = _family(
+        GaugeMetricFamily, "group_waiting", "Links that wait for a partition of the group.", "log", "group"
+    )
+    moves = _family(
+        CounterMetricFamily,
+        "group_moves",
+        "Links that were asked to leave so that others get their share.",
+        "log",
+        "group",
+    )
+    lags = _family(
+        GaugeMetricFamily,
+        "group_lag_events",
+        "Events behind the cursor of the group.",
+        "log",
+        "group",
+        "partition",
+    )
     shown: set[tuple[str, str]] = set()
     for group in groups:
         labels = (group.log, _label(group.group))
@@ -246,15 +372,33 @@ def _group_metrics(groups: Sequence[GroupStatus], more: int) -> Iterator[Metric]
         for index, lag in group.lags.items():
             lags.add_metric((*labels, str(index)), lag)
     yield from (members, waiting, moves, lags)
-    yield _gauge("groups_not_shown", "Consumer groups without series of their own.", len(groups) + more - len(shown))
+    yield _gauge(
+        "groups_not_shown", "Consumer groups without series of their own.", len(groups) + more - len(shown)
+    )
 
 
 def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
-    waits = _family(CounterMetricFamily, "quota_waits", "How often a link waited for bytes of its user's quota.", "user", "direction")
-    seconds = _family(CounterMetricFamily, "quota_wait_seconds", "How long links of the user waited.", "user", "direction")
-    refused = _family(CounterMetricFamily, "quota_refused", "Connections and links refused because of the user's quota.", "user", "quota")
+    waits = _family(
+        CounterMetricFamily,
+        "quota_waits",
+        "How often a link waited for bytes of its user's quota.",
+        "user",
+        "direction",
+    )
+    seconds = _family(
+        CounterMetricFamily, "quota_wait_seconds", "How long links of the user waited.", "user", "direction"
+    )
+    refused = _family(
+        CounterMetricFamily,
+        "quota_refused",
+        "Connections and links refused because of the user's quota.",
+        "user",
+        "quota",
+    )
     shown: dict[str, QuotaStatus] = {}
-    for quota in quotas:  # users whose names are alike once cut are one series, or the whole scrape is refused
+    for (
+        quota
+    ) in quotas:  # users whose names are alike once cut are one series, or the whole scrape is refused
         user = _label(quota.user)
         shown[user] = shown[user] + quota if user in shown else quota
     for user, quota in shown.items():

@@ -9,7 +9,8 @@ from amqp_streams.node import Node
 from amqp_streams.node.figures import GroupFigures
 from amqp_streams.storage.ports import PartitionFacts, StoredLog, Use
 
-# Consumer links (each partition of theirs counts) with figures of their own; the number of those left out is a figure too.
+# Consumer links (each partition of theirs counts) with figures of their own; the number of those left out is
+# a figure too.
 CONSUMERS_MAX: Final = 1000
 # The same for consumer groups, and for their partitions together.
 GROUPS_MAX: Final = 1000
@@ -18,7 +19,8 @@ GROUP_LAGS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """One event log. Counters start at zero with the process; `_in` counts what was accepted, `_out` what was sent to consumers.
+    """One event log. Counters start at zero with the process; `_in` counts what was accepted, `_out` what was
+    sent to consumers.
 
     `repeated`: events that were accepted and not stored, because a numbered producer had sent them before.
     """
@@ -34,7 +36,8 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer link on one partition; `position` is the next record it gets, `lag` how many are waiting for it.
+    """One consumer link on one partition; `position` is the next record it gets, `lag` how many are waiting
+    for it.
 
     `group`, `epoch`: its consumer group and its epoch there, if it is in one.
     """
@@ -51,7 +54,8 @@ class ConsumerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One consumer group: its members, its links that wait for a partition, how many links were asked to leave for others since the start.
+    """One consumer group: its members, its links that wait for a partition, how many links were asked to
+    leave for others since the start.
 
     `lags`: for each partition in which it keeps a place, how many events wait behind that.
     """
@@ -95,9 +99,10 @@ class QuotaStatus:
 class NodeStatus:
     """The whole server.
 
-    `consumers_more`, `groups_more`: those beyond the bounds, which are counted only. `uses`: what is used of each bound of the node.
-    `request_seconds`: what the answers of `$info` and `$management` have taken. `faults`: how often steps of the regular work failed.
-    `hindered`: why it takes no events, or does not do its regular work.
+    `consumers_more`, `groups_more`: those beyond the bounds, which are counted only. `uses`: what is used of
+    each bound of the node. `request_seconds`: what the answers of `$info` and `$management` have taken.
+    `faults`: how often steps of the regular work failed. `hindered`: why it takes no events, or does not do
+    its regular work.
     """
 
     ready: bool
@@ -134,7 +139,13 @@ def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, 
     for name, stored in logs.items():
         counters = node.counters[name]
         facts = tuple(partition.facts() for partition in stored.partitions)
-        figures = (counters.events_in, counters.bytes_in, counters.events_out, counters.bytes_out, counters.repeated)
+        figures = (
+            counters.events_in,
+            counters.bytes_in,
+            counters.events_out,
+            counters.bytes_out,
+            counters.repeated,
+        )
         statuses.append(LogStatus(name, facts, *figures))
     return tuple(statuses)
 
@@ -149,12 +160,26 @@ def _consumer_statuses(node: Node) -> Iterator[ConsumerStatus]:
         log, request = consumer.log, consumer.request
         for index, position in consumer.reader.positions.items():
             lag = max(0, log.partitions[index].end - position)
-            described = (log.name, index, request.container, request.link, position, lag, consumer.group, consumer.epoch)
+            described = (
+                log.name,
+                index,
+                request.container,
+                request.link,
+                position,
+                lag,
+                consumer.group,
+                consumer.epoch,
+            )
             yield ConsumerStatus(*described)
 
 
-def group_statuses(figures: Sequence[GroupFigures], moves: Mapping[tuple[str, str], int]) -> tuple[GroupStatus, ...]:
+def group_statuses(
+    figures: Sequence[GroupFigures], moves: Mapping[tuple[str, str], int]
+) -> tuple[GroupStatus, ...]:
     """Consumer groups' figures. `moves`: the links that were asked to leave, by log and group."""
     return tuple(
-        GroupStatus(each.log, each.group, each.members, each.waiting, moves.get((each.log, each.group), 0), each.lags) for each in figures
+        GroupStatus(
+            each.log, each.group, each.members, each.waiting, moves.get((each.log, each.group), 0), each.lags
+        )
+        for each in figures
     )

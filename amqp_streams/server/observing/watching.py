@@ -1,6 +1,7 @@
 """What the log reports to an operator: a full disk, a commit that does not end, a wrong clock.
 
-Law: one log line for each change of state, in both directions; reasons for which the node accepts no events are in `/readyz`, too.
+Law: one log line for each change of state, in both directions; reasons for which the node accepts no events
+are in `/readyz`, too.
 """
 
 from typing import Final
@@ -27,7 +28,10 @@ class StoreWatch:
         self._ahead: set[str] = set()
 
     def look(self, facts: StoreFacts, clock_ahead_ms: int) -> None:
-        """Report what has changed. `clock_ahead_ms`: by how much the clock has jumped ahead of what retention believes."""
+        """Report what has changed.
+
+        `clock_ahead_ms`: by how much the clock has jumped ahead of what retention believes.
+        """
         if (facts.full is not None) != self._full:
             self._full = facts.full is not None
             if self._full:

@@ -130,7 +130,11 @@ class Committer:
             return unfit
         direct = large | unfit
         total -= sum([_pending_bytes(partition) for partition in direct])
-        for partition in sorted(able, key=_pending_bytes, reverse=True) if total > self._journal.record_bytes_max // 2 else ():
+        for partition in (
+            sorted(able, key=_pending_bytes, reverse=True)
+            if total > self._journal.record_bytes_max // 2
+            else ()
+        ):
             if total <= self._journal.record_bytes_max // 2:
                 break
             if partition not in direct:
@@ -139,7 +143,12 @@ class Committer:
         return direct
 
     def _room(self, partitions: list[PartitionLog]) -> bool:
-        batches = sum([_pending_bytes(partition) + partition.pending_tables_bytes + record.HEAD_BYTES for partition in partitions])
+        batches = sum(
+            [
+                _pending_bytes(partition) + partition.pending_tables_bytes + record.HEAD_BYTES
+                for partition in partitions
+            ]
+        )
         before = self._journal.current
         has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
         if self._journal.current is not before:
@@ -184,7 +193,11 @@ class Committer:
         if not entries:
             return None
         slot, buffers[0], position = self._journal.place(entries, batches_bytes)
-        commit.slot, commit.journaled, commit.record_bytes = slot, len(entries), len(buffers[0]) + batches_bytes
+        commit.slot, commit.journaled, commit.record_bytes = (
+            slot,
+            len(entries),
+            len(buffers[0]) + batches_bytes,
+        )
         write = Write(slot.file, buffers, position)
         return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
 
@@ -193,7 +206,9 @@ class Committer:
         chunk = partition.take()
         chunks = [*partition.unflushed(), chunk]
         try:
-            staged = partition.segments.stage(chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always)
+            staged = partition.segments.stage(
+                chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always
+            )
         except OSError as error:
             self._fail(commit, partition, error, undone=True)
             return None
@@ -202,7 +217,9 @@ class Committer:
             return None
         partition.begin_write()
         commit.parts.append(_Part(partition, chunk, size, staged))
-        lazy: list[OpenFile] = [] if self._always else [step.file for step in staged.steps if isinstance(step, Write)]
+        lazy: list[OpenFile] = (
+            [] if self._always else [step.file for step in staged.steps if isinstance(step, Write)]
+        )
         return Work(staged.steps, lazy=lazy)
 
     def _ended(self, commit: _Commit, task: Task) -> None:
@@ -223,7 +240,11 @@ class Committer:
                 if part.staged:
                     self._flusher.settle(part.partition, part.staged.closed)
         self._flusher.pace()
-        self._done(CommitDone(commit.sequence, commit.events, commit.bytes, perf_counter() - commit.began, commit.failures))
+        self._done(
+            CommitDone(
+                commit.sequence, commit.events, commit.bytes, perf_counter() - commit.began, commit.failures
+            )
+        )
 
     def _journal_ended(self, commit: _Commit, slot: Slot, work: Work) -> None:
         parts = commit.parts[: commit.journaled]
@@ -261,7 +282,10 @@ class Committer:
 
         The partition continues.
         """
-        words = f"log {partition.log} partition {partition.index}: events cannot be stored ({type(error).__name__}: {error})"
+        words = (
+            f"log {partition.log} partition {partition.index}: events cannot be stored"
+            f" ({type(error).__name__}: {error})"
+        )
         commit.failures[partition] = commit.lost[partition] = StorageError(words)
 
     def _fail(self, commit: _Commit, partition: PartitionLog, error: OSError, *, undone: bool) -> None:

@@ -162,7 +162,9 @@ class Flusher:
         if partition.busy or partition.failure or not (chunks := partition.unflushed()):
             return
         try:
-            staged = partition.segments.stage(chunks, partition.unflushed_bytes, partition.settings, sync=False)
+            staged = partition.segments.stage(
+                chunks, partition.unflushed_bytes, partition.settings, sync=False
+            )
         except OSError as error:
             self._not_flushed(partition, error, again=True)
             return
@@ -170,7 +172,9 @@ class Flusher:
             self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
             return
         partition.begin_write()
-        self._outstanding.submit(self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged))
+        self._outstanding.submit(
+            self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged)
+        )
 
     def _flush_ended(self, partition: PartitionLog, staged: Staged, task: Task) -> None:
         work = task.works[0]
@@ -258,7 +262,9 @@ class Flusher:
         except OSError:
             return False
         steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]
-        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sealed, partition, partition.flushed_end, closed))
+        self._outstanding.submit(
+            self._keeper, [Work(steps)], partial(self._sealed, partition, partition.flushed_end, closed)
+        )
         return True
 
     def _sealed(self, partition: PartitionLog, end: int, closed: Segment, task: Task) -> None:
@@ -305,7 +311,11 @@ class Flusher:
 
     def grow_journal(self) -> None:
         """Add a journal file if failures pin so many files that the remaining ones cannot alternate."""
-        free = [slot for slot in self._journal.slots if not slot.broken and not any(held.failure for held in slot.holds)]
+        free = [
+            slot
+            for slot in self._journal.slots
+            if not slot.broken and not any(held.failure for held in slot.holds)
+        ]
         if len(free) >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
             return
         self._growing = True
@@ -317,7 +327,9 @@ class Flusher:
             make(file, self._tuning.journal_bytes, self._journal.seed)
             made.append(file)
 
-        self._outstanding.submit(self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made))
+        self._outstanding.submit(
+            self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made)
+        )
 
     def _grown(self, made: list[OpenFile], task: Task) -> None:
         self._growing = False

@@ -63,7 +63,10 @@ class Journal:
         """
         if not self.current.broken and self.current.position + needed <= self.current.size:
             return True
-        fresh = next((slot for slot in self.slots if slot is not self.current and not slot.holds and not slot.broken), None)
+        fresh = next(
+            (slot for slot in self.slots if slot is not self.current and not slot.holds and not slot.broken),
+            None,
+        )
         if fresh is None:
             return False
         self.current = fresh
@@ -73,7 +76,9 @@ class Journal:
     def place(self, entries: list[tuple[int, int, int]], batches_bytes: int) -> tuple[Slot, bytes, int]:
         """The slot, header and position of the next record. `written` advances the position."""
         slot = self.current
-        head = journal_record.encode(slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed)
+        head = journal_record.encode(
+            slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed
+        )
         return slot, head, slot.position
 
     def written(self, slot: Slot, bytes_: int) -> None:
@@ -157,7 +162,10 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
             file.close()
         if error.errno not in FULL:
             raise
-        message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: free space, or use another disk"
+        message = (
+            f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: free space, or"
+            " use another disk"
+        )
         raise DiskFullError(message) from error
     return opened
 
@@ -189,14 +197,18 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Jo
         generation, heads = last_use(file, seed)
         found.generations[name] = generation
         if not heads and _is_blank(file):
-            findings.append(Finding(Severity.DAMAGE, relative, 0, "contains only zeros: its records are lost"))
+            findings.append(
+                Finding(Severity.DAMAGE, relative, 0, "contains only zeros: its records are lost")
+            )
         elif not heads:
             words = "contains no readable record: its first record was being written, or the file is damaged"
             findings.append(Finding(Severity.WARNING, relative, 0, words))
         uses.append((generation, relative, file, heads))
     newest = max(found.generations.values(), default=0)
     for generation, relative, file, heads in sorted(uses, key=lambda use: use[:2]):
-        for position, head, data in whole_records(file, relative, heads, findings, newest=generation == newest):
+        for position, head, data in whole_records(
+            file, relative, heads, findings, newest=generation == newest
+        ):
             for uid, partition, entry in _entries(file, position, head, data):
                 found.entries.setdefault((uid, partition), []).append(entry)
     return found
@@ -208,7 +220,9 @@ def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHea
     heads: list[tuple[int, JournalHead]] = []
     for start in range(0, size, _BLOCK_BYTES):
         block = file.read(min(_BLOCK_BYTES, size - start), start)
-        found = [start + at for at in range(0, len(block), ALIGN) if block[at : at + 4] == journal_record.MAGIC]
+        found = [
+            start + at for at in range(0, len(block), ALIGN) if block[at : at + 4] == journal_record.MAGIC
+        ]
         heads += [(position, head) for position in found if (head := _head_at(file, position, seed))]
     generation = max((head.generation for _, head in heads), default=0)
     return generation, [(position, head) for position, head in heads if head.generation == generation]
@@ -231,9 +245,12 @@ def whole_records(
             continue
         if head.sequence != sequence:
             words = (
-                f"records {sequence} to {head.sequence - 1} of generation {head.generation} are lost; the later records are intact and used"
+                f"records {sequence} to {head.sequence - 1} of generation {head.generation} are lost; the"
+                " later records are intact and used"
             )
-            findings.append(Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words))
+            findings.append(
+                Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words)
+            )
         yield position, head, data
         sequence, end, torn = head.sequence + 1, position + head.length, None
     if torn is not None:
@@ -251,10 +268,14 @@ def _head_at(file: OpenFile, position: int, seed: int) -> JournalHead | None:
 
 def _is_blank(file: OpenFile) -> bool:
     size = file.size()
-    return all(not any(file.read(min(_BLOCK_BYTES, size - start), start)) for start in range(0, size, _BLOCK_BYTES))
+    return all(
+        not any(file.read(min(_BLOCK_BYTES, size - start), start)) for start in range(0, size, _BLOCK_BYTES)
+    )
 
 
-def _entries(file: OpenFile, position: int, head: JournalHead, data: bytes) -> Iterator[tuple[int, int, Entry]]:
+def _entries(
+    file: OpenFile, position: int, head: JournalHead, data: bytes
+) -> Iterator[tuple[int, int, Entry]]:
     at = head.batches_at
     for uid, partition, length in head.entries:
         batch = record.head_at(data, at)

@@ -186,7 +186,10 @@ class OpenFile:
     def write(self, buffers: Sequence[bytes | memoryview], position: int) -> None:
         """Write all buffers, repeating short writes."""
         total = sum(map(len, buffers))
-        if len(buffers) <= _BUFFERS_MAX and (written := self._files.pwritev(self.fd, buffers, position)) == total:
+        if (
+            len(buffers) <= _BUFFERS_MAX
+            and (written := self._files.pwritev(self.fd, buffers, position)) == total
+        ):
             return
         if len(buffers) > _BUFFERS_MAX:
             written = 0

@@ -58,4 +58,6 @@ class Space:
 
     def error(self) -> DiskFullError:
         """The error for producers."""
-        return DiskFullError(f"the disk that holds {self._root} is full: the node accepts events again when space is free")
+        return DiskFullError(
+            f"the disk that holds {self._root} is full: the node accepts events again when space is free"
+        )

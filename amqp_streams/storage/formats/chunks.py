@@ -23,8 +23,14 @@ def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
 
 def part(chunk: Chunk, first: int, last: int, marks: Sequence[Mark] = ()) -> Chunk:
     """The records from index `first` to before `last`, with these `marks`."""
-    stamps, headers, messages = chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last]
-    return Chunk(chunk.base + first, stamps, headers, messages, marks, formats_at(chunk.formats, slice(first, last)))
+    stamps, headers, messages = (
+        chunk.timestamps[first:last],
+        chunk.header_sizes[first:last],
+        chunk.messages[first:last],
+    )
+    return Chunk(
+        chunk.base + first, stamps, headers, messages, marks, formats_at(chunk.formats, slice(first, last))
+    )
 
 
 def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
@@ -59,7 +65,14 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
     headers = b"".join([chunk.header_sizes for chunk in chunks])
     marks = [mark for chunk in chunks for mark in chunk.marks]
     messages = list(chain.from_iterable([chunk.messages for chunk in chunks]))
-    return Chunk(chunks[0].base, timestamps, headers, messages, marks, join_formats([(len(chunk), chunk.formats) for chunk in chunks]))
+    return Chunk(
+        chunks[0].base,
+        timestamps,
+        headers,
+        messages,
+        marks,
+        join_formats([(len(chunk), chunk.formats) for chunk in chunks]),
+    )
 
 
 def join_formats(runs: Sequence[tuple[int, Formats]]) -> Formats:

@@ -128,4 +128,6 @@ def decode(data: bytes, base: int, seed: int) -> Decoded | None:
         column.frombytes(data[HEAD_BYTES + 8 * count * place : HEAD_BYTES + 8 * count * (place + 1)])
         if sys.byteorder == "big":
             column.byteswap()
-    return Decoded(Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:]))
+    return Decoded(
+        Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:])
+    )

@@ -5,7 +5,8 @@ of the file's first record and the next sequence number. Records begin at multip
 write never touches a disk block of another record. All numbers little-endian::
 
     0   4  magic "AEJ1"
-    4   4  u32  CRC-32 (zlib) of bytes 8 to the end of the table, begun with the data directory's seed, so that
+    4   4  u32  CRC-32 (zlib) of bytes 8 to the end of the table, begun with the data directory's seed, so
+    that
                 a message that looks like a record is never read as one
     8   8  u64  generation: one more each time a journal file is reused
     16  8  u64  sequence: 0, 1, 2, … within the generation
@@ -55,7 +56,9 @@ def seed_of(directory_id: int) -> int:
     return crc32(directory_id.to_bytes(8, "little"))
 
 
-def encode(generation: int, sequence: int, entries: Sequence[tuple[int, int, int]], *, batches_bytes: int, seed: int) -> bytes:
+def encode(
+    generation: int, sequence: int, entries: Sequence[tuple[int, int, int]], *, batches_bytes: int, seed: int
+) -> bytes:
     """Header and table; the batches follow."""
     table = b"".join([_ENTRY.pack(*entry) for entry in entries])
     length = HEAD_BYTES + len(table) + batches_bytes
@@ -95,7 +98,11 @@ def batches_are_whole(data: bytes, head: JournalHead) -> bool:
     position = head.batches_at
     for uid, partition, length in head.entries:
         batch = record.head_at(data, position)
-        if batch is None or batch.length != length or not record.is_whole(data, position, batch, record.seed_of(uid, partition)):
+        if (
+            batch is None
+            or batch.length != length
+            or not record.is_whole(data, position, batch, record.seed_of(uid, partition))
+        ):
             return False
         position += length
     return True

@@ -8,8 +8,9 @@ A batch's table follows its other tables. An index's table holds everything know
 Little-endian, back to back::
 
     batch   8  u64  the producer's highest sequence in the batch       index   8  u64  its highest sequence
-            2  u16  bytes of its id                                            8  i64  when that was stored, ms since the epoch
-            2  u16  0, or 1: the producer is forgotten (sequence 0)            2  u16  bytes of its id
+            2  u16  bytes of its id                                            8  i64  when that was stored,
+            ms since the epoch 2  u16  0, or 1: the producer is forgotten (sequence 0)            2  u16
+            bytes of its id
                the id in UTF-8                                                    the id in UTF-8
 """
 
@@ -36,12 +37,18 @@ Table = dict[str, Reached]
 
 def marks_of(base: int, numbers: Numbers) -> list[Mark]:
     """The marks of an append whose first record is `base`."""
-    return [*(Mark(base, gone, None) for gone in numbers.forgotten), Mark(base, numbers.producer, numbers.sequences)]
+    return [
+        *(Mark(base, gone, None) for gone in numbers.forgotten),
+        Mark(base, numbers.producer, numbers.sequences),
+    ]
 
 
 def marks_again(base: int, entries: Entries) -> list[Mark]:
     """The marks for records that are written again, from a batch's table."""
-    return [Mark(base, producer, None if sequence is None else array("Q", [sequence])) for producer, sequence in entries.items()]
+    return [
+        Mark(base, producer, None if sequence is None else array("Q", [sequence]))
+        for producer, sequence in entries.items()
+    ]
 
 
 def bytes_needed(numbers: Numbers) -> int:
@@ -82,7 +89,12 @@ def apply(table: Table, entries: Entries, at_ms: int) -> None:
 
 
 def victims(
-    table: Mapping[str, Reached], *, idle: Callable[[str], bool], coming: int, limit: int, expired_before_ms: int
+    table: Mapping[str, Reached],
+    *,
+    idle: Callable[[str], bool],
+    coming: int,
+    limit: int,
+    expired_before_ms: int,
 ) -> Sequence[str] | None:
     """The producers to forget so that `coming` new ones fit; None: all are in use, and no space can be made.
 

@@ -4,10 +4,13 @@ Law: decoding returns exactly what was encoded, or the CRC does not match. All n
 
     0   4  magic "AEB1"
     4   4  u32  length of the whole batch in bytes, this header included
-    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed:
+    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's
+    seed:
                 bytes of another partition, or a message that looks like a batch, are not read as its records
-    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in
-                data directories of format 2 and 3), 16 message-formats that are not all 0 (format 3); others 0
+    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered
+    (in
+                data directories of format 2 and 3), 16 message-formats that are not all 0 (format 3); others
+                0
     16  8  u64  offset number of the first record
     24  8  i64  timestamp of the first record, ms since the epoch
     32  4  u32  count of records, at least 1
@@ -49,7 +52,13 @@ SPAN_MS_MAX: Final = (1 << 32) - 1
 ORDINARY_RECORD_BYTES_MAX: Final = 9
 """Bytes of the tables for a record whose message-format is 0."""
 RECORD_BYTES_MAX: Final = ORDINARY_RECORD_BYTES_MAX + 4
-LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + RECORD_BYTES_MAX * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
+LENGTH_MAX: Final = (
+    BATCH_BYTES_MAX
+    + MESSAGE_BYTES_MAX
+    + RECORD_BYTES_MAX * RECORDS_MAX
+    + HEAD_BYTES
+    + producers.TABLE_BYTES_MAX
+)
 
 _ONE_TIMESTAMP: Final = 1
 _NO_HEADERS: Final = 2
@@ -94,11 +103,18 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
 
     All loops run in C, none in Python per message.
     """
-    messages, stamps, headers, count = chunk.messages, chunk.timestamps, chunk.header_sizes, len(chunk.messages)
+    messages, stamps, headers, count = (
+        chunk.messages,
+        chunk.timestamps,
+        chunk.header_sizes,
+        len(chunk.messages),
+    )
     assert len(headers) == len(stamps) == count, "each record has a timestamp and a header size"
     assert 0 < count <= RECORDS_MAX, "a batch has at least one record and at most its limit"
     first_ms = stamps[0]
-    assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, "timestamps never decrease, and a batch spans less than 50 days"
+    assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, (
+        "timestamps never decrease, and a batch spans less than 50 days"
+    )
     lengths = array("I", map(len, messages))
     body = b"".join(messages)
     flags, tables = 0, []
@@ -129,7 +145,11 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
 
 def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
     """Cut a run of `size` bytes into pieces for one batch each: about a megabyte, and less than 50 days."""
-    if size <= BATCH_BYTES_MAX and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX and len(chunk) <= RECORDS_MAX:
+    if (
+        size <= BATCH_BYTES_MAX
+        and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX
+        and len(chunk) <= RECORDS_MAX
+    ):
         yield chunk
         return
     while True:
@@ -140,7 +160,11 @@ def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
             yield chunk
             return
         base, cut, end = chunk.base, chunk.base + count, chunk.base + len(chunk)
-        marks, later = (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end)) if chunk.marks else ((), ())
+        marks, later = (
+            (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end))
+            if chunk.marks
+            else ((), ())
+        )
         yield part(chunk, 0, count, marks)
         chunk = part(chunk, count, len(chunk), later)
 
@@ -165,7 +189,10 @@ def head_at(buffer: bytes, position: int) -> Head | None:
 
 def is_whole(buffer: bytes, position: int, head: Head, seed: int) -> bool:
     """Whether the batch is complete and matches its CRC."""
-    return len(buffer) - position >= head.length and crc32(memoryview(buffer)[position + 12 : position + head.length], seed) == head.crc
+    return (
+        len(buffer) - position >= head.length
+        and crc32(memoryview(buffer)[position + 12 : position + head.length], seed) == head.crc
+    )
 
 
 def last_timestamp_ms(buffer: bytes, position: int, head: Head) -> int:
@@ -209,9 +236,13 @@ class Batch:
         else:
             ends = self.ends
             last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
-            messages = list(map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1])))
+            messages = list(
+                map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1]))
+            )
         formats = formats_at(self.formats, slice(first, last))
-        return Chunk(at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats)
+        return Chunk(
+            at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats
+        )
 
     def all(self) -> Chunk:
         """Every record."""

@@ -14,8 +14,8 @@ A record::
     4   4  u32  length of the changes in bytes
     8   8  u64  bytes of this file that were synced at this write: damage below is not a torn tail
     16  4  u32  CRC-32 of the changes, begun with the seed
-    20  4  u32  CRC-32 of bytes 0 to 19, begun with the seed: a value that looks like a record is not read as one
-    24     the changes, back to back, each:
+    20  4  u32  CRC-32 of bytes 0 to 19, begun with the seed: a value that looks like a record is not read as
+    one 24     the changes, back to back, each:
            u16  length of the key
            u32  length of the value, or 0xFFFFFFFF: the key is removed
            the key, UTF-8
@@ -90,7 +90,10 @@ def checked(changes: Changes, values: Mapping[str, bytes]) -> Changes:
             message = f"a key must have 1 to {STATE_KEY_BYTES_MAX} bytes (got {len(key.encode())})"
             raise ValueError(message)
         if value is not None and len(value) > STATE_VALUE_BYTES_MAX:
-            message = f"the value of {key[:80]!r} must have at most {STATE_VALUE_BYTES_MAX} bytes (got {len(value)})"
+            message = (
+                f"the value of {key[:80]!r} must have at most {STATE_VALUE_BYTES_MAX} bytes (got"
+                f" {len(value)})"
+            )
             raise ValueError(message)
         more += value is not None and key not in values
     if more and len(values) + more > STATE_KEYS_MAX:
@@ -142,8 +145,14 @@ def read(data: bytes, directory_id: int) -> Read:
     """Every readable record of a file, even if the file is damaged."""
     seed = seed_of(directory_id)
     head = data[:FILE_HEAD_BYTES]
-    whole = len(head) == FILE_HEAD_BYTES and head[:4] == FILE_MAGIC and crc32(head[:12]) == _CRC.unpack_from(head, 12)[0]
-    found = Read(_FILE_HEAD.unpack_from(head)[1] if whole else None, {}, [], FILE_HEAD_BYTES if whole else 0, len(data))
+    whole = (
+        len(head) == FILE_HEAD_BYTES
+        and head[:4] == FILE_MAGIC
+        and crc32(head[:12]) == _CRC.unpack_from(head, 12)[0]
+    )
+    found = Read(
+        _FILE_HEAD.unpack_from(head)[1] if whole else None, {}, [], FILE_HEAD_BYTES if whole else 0, len(data)
+    )
     for position, after, synced in _records(data, found.end, seed):
         if position > found.end:
             found.holes.append(Hole(found.end, position, torn=synced <= found.end))

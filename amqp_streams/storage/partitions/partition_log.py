@@ -29,7 +29,9 @@ _TAIL_PARTS_MAX: Final = 64
 class PartitionLog:
     """One ordered sequence of records. Only the loop's thread uses it."""
 
-    def __init__(self, log: LogRecord, index: int, segments: Segments, admit: Admit, *, start: int, end: int) -> None:
+    def __init__(
+        self, log: LogRecord, index: int, segments: Segments, admit: Admit, *, start: int, end: int
+    ) -> None:
         self.log: Final = log.name
         self.index: Final = index
         self.uid: Final = log.uid
@@ -58,7 +60,9 @@ class PartitionLog:
         self._formatted = False
         """A pending message has a message-format that is not 0."""
         self._next = end
-        self.last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
+        self.last_ms = segments.active.last_timestamp_ms or max(
+            (part.last_timestamp_ms for part in segments.row), default=0
+        )
         self._visible_ms = self.last_ms
         self._admit: Final = admit
 
@@ -96,12 +100,16 @@ class PartitionLog:
     def fits_one_batch(self) -> bool:
         """Whether all pending records fit in one batch: the clock may have jumped by months meanwhile."""
         pending = self._pending
-        return self.pending_count <= record.RECORDS_MAX and (not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX)
+        return self.pending_count <= record.RECORDS_MAX and (
+            not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX
+        )
 
     @property
     def pending_tables_bytes(self) -> int:
         """The most bytes of the tables of a batch with all pending records."""
-        return self.pending_count * (record.RECORD_BYTES_MAX if self._formatted else record.ORDINARY_RECORD_BYTES_MAX)
+        return self.pending_count * (
+            record.RECORD_BYTES_MAX if self._formatted else record.ORDINARY_RECORD_BYTES_MAX
+        )
 
     def append(
         self,
@@ -148,8 +156,14 @@ class PartitionLog:
         for stamp, messages, _, _ in pending:
             stamps.extend(array("q", [stamp]) * len(messages))
             all_messages += messages
-        joined = join_formats([(len(messages), formats) for _, messages, _, formats in pending]) if formatted else None
-        return Chunk(base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined)
+        joined = (
+            join_formats([(len(messages), formats) for _, messages, _, formats in pending])
+            if formatted
+            else None
+        )
+        return Chunk(
+            base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined
+        )
 
     def give_up_pending(self) -> int:
         """Drop the pending records after a failed commit; returns their count.
@@ -242,7 +256,11 @@ class PartitionLog:
         if at > chunk.base or size > bytes_max:
             return cut(chunk, at, bytes_max)
         last = place + 1
-        while last < len(tail) and last - place < _TAIL_PARTS_MAX and (size := size + self._tail_sizes[last]) <= bytes_max:
+        while (
+            last < len(tail)
+            and last - place < _TAIL_PARTS_MAX
+            and (size := size + self._tail_sizes[last]) <= bytes_max
+        ):
             last += 1
         return join(tail[place:last])
 

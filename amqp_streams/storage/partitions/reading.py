@@ -98,7 +98,9 @@ class Reading:
         if decoded is not None:
             return decoded[1]
         file = self.file(path)
-        return recovery.scan(file.read, file.size(), seed=seed, into=recovery.Scan(file.size()), expected=base).index
+        return recovery.scan(
+            file.read, file.size(), seed=seed, into=recovery.Scan(file.size()), expected=base
+        ).index
 
     def _get(self, key: _Key) -> Stretch | Index | None:
         found = self._cache.get(key)

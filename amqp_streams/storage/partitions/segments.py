@@ -93,7 +93,9 @@ def segment_path(folder: Path, base: int) -> Path:
 class Segments:
     """All segments of a partition; the last one is active. At least one, whose file may not exist yet."""
 
-    def __init__(self, folder: Path, seed: int, reading: Reading, row: list[Segment], reached: Table | None = None) -> None:
+    def __init__(
+        self, folder: Path, seed: int, reading: Reading, row: list[Segment], reached: Table | None = None
+    ) -> None:
         assert row, "a partition has an active segment"
         self.folder: Final = folder
         self.seed: Final = seed
@@ -138,7 +140,11 @@ class Segments:
                 segment_bytes=settings.segment_bytes,
             ):
                 staged.steps.append(SyncFile(self._reading.file(segment.path)))
-                segment, position, began = Segment(segment_path(self.folder, piece.base), piece.base, piece.base), 0, 0
+                segment, position, began = (
+                    Segment(segment_path(self.folder, piece.base), piece.base, piece.base),
+                    0,
+                    0,
+                )
                 staged.opened.append(segment)
             if not position:
                 first_ms = now_ms
@@ -148,10 +154,14 @@ class Segments:
                 staged.steps.append(SyncFolder(self.folder))  # the file's name must survive a power loss too
             buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
-            staged.steps.append(Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists))
+            staged.steps.append(
+                Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists)
+            )
             entries = producers.entries_of(piece.marks) if piece.marks else None
             end, last_ms = piece.base + len(piece), piece.timestamps[-1]
-            staged.placed.append(_Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries))
+            staged.placed.append(
+                _Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries)
+            )
             position += length
         if sync:
             staged.steps.append(SyncFile(self._reading.file(segment.path)))
@@ -202,7 +212,10 @@ class Segments:
         """A step that writes the segment's index; run it after the segment is synced."""
         segment.covered = segment.bytes
         reached = self.producers if segment is self.active else segment.producers
-        step = Replace(segment.index_path, index_file.encode(segment.coverage(), self._index(segment), self.seed, reached))
+        step = Replace(
+            segment.index_path,
+            index_file.encode(segment.coverage(), self._index(segment), self.seed, reached),
+        )
         if segment is not self.active:
             segment.index = segment.producers = None  # a reader that needs the index reads its file
         return step
@@ -274,7 +287,11 @@ class Segments:
         batches, damage = self._batches(segment, position, until, at)
         found = bisect_right(batches, at, key=_batch_base) - 1
         if found < 0 or at >= batches[found].head.end:
-            later = batches[found + 1].head.base if found + 1 < len(batches) else self._base_behind(segment, until, place, at, after)
+            later = (
+                batches[found + 1].head.base
+                if found + 1 < len(batches)
+                else self._base_behind(segment, until, place, at, after)
+            )
             raise self._corruption(segment, damage[0].position if damage else position, at, later)
         chunk = batches[found].cut(at, bytes_max)
         return self._more(chunk, batches, found + 1, bytes_max)
@@ -287,7 +304,9 @@ class Segments:
         Raises:
             StorageError: the disk failed.
         """
-        place = bisect_right(self.row, after_ms, key=lambda segment: segment.last_timestamp_ms if segment.bytes else 1 << 62)
+        place = bisect_right(
+            self.row, after_ms, key=lambda segment: segment.last_timestamp_ms if segment.bytes else 1 << 62
+        )
         if place == len(self.row) or not self.row[place].bytes:
             return None
         segment = self.row[place]
@@ -315,7 +334,9 @@ class Segments:
     def _index(self, segment: Segment) -> Index:
         return segment.index or self._reading.index(segment.path, segment.base, self.seed)
 
-    def _batches(self, segment: Segment, position: int, until: int, at: int) -> tuple[list[record.Batch], list[Damage]]:
+    def _batches(
+        self, segment: Segment, position: int, until: int, at: int
+    ) -> tuple[list[record.Batch], list[Damage]]:
         try:
             return self._reading.batches(segment.path, self.seed, position, until)
         except FileNotFoundError:
@@ -341,7 +362,9 @@ class Segments:
         return index.bases[entry] if entry < len(index.bases) else self._next_base(place, at, after)
 
     def _next_base(self, place: int, at: int, after: int) -> int:
-        return next((segment.base for segment in self.row[place:] if segment.bytes and segment.base > at), after)
+        return next(
+            (segment.base for segment in self.row[place:] if segment.bytes and segment.base > at), after
+        )
 
     def _corruption(self, segment: Segment, position: int, first: int, after: int) -> CorruptionError:
         name = "/".join(segment.path.parts[-4:])

@@ -95,7 +95,9 @@ class Plan:
     end: int
 
 
-def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan, expected: int, position: int = 0) -> Scan:
+def scan(
+    read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan, expected: int, position: int = 0
+) -> Scan:
     """Scan a segment's batches from `position` on, where record `expected` begins, and add them to `into`.
 
     `read(count, position)` returns the segment's bytes.
@@ -141,7 +143,9 @@ def batches_in(buffer: bytes, *, seed: int, base_position: int) -> tuple[list[Ba
     return batches, damage
 
 
-def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, base: int, end_at_least: int) -> Plan:
+def plan(
+    stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, base: int, end_at_least: int
+) -> Plan:
     """Combine the segment's records with the record ranges (first, after) of the journal.
 
     `base` is the number of the segment's first record; `end_at_least` is the number known to have been
@@ -155,7 +159,9 @@ def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, ba
     for stretch in stretches:
         if stretch.base > expected:
             recovered = _cover(covered, expected, stretch.base)
-            if recovered and _cover(covered, expected, stretches[-1].end) == [Replay(expected, stretches[-1].end)]:
+            if recovered and _cover(covered, expected, stretches[-1].end) == [
+                Replay(expected, stretches[-1].end)
+            ]:
                 cut = True
                 break
             pieces += recovered
@@ -185,7 +191,12 @@ def _walk(
         head = record.head_at(block, position - start)
         if head and head.length > start + len(block) - position and position + head.length <= size:
             block, start = read(min(max(_BLOCK_BYTES, head.length), size - position), position), position
-        if head and head.base >= expected and head.first_timestamp_ms >= last_ms and record.is_whole(block, position - start, head, seed):
+        if (
+            head
+            and head.base >= expected
+            and head.first_timestamp_ms >= last_ms
+            and record.is_whole(block, position - start, head, seed)
+        ):
             last_ms = record.last_timestamp_ms(block, position - start, head)
             yield position, head, last_ms, record.entries_at(block, position - start, head)
             position, expected = position + head.length, head.end
@@ -218,7 +229,9 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _cover(covered: Sequence[tuple[int, int]], first: int, after: int) -> list[Replay]:
     """The parts of first..after that the ranges cover."""
-    return [Replay(max(first, low), min(after, high)) for low, high in covered if low < after and high > first]
+    return [
+        Replay(max(first, low), min(after, high)) for low, high in covered if low < after and high > first
+    ]
 
 
 def _missing(pieces: Sequence[Replay], first: int, after: int) -> list[tuple[int, int]]:

@@ -24,7 +24,12 @@ class ClosedSegment:
 
 
 def expired(
-    closed: Iterable[ClosedSegment], *, total_bytes: int, now_ms: int, retention_ms: int | None, retention_bytes: int | None
+    closed: Iterable[ClosedSegment],
+    *,
+    total_bytes: int,
+    now_ms: int,
+    retention_ms: int | None,
+    retention_bytes: int | None,
 ) -> int:
     """How many of the `closed` segments to drop, from the oldest on.
 
@@ -105,6 +110,8 @@ class SteadyClock:
         return wall_ms
 
 
-def must_roll(*, first_timestamp_ms: int, bytes_: int, now_ms: int, segment_ms: int, segment_bytes: int) -> bool:
+def must_roll(
+    *, first_timestamp_ms: int, bytes_: int, now_ms: int, segment_ms: int, segment_bytes: int
+) -> bool:
     """Whether the active segment, which has at least one record, must be closed before the next write."""
     return bytes_ >= segment_bytes or now_ms - first_timestamp_ms >= segment_ms

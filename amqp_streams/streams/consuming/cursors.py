@@ -61,7 +61,10 @@ def link_key(incarnation: str, container: str, link: str) -> CursorKey:
     """
     for what, name in (("container's id", container), ("link's name", link)):
         if not 0 < len(name) <= NAME_CHARACTERS_MAX:
-            description = f"a durable source needs a container-id and a link name: this {what} has {len(name)} characters, "
+            description = (
+                f"a durable source needs a container-id and a link name: this {what} has {len(name)}"
+                " characters, "
+            )
             raise PeerError(names.INVALID_FIELD, f"{description}and must have 1 to {NAME_CHARACTERS_MAX}")
     return CursorKey(incarnation, None, container, link)
 
@@ -93,7 +96,13 @@ class Cursors:
     Changes are returned in the form of `States.write`; an empty one needs no write.
     """
 
-    def __init__(self, items: Iterable[tuple[str, bytes]] = (), *, cursors_max: int = 10_000, positions_max: int = 2_000_000) -> None:
+    def __init__(
+        self,
+        items: Iterable[tuple[str, bytes]] = (),
+        *,
+        cursors_max: int = 10_000,
+        positions_max: int = 2_000_000,
+    ) -> None:
         """Load the states whose keys begin with `PREFIX`.
 
         Raises:
@@ -112,7 +121,11 @@ class Cursors:
         self._now_ms = max((cursor.updated_ms for cursor in loaded), default=0)
 
     def attach(
-        self, key: CursorKey, user: str | None, partitions: Collection[Partition], start: Callable[[Partition], int]
+        self,
+        key: CursorKey,
+        user: str | None,
+        partitions: Collection[Partition],
+        start: Callable[[Partition], int],
     ) -> tuple[Cursor, Changes]:
         """The cursor for a link of this user, created if missing, with a position for each of `partitions`.
 
@@ -128,13 +141,16 @@ class Cursors:
         self.check_user(key, user)
         found = self._cursors.get(key)
         if found is None and len(self._cursors) >= self._cursors_max:
-            description = f"this node keeps at most {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
+            description = (
+                f"this node keeps at most {self._cursors_max} cursors: remove one, or raise the limit"
+                " 'cursors'"
+            )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         new = sum(found is None or each.index not in found.positions for each in partitions)
         if new and self._positions + new > self._positions_max:
             description = (
-                f"this node keeps at most {self._positions_max} cursor positions, one for each partition of each cursor: "
-                "remove cursors, or raise the limit 'cursor_positions'"
+                f"this node keeps at most {self._positions_max} cursor positions, one for each partition of"
+                " each cursor: remove cursors, or raise the limit 'cursor_positions'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         cursor = found or self._add(Cursor(key, user))
@@ -146,7 +162,9 @@ class Cursors:
         }
         cursor.positions.update(begins)
         cursor.begun.update(begins)
-        return cursor, {} if cursor.begun.isdisjoint(each.index for each in partitions) else self._changes([cursor])
+        return cursor, (
+            {} if cursor.begun.isdisjoint(each.index for each in partitions) else self._changes([cursor])
+        )
 
     def safe(self, cursor: Cursor, partitions: Iterable[Partition]) -> None:
         """The changes that `attach` returned for these partitions are on the disk."""
@@ -160,7 +178,11 @@ class Cursors:
         """
         found = self._cursors.get(key)
         if found is not None and found.user != user:
-            whose = f"consumer group {key.group[:64]!r}" if key.group is not None else "container-id and link name"
+            whose = (
+                f"consumer group {key.group[:64]!r}"
+                if key.group is not None
+                else "container-id and link name"
+            )
             raise PeerError(names.UNAUTHORIZED_ACCESS, f"the cursor of this {whose} belongs to another user")
 
     def advance(self, cursor: Cursor, partition: int, position: int) -> None:
@@ -241,7 +263,10 @@ def encoded(cursor: Cursor) -> bytes:
     key = cursor.key
     whose = {"group": key.group} if key.group is not None else {"container": key.container, "link": key.link}
     places = {str(partition): position for partition, position in sorted(cursor.positions.items())}
-    return json.dumps({"v": VERSION, **whose, "user": cursor.user, "at": cursor.updated_ms, "next": places}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"v": VERSION, **whose, "user": cursor.user, "at": cursor.updated_ms, "next": places},
+        separators=(",", ":"),
+    ).encode()
 
 
 def decoded(state: str, value: bytes) -> Cursor:
@@ -260,5 +285,8 @@ def decoded(state: str, value: bytes) -> Cursor:
         positions = {int(partition): int(position) for partition, position in fields["next"].items()}
         return Cursor(key, fields["user"], positions, fields["at"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"state {state!r} is not a cursor that this version can read ({error}): start the version that wrote it, or a later one"
+        message = (
+            f"state {state!r} is not a cursor that this version can read ({error}): start the version that"
+            " wrote it, or a later one"
+        )
         raise StorageError(message) from error

@@ -13,7 +13,16 @@ from typing import Final
 from amqp_streams.filters import Compiled
 from amqp_streams.storage.ports import Partition
 from amqp_streams.streams.consuming.held import Held
-from amqp_streams.streams.consuming.runs import MERGE_READ_BYTES, READ_BYTES, TURN_EVENTS, PartitionCursor, Passed, Picked, Room, Run
+from amqp_streams.streams.consuming.runs import (
+    MERGE_READ_BYTES,
+    READ_BYTES,
+    TURN_EVENTS,
+    PartitionCursor,
+    Passed,
+    Picked,
+    Room,
+    Run,
+)
 
 __all__ = ["Passed", "Picked", "Reader", "Room", "Run"]
 
@@ -102,7 +111,9 @@ class Reader:
         self._ready.clear()
         self._look()
 
-    def take(self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
+    def take(
+        self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None
+    ) -> Run | Passed | None:
         """The next run of at most `count_max` records, from the partitions in turns.
 
         None if there are none yet.
@@ -137,7 +148,9 @@ class Reader:
         cursor = self._cursors.get(index)
         if cursor is None:
             latest = self._latest[index] if self._latest else 0
-            cursor = PartitionCursor(partition, self._positions[index], self._filters, latest=latest, held=self._held)
+            cursor = PartitionCursor(
+                partition, self._positions[index], self._filters, latest=latest, held=self._held
+            )
             cursor.read_bytes = self._at_once
             self._cursors[index] = cursor
         return cursor

@@ -96,10 +96,15 @@ class Room:
 
         `formats`: those of their run.
         """
-        ends, overhead = list(accumulate(map(len, messages))), self.overhead + (0 if formats is None else self.formatted)
+        ends, overhead = (
+            list(accumulate(map(len, messages))),
+            self.overhead + (0 if formats is None else self.formatted),
+        )
         count = len(ends)
         if ends[-1] + overhead * count > self.size:
-            count = bisect_right(range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1))
+            count = bisect_right(
+                range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1)
+            )
             count = max(count, int(self.one))
         return count, ends[count - 1] + overhead * count if count else 0
 
@@ -123,7 +128,9 @@ class PartitionCursor:
         "used",
     )
 
-    def __init__(self, partition: Partition, position: int, filters: Compiled | None, *, latest: int, held: Held) -> None:
+    def __init__(
+        self, partition: Partition, position: int, filters: Compiled | None, *, latest: int, held: Held
+    ) -> None:
         self.partition = partition
         self.position = position
         self.filters = filters
@@ -185,9 +192,21 @@ class PartitionCursor:
         offsets = array("Q", map(chunk.base.__add__, indices[:count]))
         stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
         formats = formats_at(chunk.formats, indices[:count])
-        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True, formats=formats)
+        return Picked(
+            self.partition,
+            offsets,
+            stamps,
+            messages[:count],
+            size,
+            self._missed(),
+            self.position,
+            weighed=True,
+            formats=formats,
+        )
 
-    def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
+    def _pick_within(
+        self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room
+    ) -> Picked | Passed:
         """The same if filters do not look into records, only at offset and time."""
         start = self.position - chunk.base
         low, high = start, len(chunk)
@@ -206,8 +225,14 @@ class PartitionCursor:
         self.finished = last == high < len(chunk)
         first = chunk.base + low
         numbers = array("Q", range(first, first + count))
-        stamps, messages, formats = chunk.timestamps[low:last], chunk.messages[low:last], formats_at(chunk.formats, slice(low, last))
-        return Picked(self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats)
+        stamps, messages, formats = (
+            chunk.timestamps[low:last],
+            chunk.messages[low:last],
+            formats_at(chunk.formats, slice(low, last)),
+        )
+        return Picked(
+            self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats
+        )
 
     def _chunk(self) -> Chunk | None:
         """The chunk at the position; None if there is nothing to read."""

@@ -42,7 +42,10 @@ def start_position(filters: Compiled, partition: Partition) -> int:
 def resumed_filters(filters: Compiled) -> Compiled:
     """The filters for a link that continues at a cursor."""
     bounds = filters.bounds
-    return replace(filters, bounds=replace(bounds, after=tuple(each for each in bounds.after if not isinstance(each, Latest))))
+    return replace(
+        filters,
+        bounds=replace(bounds, after=tuple(each for each in bounds.after if not isinstance(each, Latest))),
+    )
 
 
 def resumed_position(filters: Compiled, partition: Partition, position: int) -> int:

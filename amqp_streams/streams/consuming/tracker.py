@@ -31,7 +31,9 @@ class Tracker:
 
     def sent(self, first: int, count: int) -> None:
         """These records were sent unsettled. Records between `next` and `first` are skipped."""
-        assert first >= self.next, "records are sent in log order; a redelivered record never ceased to be unsettled"
+        assert first >= self.next, (
+            "records are sent in log order; a redelivered record never ceased to be unsettled"
+        )
         self.next = first + count
         if self._ends and self._ends[-1] == first:
             self._ends[-1] = self.next

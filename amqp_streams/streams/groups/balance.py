@@ -35,7 +35,9 @@ def choose(free: Collection[Free]) -> int | None:
     """The partition to assign to a member's link; None if none is free."""
     if not free:
         return None
-    return min(free, key=lambda each: (not each.reserved, not each.held_last, each.links, each.partition)).partition
+    return min(
+        free, key=lambda each: (not each.reserved, not each.held_last, each.links, each.partition)
+    ).partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class Move:
     taker: str
 
 
-def moves(loads: Mapping[str, int], wanted: Mapping[str, int], movable: Mapping[str, Sequence[int]]) -> list[Move]:
+def moves(
+    loads: Mapping[str, int], wanted: Mapping[str, int], movable: Mapping[str, Sequence[int]]
+) -> list[Move]:
     """The partitions to free for members that wait.
 
     `loads`: partitions by member, including those reserved for it; a missing member has none. `wanted`: how

@@ -134,7 +134,9 @@ def requested_claim(properties: Mapping[str, Value], partition: int | None, memb
     group, epoch = properties.get(names.CONSUMER_GROUP), properties.get(names.EPOCH)
     if group is None and epoch is None:
         return None
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch <= EPOCH_MAX):
+    if epoch is not None and (
+        isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch <= EPOCH_MAX
+    ):
         raise _invalid(f"link property {names.EPOCH} must be an integer from 0 to 2^64 - 1")
     if group is None:
         if partition is None:
@@ -142,14 +144,17 @@ def requested_claim(properties: Mapping[str, Value], partition: int | None, memb
         return Claim(UNNAMED, partition, None if epoch is None else int(epoch), member)
     if not isinstance(group, str) or not is_group_name(group):
         raise _invalid(
-            f"link property {names.CONSUMER_GROUP} must be a string of 1 to {GROUP_CHARACTERS_MAX} characters without control characters"
+            f"link property {names.CONSUMER_GROUP} must be a string of 1 to {GROUP_CHARACTERS_MAX} characters"
+            " without control characters"
         )
     return Claim(str(group), partition, None if epoch is None else int(epoch), member)
 
 
 def is_group_name(text: str) -> bool:
     """Whether the text is a valid name of a group: 1 to 255 characters, no control characters."""
-    return 0 < len(text) <= GROUP_CHARACTERS_MAX and not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in text)
+    return 0 < len(text) <= GROUP_CHARACTERS_MAX and not any(
+        ord(character) < 32 or 127 <= ord(character) < 160 for character in text
+    )
 
 
 def check_configured(group: str, only: tuple[str, ...]) -> None:
@@ -162,7 +167,8 @@ def check_configured(group: str, only: tuple[str, ...]) -> None:
         allowed = ", ".join(map(repr, only))
         raise PeerError(
             names.NOT_FOUND,
-            f"no consumer group named {group[:64]!r}: the setting 'groups.only' of this node allows {allowed}",
+            f"no consumer group named {group[:64]!r}: the setting 'groups.only' of this node allows"
+            f" {allowed}",
         )
 
 

@@ -47,5 +47,8 @@ def _decoded(key: str, value: bytes) -> int:
             raise ValueError(message)
         return int(fields["epoch"])
     except (ValueError, KeyError, TypeError) as error:
-        message = f"state {key!r} is not an epoch that this version can read ({error}): start the version that wrote it, or a later one"
+        message = (
+            f"state {key!r} is not an epoch that this version can read ({error}): start the version that"
+            " wrote it, or a later one"
+        )
         raise StorageError(message) from error

@@ -61,7 +61,9 @@ class Group:
     @property
     def idle(self) -> bool:
         """Whether forgetting the group would lose nothing."""
-        return not (self.waiting or self.wants) and not any(slot.hold or slot.issued for slot in self.slots.values())
+        return not (self.waiting or self.wants) and not any(
+            slot.hold or slot.issued for slot in self.slots.values()
+        )
 
     def loads(self) -> dict[str, int]:
         """By member, the number of its partitions, reserved ones included and those being left excluded."""
@@ -85,7 +87,11 @@ class Group:
         """By member, the partitions that the node assigned (not claimed by name), the newest first."""
         movable: dict[str, list[int]] = {}
         for partition, slot in sorted(self.slots.items(), key=lambda entry: -entry[1].taken):
-            if slot.hold is not None and slot.hold.state is HoldState.OWNING and slot.hold.claim.partition is None:
+            if (
+                slot.hold is not None
+                and slot.hold.state is HoldState.OWNING
+                and slot.hold.claim.partition is None
+            ):
                 movable.setdefault(slot.hold.member, []).append(partition)
         return movable
 

@@ -27,7 +27,18 @@ from amqp_streams.streams.groups.claims import (
 )
 from amqp_streams.streams.groups.group import Group, Slot, Want
 
-__all__ = ["Assigned", "Change", "Claim", "Evicted", "Hold", "HoldState", "Leaving", "Ownership", "Record", "Refused"]
+__all__ = [
+    "Assigned",
+    "Change",
+    "Claim",
+    "Evicted",
+    "Hold",
+    "HoldState",
+    "Leaving",
+    "Ownership",
+    "Record",
+    "Refused",
+]
 
 REMEMBERED_MS_MIN: Final = 1000
 """A refused member waits for twice the pause, at least this long: its client must attach again."""
@@ -75,7 +86,10 @@ class Ownership:
         group = self._groups.get(claim.group)
         if group is None:
             if len(self._groups) >= self._groups_max:
-                description = f"this log has at most {self._groups_max} consumer groups: remove one, or raise the limit 'groups'"
+                description = (
+                    f"this log has at most {self._groups_max} consumer groups: remove one, or raise the limit"
+                    " 'groups'"
+                )
                 raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
             group = self._groups[claim.group] = Group(claim.group)
         try:
@@ -85,7 +99,10 @@ class Ownership:
                 return self._claim_any(group, claim, now_ms)
             if self._partitions == 1:
                 return self._claim_one(group, claim, 0, now_ms)
-            description = f"an epoch needs a partition: name it in link property {names.PARTITION}, or omit {names.EPOCH}"
+            description = (
+                f"an epoch needs a partition: name it in link property {names.PARTITION}, or omit"
+                f" {names.EPOCH}"
+            )
             raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
         finally:
             self._forget_if_idle(group.name)
@@ -102,7 +119,10 @@ class Ownership:
         if failure is None:
             hold.state = HoldState.OWNING
             return [Assigned(hold)]
-        error = PeerError(names.INTERNAL_ERROR, f"epoch {hold.epoch} of partition {hold.partition} could not be recorded: {failure}")
+        error = PeerError(
+            names.INTERNAL_ERROR,
+            f"epoch {hold.epoch} of partition {hold.partition} could not be recorded: {failure}",
+        )
         return [Refused(hold, error), *self.release(hold, now_ms)]
 
     def release(self, hold: Hold, now_ms: int) -> list[Change]:
@@ -158,7 +178,10 @@ class Ownership:
         found = self._groups.get(group)
         if found is None:
             return ()
-        return (*(slot.hold for _, slot in sorted(found.slots.items()) if slot.hold is not None), *found.waiting)
+        return (
+            *(slot.hold for _, slot in sorted(found.slots.items()) if slot.hold is not None),
+            *found.waiting,
+        )
 
     def epoch(self, group: str, partition: int) -> int:
         """The recorded epoch; 0 if no epoch was recorded."""
@@ -168,7 +191,9 @@ class Ownership:
 
     # -- claims
 
-    def _claim_one(self, group: Group, claim: Claim, partition: int, now_ms: int) -> tuple[Hold, list[Change]]:
+    def _claim_one(
+        self, group: Group, claim: Claim, partition: int, now_ms: int
+    ) -> tuple[Hold, list[Change]]:
         """A claim of a named partition. Spec: 4.5.2."""
         slot = group.slot(partition)
         issued, active = slot.issued, slot.hold
@@ -181,8 +206,12 @@ class Ownership:
         elif active is not None:
             if claim.epoch == issued:
                 raise _locked(slot, partition, f"epoch {claim.epoch} is not greater")
-            stolen = PeerError(names.LINK_STOLEN, f"partition {partition} was taken over with epoch {claim.epoch}")
-            changes.append(Refused(active, stolen) if active.state is HoldState.RECORDING else Evicted(active, stolen))
+            stolen = PeerError(
+                names.LINK_STOLEN, f"partition {partition} was taken over with epoch {claim.epoch}"
+            )
+            changes.append(
+                Refused(active, stolen) if active.state is HoldState.RECORDING else Evicted(active, stolen)
+            )
             self._vacate(group, active)
             active.state = HoldState.GONE
         hold = Hold(claim, now_ms)
@@ -199,7 +228,8 @@ class Ownership:
             raise _none_left(self._partitions)
         if len(group.waiting) >= self._waiting_max:
             description = (
-                f"at most {self._waiting_max} attaches may wait in a consumer group: retry later, or raise the limit 'group_waiting'"
+                f"at most {self._waiting_max} attaches may wait in a consumer group: retry later, or raise"
+                " the limit 'group_waiting'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         group.waiting[hold] = None
@@ -256,7 +286,11 @@ class Ownership:
 
     def _free(self, group: Group) -> dict[int, Slot | None]:
         """The partitions without a holder."""
-        slots = ((partition, group.slots.get(partition)) for partition in range(self._partitions) if partition not in self.elsewhere)
+        slots = (
+            (partition, group.slots.get(partition))
+            for partition in range(self._partitions)
+            if partition not in self.elsewhere
+        )
         return {partition: slot for partition, slot in slots if slot is None or slot.hold is None}
 
     def _free_for(self, group: Group, member: str) -> int | None:
@@ -302,7 +336,8 @@ class Ownership:
             assert slot.hold is not None, "only held partitions move"
             slot.hold.state, slot.reserved = HoldState.LEAVING, move.taker
             error = PeerError(
-                names.LINK_DETACH_FORCED, "rebalance: this partition moves to another member; attach again without a partition"
+                names.LINK_DETACH_FORCED,
+                "rebalance: this partition moves to another member; attach again without a partition",
             )
             changes.append(Leaving(slot.hold, error, self.settings.handover_ms))
         if changes:
@@ -316,12 +351,16 @@ class Ownership:
 
 
 def _locked(slot: Slot, partition: int, words: str) -> PeerError:
-    description = f"partition {partition} has an active link or a later claim in this group; its epoch is {slot.recorded}: {words}"
+    description = (
+        f"partition {partition} has an active link or a later claim in this group; its epoch is"
+        f" {slot.recorded}: {words}"
+    )
     return PeerError(names.RESOURCE_LOCKED, description, {names.EPOCH: str(slot.recorded)})
 
 
 def _none_left(partitions: int) -> PeerError:
     return PeerError(
         names.LINK_DETACH_FORCED,
-        f"no partition is left in this consumer group: each of the {partitions} partitions has an active link",
+        f"no partition is left in this consumer group: each of the {partitions} partitions has an active"
+        " link",
     )

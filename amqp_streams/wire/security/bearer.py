@@ -73,7 +73,11 @@ class BearerServer:
 
     def answered(self, answer: Answer) -> Step:
         """The user of the token."""
-        if isinstance(answer, Success) and self.claimed and prepared_name(self.claimed) != prepared_name(answer.user or ""):
+        if (
+            isinstance(answer, Success)
+            and self.claimed
+            and prepared_name(self.claimed) != prepared_name(answer.user or "")
+        ):
             answer = Failure(f"the token belongs to another user, {(answer.user or '')[:64]!r}")
         assert isinstance(answer, Success | Failure)
         return self._fail(answer) if isinstance(answer, Failure) else answer
@@ -85,7 +89,9 @@ class BearerServer:
             return Failure("the message has no GS2 header")
         if found["flag"].startswith("p"):
             return Failure("the client requires channel binding, which is not offered")
-        return self._read_from(found["user"].replace("=2C", ",").replace("=3D", "=") if found["user"] else "", rest)
+        return self._read_from(
+            found["user"].replace("=2C", ",").replace("=3D", "=") if found["user"] else "", rest
+        )
 
     def _read_xoauth2(self, text: str) -> Step:
         user, _, rest = text.partition("\1")
@@ -95,7 +101,9 @@ class BearerServer:
 
     def _read_from(self, user: str, pairs: str) -> Step:
         if len(user) > NAME_CHARACTERS_MAX:
-            return self._fail(Failure(f"the user name has more than {NAME_CHARACTERS_MAX} characters"), "invalid_request")
+            return self._fail(
+                Failure(f"the user name has more than {NAME_CHARACTERS_MAX} characters"), "invalid_request"
+            )
         self.claimed = user or None
         return self._read_pairs(pairs)
 

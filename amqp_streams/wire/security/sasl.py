@@ -211,7 +211,11 @@ class SaslServer:
         name, initial, hostname = [*fields, None, None, None][:3]
         if isinstance(initial, str):  # the standard requires binary; some clients send a string
             initial = initial.encode()
-        if not isinstance(name, str) or not isinstance(initial, bytes | None) or not isinstance(hostname, str | None):
+        if (
+            not isinstance(name, str)
+            or not isinstance(initial, bytes | None)
+            or not isinstance(hostname, str | None)
+        ):
             return self._fail("the SASL init has fields of wrong types")
         factory = self._mechanisms.get(name)
         if factory is None:
@@ -241,7 +245,9 @@ class SaslServer:
                 return [step]
             case Success(user, data, groups, expires_ms):
                 self._state = _State.DONE
-                done = Authenticated(user, self._mechanism[0], self._hostname, self._take_all(), groups, expires_ms)
+                done = Authenticated(
+                    user, self._mechanism[0], self._hostname, self._take_all(), groups, expires_ms
+                )
                 return [_outcome(Outcome.OK, data), done]
             case Failure(reason):
                 return [_outcome(Outcome.AUTH), *self._fail(reason, guess=True)]

@@ -51,7 +51,9 @@ def saslprep(text: str, *, stored: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     _check_length(text)
-    mapped = "".join(" " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one))
+    mapped = "".join(
+        " " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one)
+    )
     prepared = ucd_3_2_0.normalize("NFKC", mapped)
     _check_length(prepared)
     if _PROHIBITED.search(prepared):
@@ -88,9 +90,13 @@ def _check_length(text: str) -> None:
 
 
 def _check_directions(text: str) -> None:
-    """RFC 3454, section 6: text with characters written from the right has none from the left, and begins and ends with its own."""
+    """RFC 3454, section 6: text with characters written from the right has none from the left, and begins and
+    ends with its own.
+    """
     if not any(map(stringprep.in_table_d1, text)):
         return
-    if any(map(stringprep.in_table_d2, text)) or not (stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
+    if any(map(stringprep.in_table_d2, text)) or not (
+        stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])
+    ):
         message = "it mixes writing directions in a way that SASLprep does not allow"
         raise PreparationError(message)

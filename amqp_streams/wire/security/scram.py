@@ -20,7 +20,16 @@ from functools import lru_cache
 from typing import Final
 
 from amqp_streams.errors import AmqpStreamsError
-from amqp_streams.wire.security.mechanisms import Answer, Challenge, Failure, FindKeys, ScramAlgorithm, ScramKeys, Step, Success
+from amqp_streams.wire.security.mechanisms import (
+    Answer,
+    Challenge,
+    Failure,
+    FindKeys,
+    ScramAlgorithm,
+    ScramKeys,
+    Step,
+    Success,
+)
 from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, prepared_name, prepared_or_same
 
 ITERATIONS_MIN: Final = 4096
@@ -51,14 +60,22 @@ def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, itera
     return hashlib.pbkdf2_hmac(algorithm.digest, prepared_or_same(password).encode(), salt, iterations)
 
 
-def make_keys(algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int) -> ScramKeys:
+def make_keys(
+    algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int
+) -> ScramKeys:
     """The keys that a server stores of a password.
 
     Slow for many `iterations`: do not call on an event loop.
     """
     salted = salted_password.__wrapped__(algorithm, password, salt, iterations)
     client_key = _hmac(algorithm, salted, b"Client Key")
-    return ScramKeys(user, salt, iterations, hashlib.new(algorithm.digest, client_key).digest(), _hmac(algorithm, salted, b"Server Key"))
+    return ScramKeys(
+        user,
+        salt,
+        iterations,
+        hashlib.new(algorithm.digest, client_key).digest(),
+        _hmac(algorithm, salted, b"Server Key"),
+    )
 
 
 def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
@@ -75,7 +92,9 @@ def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iter
 
 def format_keys(algorithm: ScramAlgorithm, keys: ScramKeys) -> str:
     """The keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64 (RFC 5803)."""
-    salt, stored, server = (base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key))
+    salt, stored, server = (
+        base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key)
+    )
     return f"{algorithm}${keys.iterations}:{salt}${stored}:{server}"
 
 
@@ -90,7 +109,9 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
     iterations, _, salt = first.partition(":")
     stored, _, server = second.partition(":")
     try:
-        salt_bytes, stored_key, server_key = (base64.b64decode(part, validate=True) for part in (salt, stored, server))
+        salt_bytes, stored_key, server_key = (
+            base64.b64decode(part, validate=True) for part in (salt, stored, server)
+        )
     except binascii.Error as error:
         message = f"not valid keys of {algorithm}: {error}"
         raise ValueError(message) from error
@@ -179,7 +200,11 @@ class ScramServer:
         if self._identity and prepared_name(self._identity) != prepared_name(self.claimed):
             message = "a user cannot act for another user"
             raise ScramError(message)
-        self._header, self._first, self._nonce = f"{flag},{identity},".encode(), bare, nonce[2:] + self._own_nonce
+        self._header, self._first, self._nonce = (
+            f"{flag},{identity},".encode(),
+            bare,
+            nonce[2:] + self._own_nonce,
+        )
         self._state = _State.KEYS
         return FindKeys(self.claimed, self._algorithm)
 
@@ -196,7 +221,9 @@ class ScramServer:
         said = f"{self._first},{self._server_first},{without_proof}".encode()
         signature = _hmac(self._algorithm, self._keys.stored_key, said)
         client_key = _xor(_decoded(proof), signature)
-        if not hmac.compare_digest(hashlib.new(self._algorithm.digest, client_key).digest(), self._keys.stored_key):
+        if not hmac.compare_digest(
+            hashlib.new(self._algorithm.digest, client_key).digest(), self._keys.stored_key
+        ):
             return Failure("wrong user or password")
         verifier = base64.b64encode(_hmac(self._algorithm, self._keys.server_key, said))
         return Success(self._keys.user, b"v=" + verifier)
@@ -233,11 +260,19 @@ class ScramClient:
         """
         text = _text(challenge)
         nonce, salt, iterations, *_ = [*_attributes(text), "", "", ""]
-        if not (nonce.startswith("r=" + self._nonce) and len(nonce) > len(self._nonce) + 2) or not salt.startswith("s="):
+        if not (
+            nonce.startswith("r=" + self._nonce) and len(nonce) > len(self._nonce) + 2
+        ) or not salt.startswith("s="):
             message = "the server does not follow SCRAM"
             raise ScramError(message)
-        if not re.fullmatch(r"i=[0-9]{1,9}", iterations) or not ITERATIONS_MIN <= int(iterations[2:]) <= ITERATIONS_MAX:
-            message = f"the server's iterations must be between {ITERATIONS_MIN} and {ITERATIONS_MAX} (got {iterations[2:20]})"
+        if (
+            not re.fullmatch(r"i=[0-9]{1,9}", iterations)
+            or not ITERATIONS_MIN <= int(iterations[2:]) <= ITERATIONS_MAX
+        ):
+            message = (
+                f"the server's iterations must be between {ITERATIONS_MIN} and {ITERATIONS_MAX} (got"
+                f" {iterations[2:20]})"
+            )
             raise ScramError(message)
         salted = salted_password(self._algorithm, self._password, _decoded(salt[2:]), int(iterations[2:]))
         client_key = _hmac(self._algorithm, salted, b"Client Key")
@@ -259,7 +294,11 @@ class ScramClient:
             message = f"the server refused: {text[2:80]}"
             raise ScramError(message)
         verifier = _attributes(text)[0]
-        if not self._signature or not verifier.startswith("v=") or not hmac.compare_digest(_decoded(verifier[2:]), self._signature):
+        if (
+            not self._signature
+            or not verifier.startswith("v=")
+            or not hmac.compare_digest(_decoded(verifier[2:]), self._signature)
+        ):
             message = "the server did not prove that it knows the password"
             raise ScramError(message)
         self.complete = True

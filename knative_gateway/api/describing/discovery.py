@@ -1,4 +1,7 @@
-"""What is served, for clients that ask: groups, versions, resources. Pure. Spec: Kubernetes API concepts, "Discovery"."""
+"""What is served, for clients that ask: groups, versions, resources.
+
+Pure. Spec: Kubernetes API concepts, "Discovery".
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,7 +33,11 @@ def version() -> dict[str, object]:
 
 def core_versions(host: str) -> dict[str, object]:
     """`/api`. `host`: how the client reached us."""
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]}
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
+    }
 
 
 def group_list(registry: Registry) -> dict[str, object]:

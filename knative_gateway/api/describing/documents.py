@@ -8,7 +8,18 @@ from starlette.responses import Response
 from knative_gateway.api.describing import discovery, openapi, openapi_v2
 from knative_gateway.resources.kinds import Registry
 
-PATHS: Final = ("/api", "/api/v1", "/apis", "/healthz", "/metrics", "/openapi.json", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+PATHS: Final = (
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/healthz",
+    "/metrics",
+    "/openapi.json",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+)
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """As Kubernetes answers; asked for it is with an @."""
 

@@ -19,20 +19,29 @@ _CODES: Final = {
 
 def _address(what: str) -> Object:
     event = {"schema": {"type": "string", "format": "binary"}}
-    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in ("namespace", "name")]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in ("namespace", "name")
+    ]
     post = {
         "summary": f"Send CloudEvents to a {what}: binary, structured or batched.",
         "tags": ["events"],
         "requestBody": {
             "content": {
                 "application/cloudevents+json": {"schema": {"type": "object"}},
-                "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
+                "application/cloudevents-batch+json": {
+                    "schema": {"type": "array", "items": {"type": "object"}}
+                },
                 "*/*": event,
             }
         },
         "responses": {code: {"description": words} for code, words in _CODES.items()},
     }
-    options = {"summary": "What may be sent, as a CloudEvents webhook.", "tags": ["events"], "responses": {"200": {"description": "OK"}}}
+    options = {
+        "summary": "What may be sent, as a CloudEvents webhook.",
+        "tags": ["events"],
+        "responses": {"200": {"description": "OK"}},
+    }
     return {"post": post, "options": options, "parameters": parameters}
 
 

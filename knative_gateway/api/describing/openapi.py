@@ -1,6 +1,8 @@
-"""The API's schemas and operations as OpenAPI 3, of one group and version or of all. Pure. Spec: Kubernetes API concepts, "OpenAPI V3".
+"""The API's schemas and operations as OpenAPI 3, of one group and version or of all. Pure. Spec: Kubernetes
+API concepts, "OpenAPI V3".
 
-kubectl reads from it what `explain` shows, and that unknown fields are refused here if it asks for it (`fieldValidation`).
+kubectl reads from it what `explain` shows, and that unknown fields are refused here if it asks for it
+(`fieldValidation`).
 """
 
 import json
@@ -24,7 +26,11 @@ _ANYTHING: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fie
 def index(registry: Registry) -> dict[str, object]:
     """`/openapi/v3`: where the documents are."""
     names = dict.fromkeys(version_path(kind.group, kind.version) for kind in registry.kinds)
-    return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={_digest(registry)}"} for name in names}}
+    return {
+        "paths": {
+            name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={_digest(registry)}"} for name in names
+        }
+    }
 
 
 def document(registry: Registry, group: str, version: str) -> dict[str, object] | None:
@@ -43,7 +49,10 @@ def _document(kinds: Iterable[Kind]) -> dict[str, object]:
     paths: dict[str, object] = {}
     schemas: dict[str, object] = {
         f"{_META}.ObjectMeta": METADATA,
-        f"{_META}.Status": {**_ANYTHING, "description": "What came of a request that gives no object; every error is one."},
+        f"{_META}.Status": {
+            **_ANYTHING,
+            "description": "What came of a request that gives no object; every error is one.",
+        },
     }
     for kind in kinds:
         schemas |= _schemas(kind)
@@ -78,12 +87,23 @@ def _schemas(kind: Kind) -> dict[str, object]:
     common = {
         "apiVersion": {"type": "string", "description": "The version of this object's schema."},
         "kind": {"type": "string", "description": "What the object is."},
-        "metadata": {"allOf": [_reference(f"{_META}.ObjectMeta")], "description": "Names, labels, annotations."},
+        "metadata": {
+            "allOf": [_reference(f"{_META}.ObjectMeta")],
+            "description": "Names, labels, annotations.",
+        },
     }
-    one = {**kind.schema, "properties": {**common, **child(kind.schema, "properties")}, "x-kubernetes-group-version-kind": identity}
+    one = {
+        **kind.schema,
+        "properties": {**common, **child(kind.schema, "properties")},
+        "x-kubernetes-group-version-kind": identity,
+    }
     listed = {
         "type": "object",
-        "properties": {**common, "metadata": _ANYTHING, "items": {"type": "array", "items": _reference(schema_name(kind))}},
+        "properties": {
+            **common,
+            "metadata": _ANYTHING,
+            "items": {"type": "array", "items": _reference(schema_name(kind))},
+        },
         "required": ["items"],
     }
     return {schema_name(kind): one, f"{schema_name(kind)}List": listed}
@@ -107,22 +127,38 @@ def _paths(kind: Kind) -> dict[str, object]:
         kind,
         "list",
         listed,
-        _query("labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "watch", "timeoutSeconds", "allowWatchBookmarks"),
+        _query(
+            "labelSelector",
+            "fieldSelector",
+            "limit",
+            "continue",
+            "resourceVersion",
+            "watch",
+            "timeoutSeconds",
+            "allowWatchBookmarks",
+        ),
     )
     whole = {
         "get": _operation(kind, "get", one, []),
         "put": _operation(kind, "put", one, _writing(), one),
-        "patch": _operation(kind, "patch", one, [*_writing(), *_query("force")], _ANYTHING, types=_patches(kind)),
+        "patch": _operation(
+            kind, "patch", one, [*_writing(), *_query("force")], _ANYTHING, types=_patches(kind)
+        ),
         "parameters": named,
     }
     collection = {
         "get": many,
         "post": _operation(kind, "post", one, _writing(), one),
-        "delete": _operation(kind, "deletecollection", listed, _query("labelSelector", "fieldSelector", "dryRun")),
+        "delete": _operation(
+            kind, "deletecollection", listed, _query("labelSelector", "fieldSelector", "dryRun")
+        ),
         "parameters": place,
     }
     removal = _operation(kind, "delete", _reference(f"{_META}.Status"), _query("dryRun"))
-    paths: dict[str, object] = {f"{inside}/{kind.plural}": collection, f"{inside}/{kind.plural}/{{name}}": {**whole, "delete": removal}}
+    paths: dict[str, object] = {
+        f"{inside}/{kind.plural}": collection,
+        f"{inside}/{kind.plural}/{{name}}": {**whole, "delete": removal},
+    }
     if kind.namespaced:
         paths[f"{root}/{kind.plural}"] = {"get": many}
     if kind.status:
@@ -139,7 +175,12 @@ def _paths(kind: Kind) -> dict[str, object]:
 
 
 def _patches(kind: Kind) -> list[str]:
-    return [json_patches.APPLY, json_patches.JSON, json_patches.MERGE, *([json_patches.STRATEGIC] if kind.group == CORE else [])]
+    return [
+        json_patches.APPLY,
+        json_patches.JSON,
+        json_patches.MERGE,
+        *([json_patches.STRATEGIC] if kind.group == CORE else []),
+    ]
 
 
 def _operation(
@@ -152,7 +193,10 @@ def _operation(
     types: Iterable[str] = ("application/json",),
 ) -> dict[str, object]:
     answer = {"description": "OK", "content": {"application/json": {"schema": result}}}
-    error = {"description": "refused", "content": {"application/json": {"schema": _reference(f"{_META}.Status")}}}
+    error = {
+        "description": "refused",
+        "content": {"application/json": {"schema": _reference(f"{_META}.Status")}},
+    }
     made: dict[str, object] = {
         "tags": [kind.full_name],
         "responses": {"200": answer, "default": error},

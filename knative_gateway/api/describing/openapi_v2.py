@@ -1,9 +1,11 @@
-"""The API's schemas as OpenAPI 2, in JSON and in protobuf. Pure. Spec: OpenAPI 2.0; field numbers from gnostic's OpenAPIv2.proto.
+"""The API's schemas as OpenAPI 2, in JSON and in protobuf. Pure. Spec: OpenAPI 2.0; field numbers from
+gnostic's OpenAPIv2.proto.
 
-kubectl before 1.27 reads from it what `explain` shows, what it refuses before it sends it, and (from the PATCH of each kind) whether the
-server knows dry runs. As Kubernetes does for its definitions: what version 2 cannot say (unknown fields kept, null or several types
-allowed) is any value there, and the server judges it. Kinds of the core of which that is true are left out: how their lists are patched
-would be lost, and clients know it by themselves.
+kubectl before 1.27 reads from it what `explain` shows, what it refuses before it sends it, and (from the
+PATCH of each kind) whether the server knows dry runs. As Kubernetes does for its definitions: what version 2
+cannot say (unknown fields kept, null or several types allowed) is any value there, and the server judges it.
+Kinds of the core of which that is true are left out: how their lists are patched would be lost, and clients
+know it by themselves.
 """
 
 import json
@@ -31,7 +33,9 @@ def document(registry: Registry) -> dict[str, Any]:
     for kind in registry.kinds:
         if kind.group != CORE or not _keeps_unknown(kind.schema):
             definitions[schema_name(kind)] = _definition(kind)
-        inside = f"/{version_path(kind.group, kind.version)}" + ("/namespaces/{namespace}" if kind.namespaced else "")
+        inside = f"/{version_path(kind.group, kind.version)}" + (
+            "/namespaces/{namespace}" if kind.namespaced else ""
+        )
         paths[f"{inside}/{kind.plural}/{{name}}"] = {"patch": _patch(kind)}
     info = {"title": "knative-gateway", "version": __version__}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}
@@ -40,7 +44,10 @@ def document(registry: Registry) -> dict[str, Any]:
 def encoded(made: Mapping[str, Any]) -> bytes:
     """The same as the protobuf message `openapi.v2.Document`."""
     info = _text(1, made["info"]["title"]) + _text(2, made["info"]["version"])
-    paths = b"".join(_field(2, _text(1, name) + _field(2, _field(8, _operation(item["patch"])))) for name, item in made["paths"].items())
+    paths = b"".join(
+        _field(2, _text(1, name) + _field(2, _field(8, _operation(item["patch"]))))
+        for name, item in made["paths"].items()
+    )
     definitions = b"".join(_named(1, name, each) for name, each in made["definitions"].items())
     return _text(1, made["swagger"]) + _field(2, info) + _field(8, paths) + _field(9, definitions)
 
@@ -55,7 +62,9 @@ def _definition(kind: Kind) -> dict[str, object]:
         "kind": {"type": "string", "description": "What the object is."},
         "metadata": {"$ref": f"#/definitions/{_METADATA}", "description": "Names, labels, annotations."},
     }
-    if made.get("type") == "object":  # else all is allowed, and a reader of version 2 takes it so only if it is told nothing
+    if (
+        made.get("type") == "object"
+    ):  # else all is allowed, and a reader of version 2 takes it so only if it is told nothing
         made["properties"] = {**common, **child(made, "properties")}
     return {**made, _GVK: [_identity(kind)]}
 
@@ -79,8 +88,14 @@ def _schema(schema: Object) -> dict[str, object]:
         return {**said}
     properties, others = child(schema, "properties"), schema.get("additionalProperties")
     if not properties:
-        return {**said, "type": "object", **({"additionalProperties": _schema(others)} if isinstance(others, Mapping) else {})}
-    made: dict[str, object] = {name: _schema(each) for name, each in properties.items() if isinstance(each, Mapping)}
+        return {
+            **said,
+            "type": "object",
+            **({"additionalProperties": _schema(others)} if isinstance(others, Mapping) else {}),
+        }
+    made: dict[str, object] = {
+        name: _schema(each) for name, each in properties.items() if isinstance(each, Mapping)
+    }
     needed = [name for name in entries(schema, "required") if isinstance(name, str)]
     return {**said, "type": "object", "properties": made, **({"required": needed} if needed else {})}
 
@@ -99,13 +114,21 @@ def _patch(kind: Kind) -> dict[str, object]:
 
 def _operation(made: Mapping[str, Any]) -> bytes:
     # ParametersItem.parameter > Parameter.non_body_parameter > NonBodyParameter.query_parameter_sub_schema
-    queries = (_text(2, each["in"]) + _text(4, each["name"]) + _text(6, each["type"]) for each in made["parameters"])
-    return b"".join(_field(8, _field(1, _field(2, _field(3, query)))) for query in queries) + _extensions(13, made)
+    queries = (
+        _text(2, each["in"]) + _text(4, each["name"]) + _text(6, each["type"]) for each in made["parameters"]
+    )
+    return b"".join(_field(8, _field(1, _field(2, _field(3, query)))) for query in queries) + _extensions(
+        13, made
+    )
 
 
 def _message(schema: Mapping[str, Any]) -> bytes:
     """`openapi.v2.Schema`."""
-    parts = [_text(1, schema.get("$ref", "")), _text(2, schema.get("format", "")), _text(4, schema.get("description", ""))]
+    parts = [
+        _text(1, schema.get("$ref", "")),
+        _text(2, schema.get("format", "")),
+        _text(4, schema.get("description", "")),
+    ]
     parts += [_text(19, name) for name in schema.get("required", ())]
     if "additionalProperties" in schema:
         parts.append(_field(21, _field(1, _message(schema["additionalProperties"]))))
@@ -114,7 +137,9 @@ def _message(schema: Mapping[str, Any]) -> bytes:
     if "items" in schema:
         parts.append(_field(23, _field(1, _message(schema["items"]))))
     if "properties" in schema:
-        parts.append(_field(25, b"".join(_named(1, name, each) for name, each in schema["properties"].items())))
+        parts.append(
+            _field(25, b"".join(_named(1, name, each) for name, each in schema["properties"].items()))
+        )
     return b"".join(parts) + _extensions(31, schema)
 
 
@@ -124,8 +149,12 @@ def _named(number: int, name: str, schema: Mapping[str, Any]) -> bytes:
 
 def _extensions(number: int, made: Mapping[str, Any]) -> bytes:
     """`NamedAny`: their values as YAML, which JSON is."""
-    found: Iterable[tuple[str, Any]] = ((name, value) for name, value in made.items() if name.startswith("x-"))
-    return b"".join(_field(number, _text(1, name) + _field(2, _text(2, json.dumps(value)))) for name, value in found)
+    found: Iterable[tuple[str, Any]] = (
+        (name, value) for name, value in made.items() if name.startswith("x-")
+    )
+    return b"".join(
+        _field(number, _text(1, name) + _field(2, _text(2, json.dumps(value)))) for name, value in found
+    )
 
 
 def _text(number: int, value: str) -> bytes:

@@ -49,7 +49,9 @@ class Resolved:
         spec = self.spec
         return Delivery(
             retry=number(spec, "retry"),
-            backoff_policy=BackoffPolicy.LINEAR if text(spec, "backoffPolicy") == BackoffPolicy.LINEAR else BackoffPolicy.EXPONENTIAL,
+            backoff_policy=BackoffPolicy.LINEAR
+            if text(spec, "backoffPolicy") == BackoffPolicy.LINEAR
+            else BackoffPolicy.EXPONENTIAL,
             backoff_delay_ms=_ms(spec, "backoffDelay") or 0,
             backoff_max_ms=_ms(spec, "backoffMax"),
             timeout_ms=_ms(spec, "timeout"),
@@ -62,7 +64,11 @@ class Resolved:
         """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD
         use the uri form.
         """
-        return put(self.spec, ("deadLetterSink",), {"uri": without_credentials(self.uri)}) if self.uri else dict(self.spec)
+        return (
+            put(self.spec, ("deadLetterSink",), {"uri": without_credentials(self.uri)})
+            if self.uri
+            else dict(self.spec)
+        )
 
 
 def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:

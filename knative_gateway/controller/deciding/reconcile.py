@@ -246,7 +246,9 @@ class Reconciler:
             self._forget_member(key, before)
             return
         parent_key, uid = parent_of(key, object_), uid_of(object_)
-        if self._parent_of.get(key, parent_key) != parent_key or (before is not None and uid_of(before.resource) != uid):
+        if self._parent_of.get(key, parent_key) != parent_key or (
+            before is not None and uid_of(before.resource) != uid
+        ):
             self._forget_member(key, before)
             before = None
         self._parent_of[key] = parent_key
@@ -298,7 +300,11 @@ class Reconciler:
                 del self._holder[path], self._by_path[path]
                 self._routes_changed = True
             return
-        members = [self._members[each] for each in sorted(self._children.get(key, ()), key=_order) if each in self._members]
+        members = [
+            self._members[each]
+            for each in sorted(self._children.get(key, ()), key=_order)
+            if each in self._members
+        ]
         route = Route(
             uid=source_.uid,
             kind=key.kind,
@@ -324,7 +330,11 @@ class Reconciler:
             if (each := self._members.get(key)) is not None:
                 return statuses.of_member(each, self._figures.get(uid_of(before)), now)
             if (parent := self._parents.get(key)) is not None:
-                members = [self._members[each] for each in sorted(self._children.get(key, ()), key=_order) if each in self._members]
+                members = [
+                    self._members[each]
+                    for each in sorted(self._children.get(key, ()), key=_order)
+                    if each in self._members
+                ]
                 return statuses.of_source(parent, members, now)
         except Exception as error:  # noqa: BLE001  # of this object alone
             self.problems.append(Problem(key, error))
@@ -392,4 +402,8 @@ def _seen_by_others(source_: Source | None) -> object:
 
 def _seen_by_members(parent: Parent | None) -> object:
     """The parts of a Broker or Channel that its Triggers or Subscriptions depend on."""
-    return None if parent is None else (parent.ready, parent.delivery, parent.source.served, parent.source.log.need.log)
+    return (
+        None
+        if parent is None
+        else (parent.ready, parent.delivery, parent.source.served, parent.source.log.need.log)
+    )

@@ -182,7 +182,10 @@ def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
 def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
     """All conditions except Ready."""
     data_plane = source_.data_plane
-    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source_.key.kind]]
+    same = [
+        Condition(name, data_plane.status, data_plane.reason, data_plane.message)
+        for name in OF_DATA_PLANE[source_.key.kind]
+    ]
     if source_.taken is not None:
         addressable = source_.taken
     elif source_.url:

@@ -73,7 +73,9 @@ def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
     }
     object_ = source_.resource
     if source_.key.kind in CHANNELS:
-        object_ = _with_subscribers(object_, [subscriber_spec(each) for each in members if each.subscriber is not None])
+        object_ = _with_subscribers(
+            object_, [subscriber_spec(each) for each in members if each.subscriber is not None]
+        )
         if members:
             status["subscribers"] = [subscriber_status(each) for each in members]
     return _with_status(object_, status, conditions(source_, delivery), now)
@@ -85,7 +87,11 @@ def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> 
     """
     if same(entries(channel, "spec", "subscribers"), subscribers):
         return channel
-    changed = put(channel, ("spec", "subscribers"), subscribers) if subscribers else drop(channel, ("spec", "subscribers"))
+    changed = (
+        put(channel, ("spec", "subscribers"), subscribers)
+        if subscribers
+        else drop(channel, ("spec", "subscribers"))
+    )
     return put(changed, ("metadata", "generation"), number(channel, "metadata", "generation") + 1)
 
 
@@ -95,7 +101,11 @@ def of_member(each: Member, figures: Figures | None, now: str) -> Object:
     counted = {name: before[name] for name in ("deliveries", "history") if name in before}
     if figures is not None:
         counted = {"deliveries": dict(figures.counters)} if figures.counters else {}
-        counted |= {"history": [_failure(failure) for failure in figures.history[:HISTORY_MAX]]} if figures.history else {}
+        counted |= (
+            {"history": [_failure(failure) for failure in figures.history[:HISTORY_MAX]]}
+            if figures.history
+            else {}
+        )
     return _with_status(each.resource, {**each.status, **counted}, each.conditions, now)
 
 
@@ -131,10 +141,13 @@ def of_broken(object_: Object, now: str) -> Object:
             text(each, "message"),
         )
         for each in entries(object_, "status", "conditions")
-        if text(each, "type") not in {READY, RECONCILED, ""} and text(each, "status") in {TRUE, FALSE, UNKNOWN}
+        if text(each, "type") not in {READY, RECONCILED, ""}
+        and text(each, "status") in {TRUE, FALSE, UNKNOWN}
     ]
     kept = {
-        name: value for name, value in child(object_, "status").items() if name not in {"observedGeneration", "conditions", "annotations"}
+        name: value
+        for name, value in child(object_, "status").items()
+        if name not in {"observedGeneration", "conditions", "annotations"}
     }
     return _with_status(object_, kept, [broken, *known], now)
 
@@ -143,5 +156,9 @@ def of_definition(definition: Object, now: str) -> Object:
     """A CustomResourceDefinition, which is served as soon as it is stored."""
     if status_of(definition, "Established") == TRUE:
         return definition
-    stored = [text(version, "name") for version in entries(definition, "spec", "versions") if at(version, "storage") is True]
+    stored = [
+        text(version, "name")
+        for version in entries(definition, "spec", "versions")
+        if at(version, "storage") is True
+    ]
     return {**definition, "status": established(child(definition, "spec", "names"), stored, now)}

@@ -130,11 +130,24 @@ def _subscription(
     """Spec: "Subscription Lifecycle"."""
     channel = channel_of(key, object_)
     delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
-    urls = {name: addressing.resolve(given, key.namespace) for name in ("subscriber", "reply") if (given := child(object_, "spec", name))}
-    reached = {name: None if isinstance(url, Unresolved) else addressing.reached(url) for name, url in urls.items()}
+    urls = {
+        name: addressing.resolve(given, key.namespace)
+        for name in ("subscriber", "reply")
+        if (given := child(object_, "spec", name))
+    }
+    reached = {
+        name: None if isinstance(url, Unresolved) else addressing.reached(url) for name, url in urls.items()
+    }
     subscriber = None
     is_channel = (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}
-    if is_channel and parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
+    if (
+        is_channel
+        and parent is not None
+        and parent.source.served
+        and delivery.is_usable
+        and reached
+        and None not in reached.values()
+    ):
         target = _Target(reached.get("subscriber"), None, reached.get("reply"))
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
     physical: dict[str, object] = {f"{name}Uri": _shown(url) for name, url in urls.items()}
@@ -267,7 +280,11 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
         return is_false(type_, "SubscriberFailing", served.problem)
     if not before and subscriber != served.subscriber:
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
-    return is_true(type_, PAUSED, "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
+    return (
+        is_true(type_, PAUSED, "nothing is delivered while it is paused")
+        if subscriber.paused
+        else is_true(type_)
+    )
 
 
 def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:
@@ -276,12 +293,20 @@ def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> boo
     """
     stored = child(object_, "status")
     is_current = number(stored, "observedGeneration") == number(object_, "metadata", "generation")
-    return is_current and status_of(object_, type_) == TRUE and all(same(stored.get(name), value) for name, value in status.items())
+    return (
+        is_current
+        and status_of(object_, type_) == TRUE
+        and all(same(stored.get(name), value) for name, value in status.items())
+    )
 
 
 def subscriber_entry(member_: Member | None) -> object:
     """The entry of a Channel for a Subscription; None: it has none."""
-    return None if member_ is None else (None if member_.subscriber is None else subscriber_spec(member_), subscriber_status(member_))
+    return (
+        None
+        if member_ is None
+        else (None if member_.subscriber is None else subscriber_spec(member_), subscriber_status(member_))
+    )
 
 
 def subscriber_spec(member_: Member) -> dict[str, object]:

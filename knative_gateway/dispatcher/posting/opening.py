@@ -73,7 +73,11 @@ class Opener:
             began_s = self._loop.time()
             try:
                 addresses = self._names.known(target.host)
-                lookup = None if addresses is not None else self._names.lookup(target.host, target.port, namespace=namespace)
+                lookup = (
+                    None
+                    if addresses is not None
+                    else self._names.lookup(target.host, target.port, namespace=namespace)
+                )
                 if lookup is not None:
                     await asyncio.shield(lookup.begun)
                 later_s = deadline_s + self._loop.time() - began_s

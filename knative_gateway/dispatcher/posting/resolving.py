@@ -145,7 +145,9 @@ class Names:
                 slots = self._slow
             addresses = await asked
         except Exception as error:  # UnicodeError among them: a name that cannot be encoded
-            failure = error if isinstance(error, OSError) else OSError(f"{host!r} cannot be resolved: {error}")
+            failure = (
+                error if isinstance(error, OSError) else OSError(f"{host!r} cannot be resolved: {error}")
+            )
             self._remember(host, began_s, failure)
             raise failure from error
         finally:

@@ -252,7 +252,9 @@ class Sender:
     ) -> Answer:
         """The answer of this gateway's ingress, without a connection."""
         began = time.monotonic()
-        status, _, message = await inside.take(url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body)
+        status, _, message = await inside.take(
+            url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body
+        )
         text: bytes = message["body"]
         reason = "" if succeeded(status) else f"status {status}"
         return Answer(status, self._now_ms(), reason, text, elapsed_ms=_since(began))

@@ -33,7 +33,11 @@ class Target:
             ValueError: it is not such a URL, or its host is not a valid name.
         """
         parts = urlsplit(url)
-        host = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode("ascii")
+        host = (
+            (parts.hostname or "")
+            .encode("idna" if not (parts.hostname or "").isascii() else "ascii")
+            .decode("ascii")
+        )
         if parts.scheme not in _PORTS or not host:
             message = f"{url!r} is not an http or https URL"
             raise ValueError(message)
@@ -41,7 +45,10 @@ class Target:
         path = quote(parts.path or "/", _SAFE) + (f"?{quote(parts.query, _SAFE)}" if parts.query else "")
         named = f"[{host}]" if ":" in host else host
         authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
-        head = f"POST {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: knative-gateway\r\nAccept-Encoding: identity\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: knative-gateway\r\nAccept-Encoding:"
+            " identity\r\n"
+        )
         if parts.username is not None:
             secret = b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode(
                 "ascii",

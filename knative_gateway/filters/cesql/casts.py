@@ -74,11 +74,15 @@ CASTS: Final[Mapping[Type, Callable[[Primitive], Primitive]]] = {
 
 def type_of(value: Primitive) -> Type:
     """The type of a value."""
-    return Type.STRING if isinstance(value, str) else Type.BOOLEAN if isinstance(value, bool) else Type.INTEGER
+    return (
+        Type.STRING if isinstance(value, str) else Type.BOOLEAN if isinstance(value, bool) else Type.INTEGER
+    )
 
 
 def primitive(value: object) -> Primitive:
-    """An attribute's value as CESQL sees it: what is not a String, Integer of 32 bits or Boolean is its canonical text. Spec: CESQL 3.2."""
+    """An attribute's value as CESQL sees it: what is not a String, Integer of 32 bits or Boolean is its
+    canonical text. Spec: CESQL 3.2.
+    """
     if isinstance(value, str | bool):
         return value
     if isinstance(value, int):

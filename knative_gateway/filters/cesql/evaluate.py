@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
-from knative_gateway.filters.cesql.casts import BOOLEAN_LENGTH_MAX, CASTS, as_boolean, as_integer, as_string, primitive, type_of
+from knative_gateway.filters.cesql.casts import (
+    BOOLEAN_LENGTH_MAX,
+    CASTS,
+    as_boolean,
+    as_integer,
+    as_string,
+    primitive,
+    type_of,
+)
 from knative_gateway.filters.cesql.functions import Functions, checked
 from knative_gateway.filters.cesql.like import matcher
 from knative_gateway.filters.cesql.parser import INTEGER_MAX, INTEGER_MIN
@@ -74,9 +82,16 @@ def closure(node: Node, functions: Functions, work: Work) -> Compiled:
         case Compare():
             run, type_ = _compare(node, functions, work), Type.BOOLEAN
         case Arithmetic(operator, left, right):
-            run, type_ = _arithmetic(operator, closure(left, functions, work).run, closure(right, functions, work).run), Type.INTEGER
+            run, type_ = (
+                _arithmetic(
+                    operator, closure(left, functions, work).run, closure(right, functions, work).run
+                ),
+                Type.INTEGER,
+            )
         case Logic(first, rest):
-            operands = [_boolean(closure(each, functions, work)) for each in (first, *(right for _, right in rest))]
+            operands = [
+                _boolean(closure(each, functions, work)) for each in (first, *(right for _, right in rest))
+            ]
             run, type_ = _logic([connective for connective, _ in rest], operands), Type.BOOLEAN
         case Like(operand, pattern):
             run, type_ = _like(_string(closure(operand, functions, work)), pattern, work), Type.BOOLEAN
@@ -92,7 +107,11 @@ def _constant(value: Primitive) -> Run:
 
 
 def _exists(name: str) -> Test:
-    return (lambda _attributes: True) if name in REQUIRED else (lambda attributes: attributes.get(name) is not None)
+    return (
+        (lambda _attributes: True)
+        if name in REQUIRED
+        else (lambda attributes: attributes.get(name) is not None)
+    )
 
 
 def _attribute(name: str) -> Run:
@@ -139,7 +158,10 @@ def _not(node: Not, operand: Compiled) -> Test:
         value = run(attributes)
         if value is True or value is False:
             return not value
-        if isinstance(value, str) and (written := value[: BOOLEAN_LENGTH_MAX + 1].lower()) in ("true", "false"):
+        if isinstance(value, str) and (written := value[: BOOLEAN_LENGTH_MAX + 1].lower()) in (
+            "true",
+            "false",
+        ):
             return written == "false"
         if value == 0:
             return True
@@ -225,7 +247,13 @@ def _remainder(dividend: int, divisor: int) -> int:
     return dividend - divisor * _quotient(dividend, divisor)
 
 
-_CALCULATIONS: Final[Mapping[Operator, Callable[[int, int], int]]] = {"+": add, "-": sub, "*": mul, "/": _quotient, "%": _remainder}
+_CALCULATIONS: Final[Mapping[Operator, Callable[[int, int], int]]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": _quotient,
+    "%": _remainder,
+}
 
 
 def _logic(connectives: Sequence[Connective], operands: Sequence[Test]) -> Test:
@@ -292,7 +320,10 @@ def _call(node: Call, functions: Functions, work: Work) -> Compiled:
         return Compiled(_missing(node), Type.BOOLEAN)
     run = checked(function)
     types = function.types(len(node.arguments))
-    arguments = [(CASTS[type_], closure(argument, functions, work).run) for type_, argument in zip(types, node.arguments, strict=True)]
+    arguments = [
+        (CASTS[type_], closure(argument, functions, work).run)
+        for type_, argument in zip(types, node.arguments, strict=True)
+    ]
 
     def call(attributes: Attributes) -> Primitive:
         values = [cast(argument(attributes)) for cast, argument in arguments]
@@ -310,6 +341,8 @@ def _call(node: Call, functions: Functions, work: Work) -> Compiled:
 
 def _missing(node: Call) -> Run:
     def missing(_attributes: Attributes) -> Primitive:
-        raise Failed(ErrorKind.MISSING_FUNCTION, f"unknown function {node.name} with {len(node.arguments)} arguments")
+        raise Failed(
+            ErrorKind.MISSING_FUNCTION, f"unknown function {node.name} with {len(node.arguments)} arguments"
+        )
 
     return missing

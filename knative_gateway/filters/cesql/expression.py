@@ -1,7 +1,8 @@
 """CloudEvents SQL, version 1: an expression compiled once and evaluated for each event. Spec: CESQL.
 
-Laws: evaluation never raises and never changes the event: it gives a value and the errors, of which there is at most one, for the first
-ends it (4.1). As a filter an expression passes an event only if its value is the Boolean true and there is no error (1.2).
+Laws: evaluation never raises and never changes the event: it gives a value and the errors, of which there is
+at most one, for the first ends it (4.1). As a filter an expression passes an event only if its value is the
+Boolean true and there is no error (1.2).
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,15 @@ from knative_gateway.filters.cesql.syntax import (
     Not,
     Type,
 )
-from knative_gateway.filters.refusal import LIMITS, ErrorKind, EvaluationError, Failed, Limits, ParseError, Primitive
+from knative_gateway.filters.refusal import (
+    LIMITS,
+    ErrorKind,
+    EvaluationError,
+    Failed,
+    Limits,
+    ParseError,
+    Primitive,
+)
 from knative_gateway.filters.work import NODE_STEPS, FilterWorkError, Work
 
 
@@ -58,7 +67,9 @@ class Expression:
             return Result(self._run(attributes))
         except Failed as failed:
             own = failed.value if failed.source is self.tree else None
-            return Result(self.type.zero if own is None else own, (EvaluationError(failed.kind, failed.reason),))
+            return Result(
+                self.type.zero if own is None else own, (EvaluationError(failed.kind, failed.reason),)
+            )
         except FilterWorkError as error:
             return Result(self.type.zero, (EvaluationError(ErrorKind.GENERIC, str(error)),))
 
@@ -80,8 +91,11 @@ class Expression:
         self._work.spend(self._steps)
 
 
-def compile_expression(text: str, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS, work: Work | None = None) -> Expression:
-    """Read an expression. `work`: where its steps are counted, with those of others, by an owner that calls `begin`.
+def compile_expression(
+    text: str, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS, work: Work | None = None
+) -> Expression:
+    """Read an expression. `work`: where its steps are counted, with those of others, by an owner that calls
+    `begin`.
 
     Raises:
         ParseError: it is malformed or beyond a limit.
@@ -93,7 +107,9 @@ def compile_expression(text: str, *, functions: Functions = BUILT_IN, limits: Li
     return Expression(tree, type_, run, counting, NODE_STEPS * sum(1 for _ in _nodes(tree)), work is None)
 
 
-def evaluate(text: str, attributes: Attributes, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS) -> Result:
+def evaluate(
+    text: str, attributes: Attributes, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS
+) -> Result:
     """Read and evaluate once; a text that cannot be read is false and an error of kind PARSE."""
     try:
         expression = compile_expression(text, functions=functions, limits=limits)
@@ -103,9 +119,15 @@ def evaluate(text: str, attributes: Attributes, *, functions: Functions = BUILT_
 
 
 def missing_functions(expression: Expression, functions: Functions = BUILT_IN) -> list[str]:
-    """Calls of functions that there are none of, each as NAME/number of arguments: such an expression fails where it is evaluated."""
+    """Calls of functions that there are none of, each as NAME/number of arguments: such an expression fails
+    where it is evaluated.
+    """
     calls = (node for node in _nodes(expression.tree) if isinstance(node, Call))
-    missing = (f"{call.name}/{len(call.arguments)}" for call in calls if functions.find(call.name, len(call.arguments)) is None)
+    missing = (
+        f"{call.name}/{len(call.arguments)}"
+        for call in calls
+        if functions.find(call.name, len(call.arguments)) is None
+    )
     return list(dict.fromkeys(missing))
 
 

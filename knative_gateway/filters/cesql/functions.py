@@ -18,7 +18,8 @@ from knative_gateway.filters.work import TEXT_MAX
 # White_Space of the Unicode character database; str.strip() alone would take U+001C to U+001F as well, which
 # are control characters.
 _WHITESPACE: Final = (
-    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+    "\t\n\v\f\r"
+    " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 
 
@@ -71,7 +72,10 @@ class Functions:
                 raise ValueError(f"two definitions of {name} have the same parameters")
         for name, definition in self._variadic.items():
             if name in longest and len(definition.parameters) <= longest[name]:
-                raise ValueError(f"the variadic definition of {name} conflicts with the one with {longest[name]} parameters")
+                raise ValueError(
+                    f"the variadic definition of {name} conflicts with the one with {longest[name]}"
+                    " parameters"
+                )
 
     def find(self, name: str, count: int) -> Function | None:
         """The definition that a call with so many arguments means."""
@@ -103,7 +107,11 @@ def _joined(delimiter: str, texts: tuple[str, ...]) -> str:
     """Bounded before it is made: an expression may name a long attribute many times."""
     length = sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1)
     if length > TEXT_MAX:
-        raise Failed(ErrorKind.FUNCTION_EVALUATION, f"a text of {length} characters is longer than the maximum, {TEXT_MAX}", "")
+        raise Failed(
+            ErrorKind.FUNCTION_EVALUATION,
+            f"a text of {length} characters is longer than the maximum, {TEXT_MAX}",
+            "",
+        )
     return delimiter.join(texts)
 
 
@@ -137,7 +145,9 @@ def _substring(text: str, position: int, length: int | None = None) -> str:
     if position == 0:
         return ""
     if not -len(text) <= position <= len(text):
-        raise Failed(ErrorKind.FUNCTION_EVALUATION, f"SUBSTRING from {position} of {len(text)} characters", "")
+        raise Failed(
+            ErrorKind.FUNCTION_EVALUATION, f"SUBSTRING from {position} of {len(text)} characters", ""
+        )
     start = position - 1 if position > 0 else len(text) + position
     return text[start:] if length is None else text[start : start + length]
 
@@ -197,8 +207,14 @@ def checked(function: Function) -> Callable[..., Primitive]:
 
     def run(*values: Primitive) -> Primitive:
         result = function.run(*values)
-        if function.returns is not Type.ANY and (not isinstance(result, str | int) or type_of(result) is not function.returns):
-            raise Failed(ErrorKind.FUNCTION_EVALUATION, f"{function.name} returned no {function.returns.value}", function.returns.zero)
+        if function.returns is not Type.ANY and (
+            not isinstance(result, str | int) or type_of(result) is not function.returns
+        ):
+            raise Failed(
+                ErrorKind.FUNCTION_EVALUATION,
+                f"{function.name} returned no {function.returns.value}",
+                function.returns.zero,
+            )
         return result
 
     return run

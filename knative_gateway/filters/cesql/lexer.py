@@ -1,7 +1,7 @@
 """CESQL text -> tokens. Spec: CESQL 2.2 to 2.4.
 
-Laws: keywords are known whatever their case; positions count characters from 0 here and from 1 in what a user is told; whatever the text,
-the answer is tokens or a `ParseError`.
+Laws: keywords are known whatever their case; positions count characters from 0 here and from 1 in what a user
+is told; whatever the text, the answer is tokens or a `ParseError`.
 """
 
 import re
@@ -14,7 +14,9 @@ KEYWORDS: Final = frozenset(("AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", 
 
 
 class Kind(Enum):
-    """What a token is. A NAME is an attribute's (letters and digits) or, before a parenthesis, a function's (letters and `_`)."""
+    """What a token is. A NAME is an attribute's (letters and digits) or, before a parenthesis, a function's
+    (letters and `_`).
+    """
 
     NAME = "name"
     KEYWORD = "keyword"
@@ -25,7 +27,10 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: a keyword in capitals, the value of a string, otherwise as written. `start` inclusive, `end` exclusive."""
+    """`text`: a keyword in capitals, the value of a string, otherwise as written.
+
+    `start` inclusive, `end` exclusive.
+    """
 
     kind: Kind
     text: str
@@ -35,7 +40,8 @@ class Token(NamedTuple):
 
 _SPACE: Final = re.compile(r"[ \t\r\n]+")
 _WORD: Final = re.compile(r"[A-Za-z0-9_]+")
-# A backslash takes the character after it along; a doubled quote is one, as in the grammar file that the specification comes with.
+# A backslash takes the character after it along; a doubled quote is one, as in the grammar file that the
+# specification comes with.
 _STRING: Final = re.compile(r"'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\"", re.DOTALL)
 _MARK: Final = re.compile(r"<>|!=|<=|>=|[=<>+\-*/%(),]")
 
@@ -90,11 +96,19 @@ def _word(word: str, start: int, end: int) -> Token:
 
 
 def _string(text: str, at: int) -> Token:
-    """Of the escapes only that of the literal's own quote is undone: `\\%` is LIKE's, and any other backslash is one."""
+    """Of the escapes only that of the literal's own quote is undone:
+
+    `\\%` is LIKE's, and any other backslash is one.
+    """
     found = _STRING.match(text, at)
     if found is None:
         reason = f"the string that begins with {text[at]} does not end"
         raise ParseError(reason, at + 1)
     quote = re.escape(text[at])
-    value = re.sub(rf"\\{quote}|{quote}{quote}|(\\.)", lambda escape: escape[1] or text[at], found[0][1:-1], flags=re.DOTALL)
+    value = re.sub(
+        rf"\\{quote}|{quote}{quote}|(\\.)",
+        lambda escape: escape[1] or text[at],
+        found[0][1:-1],
+        flags=re.DOTALL,
+    )
     return Token(Kind.STRING, value, at, found.end())

@@ -1,7 +1,8 @@
 """The patterns of LIKE. Spec: CESQL 3.4.3.
 
-Law: the steps that a text takes are counted as they are taken: its length once, and the length of what stands between two `%` for each
-place where that may begin. What stands between two `%` has a fixed length, and is taken where it is found first.
+Law: the steps that a text takes are counted as they are taken: its length once, and the length of what stands
+between two `%` for each place where that may begin. What stands between two `%` has a fixed length, and is
+taken where it is found first.
 """
 
 import re
@@ -21,7 +22,8 @@ def _free(_steps: int) -> None:
 
 
 def matcher(pattern: str, spend: Spend = _free) -> Matcher:
-    """What tells whether a whole text matches: `%` any characters, `_` one; `\\%` and `\\_` themselves, as everything else.
+    """What tells whether a whole text matches: `%` any characters, `_` one; `\\%` and `\\_` themselves, as
+    everything else.
 
     `spend` is given the steps before they are taken, and may raise.
     """

@@ -1,7 +1,7 @@
 """CESQL text -> tree, by operator precedence (a Pratt parser). Spec: CESQL 2 and 3.6.
 
-Laws: what binds closest comes first: function, NOT and minus, LIKE, IN, products, sums, comparisons, and AND, OR, XOR alike, from left to
-right. Nothing nests deeper than the limit, so no text exhausts the stack.
+Laws: what binds closest comes first: function, NOT and minus, LIKE, IN, products, sums, comparisons, and AND,
+OR, XOR alike, from left to right. Nothing nests deeper than the limit, so no text exhausts the stack.
 """
 
 import re
@@ -31,7 +31,14 @@ INTEGER_MIN: Final = -(2**31)
 INTEGER_MAX: Final = 2**31 - 1
 
 _CONNECTIVES: Final[dict[str, Connective]] = {"AND": "AND", "OR": "OR", "XOR": "XOR"}
-_COMPARISONS: Final[dict[str, Comparison]] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARISONS: Final[dict[str, Comparison]] = {
+    "=": "=",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
 _SUMS: Final[dict[str, Operator]] = {"+": "+", "-": "-"}
 _PRODUCTS: Final[dict[str, Operator]] = {"*": "*", "/": "/", "%": "%"}
 _ANY_POWER: Final = 0
@@ -95,7 +102,11 @@ class _Parser:
         token = self._next
         if token.kind is Kind.KEYWORD and token.text == "NOT":
             token = self._tokens[self._at + 1]
-            return _POWERS.get(token.text, _ANY_POWER) if token.kind is Kind.KEYWORD and token.text in ("LIKE", "IN") else _ANY_POWER
+            return (
+                _POWERS.get(token.text, _ANY_POWER)
+                if token.kind is Kind.KEYWORD and token.text in ("LIKE", "IN")
+                else _ANY_POWER
+            )
         return _POWERS.get(token.text, _ANY_POWER) if token.kind in (Kind.KEYWORD, Kind.MARK) else _ANY_POWER
 
     def _logic(self, first: Node) -> Node:
@@ -121,7 +132,9 @@ class _Parser:
         return Arithmetic((_SUMS | _PRODUCTS)[token.text], left, right)
 
     def _pattern(self) -> str:
-        """Spec: CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse error."""
+        """Spec: CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse
+        error.
+        """
         if self._next.kind is not Kind.STRING:
             raise self._unexpected("a string literal, the pattern of LIKE")
         return self._advance().text

@@ -1,7 +1,7 @@
 """The tree of a CESQL expression. Spec: CESQL 2 and 3.1.
 
-Laws: names of attributes are in lower case, of functions in upper case, whatever was written; `x NOT LIKE p` is `Not(Like(x, p))`, and
-`x NOT IN (…)` likewise.
+Laws: names of attributes are in lower case, of functions in upper case, whatever was written; `x NOT LIKE p`
+is `Not(Like(x, p))`, and `x NOT IN (…)` likewise.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ from knative_gateway.filters.refusal import Primitive
 
 
 class Type(Enum):
-    """The type of a value or parameter; ANY is a parameter's only, or an attribute's as long as there is no event."""
+    """The type of a value or parameter;
+
+    ANY is a parameter's only, or an attribute's as long as there is no event.
+    """
 
     STRING = "String"
     INTEGER = "Integer"
@@ -21,7 +24,10 @@ class Type(Enum):
 
     @property
     def zero(self) -> Primitive:
-        """What stands for a value that there is not; of a type that is not known, Boolean's. Spec: CESQL 3.1, 3.2."""
+        """What stands for a value that there is not; of a type that is not known, Boolean's.
+
+        Spec: CESQL 3.1, 3.2.
+        """
         return "" if self is Type.STRING else 0 if self is Type.INTEGER else False
 
 
@@ -85,7 +91,10 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """`first AND … OR …`, from left to right: the three have the same precedence. Flat, so that long ones do not nest."""
+    """`first AND … OR …`, from left to right: the three have the same precedence.
+
+    Flat, so that long ones do not nest.
+    """
 
     first: "Node"
     rest: "tuple[tuple[Connective, Node], ...]"
@@ -115,4 +124,6 @@ class Call:
     arguments: "tuple[Node, ...]"
 
 
-Node: TypeAlias = Constant | Attribute | Exists | Not | Negative | Compare | Arithmetic | Logic | Like | In | Call
+Node: TypeAlias = (
+    Constant | Attribute | Exists | Not | Negative | Compare | Arithmetic | Logic | Like | In | Call
+)

@@ -1,6 +1,7 @@
 """How large documents may be: counted before anything walks through them. Pure.
 
-Law: counting ends within its bounds, however often the same value stands in a document. What was counted can be recursed into.
+Law: counting ends within its bounds, however often the same value stands in a document. What was counted can
+be recursed into.
 """
 
 from collections.abc import Mapping
@@ -62,5 +63,9 @@ class Budget:
 
     def _end(self) -> NoReturn:
         values, characters = self._most
-        message = f"it has more than {characters} characters" if self._characters < 0 else f"it has more than {values} values"
+        message = (
+            f"it has more than {characters} characters"
+            if self._characters < 0
+            else f"it has more than {values} values"
+        )
         raise TooMuchError(message)

@@ -67,7 +67,11 @@ def objects(read: Sequence[object]) -> list[Object]:
     """
     found: list[Object] = []
     for document in read:
-        if not isinstance(document, Mapping) or not text(document, "apiVersion") or not text(document, "kind"):
+        if (
+            not isinstance(document, Mapping)
+            or not text(document, "apiVersion")
+            or not text(document, "kind")
+        ):
             message = "apiVersion and kind are missing"
             raise ManifestError(message)
         if text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
@@ -94,7 +98,10 @@ def check_text(value: object) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                message = f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} contains half a character (a lone surrogate)"
+                message = (
+                    f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} contains half a character"
+                    " (a lone surrogate)"
+                )
                 raise ValueError(message) from None
         case Mapping():
             for name, below in value.items():

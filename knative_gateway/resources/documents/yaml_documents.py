@@ -1,10 +1,11 @@
 """YAML as JSON: the parser's events become values, without recursion, counted as they come. Pure.
 
-Laws: no dates, binaries, sets or objects of a language; keys are the texts that were written, each once; numbers as Kubernetes reads them
-(1e3 is a number, 12:30 is not). Neither aliases nor merge keys can make a small text large: what they stand for counts each time.
+Laws: no dates, binaries, sets or objects of a language; keys are the texts that were written, each once;
+numbers as Kubernetes reads them (1e3 is a number, 12:30 is not). Neither aliases nor merge keys can make a
+small text large: what they stand for counts each time.
 
-PyYAML's own composer and constructor would build all nodes before anyone can count what they stand for; why they are not used:
-docs/decisions/dependencies.md. A test compares this reader with them.
+PyYAML's own composer and constructor would build all nodes before anyone can count what they stand for; why
+they are not used: docs/decisions/dependencies.md. A test compares this reader with them.
 """
 
 import re
@@ -17,7 +18,10 @@ import yaml
 from knative_gateway.resources.documents.bounds import DEPTH_MAX, VALUES_MAX, Budget, TooMuchError
 
 _FAST: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML was built so, as its wheels are. Its parser only: its composer recurses until the process is gone."""
+"""In C where PyYAML was built so, as its wheels are.
+
+Its parser only: its composer recurses until the process is gone.
+"""
 _INTEGER: Final = re.compile(r"[-+]?(?:0b[01]{1,64}|0x[0-9a-fA-F]{1,16}|0o?[0-7]{1,22}|0|[1-9][0-9]{0,400})")
 FLOATING: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?")
 _SPECIAL: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -36,7 +40,10 @@ class YamlError(ValueError):
 
 @dataclass(slots=True)
 class _Open:
-    """A list or object that is not yet at its end. `key`: of the value that comes next; `merged`: what `<<` named."""
+    """A list or object that is not yet at its end.
+
+    `key`: of the value that comes next; `merged`: what `<<` named.
+    """
 
     value: list[Any] | dict[str, Any]
     key: str | None = None
@@ -174,7 +181,9 @@ def _list(value: object) -> list[object]:
 
 
 def _no_yaml(event: yaml.Event, words: str) -> YamlError:
-    return YamlError(f"it is not YAML: {words}" + (f", line {event.start_mark.line + 1}" if event.start_mark else ""))
+    return YamlError(
+        f"it is not YAML: {words}" + (f", line {event.start_mark.line + 1}" if event.start_mark else "")
+    )
 
 
 def _value(event: yaml.ScalarEvent) -> object:

@@ -1,7 +1,8 @@
-"""Who set which field: `metadata.managedFields`, and server-side apply with its conflicts. Spec: Kubernetes, "Server-Side Apply".
+"""Who set which field: `metadata.managedFields`, and server-side apply with its conflicts. Spec: Kubernetes,
+"Server-Side Apply".
 
-An apply owns what it names; any other write owns what it changes. An apply that would change another manager's field is refused unless
-it is forced. What a field is: `fields`.
+An apply owns what it names; any other write owns what it changes. An apply that would change another
+manager's field is refused unless it is forced. What a field is: `fields`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,18 @@ from typing import Any, Final
 
 from knative_gateway.resources.objects import EMPTY, Object, at, child, drop, entries, put, same, text
 from knative_gateway.resources.refusals import Because, Cause, apply_conflict
-from knative_gateway.resources.schema.fields import Item, Path, below, fields_v1, is_open, items, leaves, own, read_fields, shown
+from knative_gateway.resources.schema.fields import (
+    Item,
+    Path,
+    below,
+    fields_v1,
+    is_open,
+    items,
+    leaves,
+    own,
+    read_fields,
+    shown,
+)
 
 MANAGED: Final = ("metadata", "managedFields")
 APPLY: Final = "Apply"
@@ -48,7 +60,11 @@ def owners(object_: Object) -> Owners:
     for entry in entries(object_, *MANAGED):
         manager = Manager(text(entry, "manager"), text(entry, "operation"), text(entry, "subresource"))
         if manager.operation in {APPLY, UPDATE}:
-            found[manager] = Managed(frozenset(read_fields(child(entry, "fieldsV1"))), text(entry, "apiVersion"), text(entry, "time"))
+            found[manager] = Managed(
+                frozenset(read_fields(child(entry, "fieldsV1"))),
+                text(entry, "apiVersion"),
+                text(entry, "time"),
+            )
     return found
 
 
@@ -73,8 +89,13 @@ def with_owners(object_: Object, known: Owners) -> dict[str, object]:
     return put(object_, MANAGED, written)
 
 
-def updated(old: Object, new: Object, manager: Manager, now: str, schema: Object = EMPTY) -> dict[str, object]:
-    """The new object, with what changed since the old one owned by its writer. `old` is empty for a creation."""
+def updated(
+    old: Object, new: Object, manager: Manager, now: str, schema: Object = EMPTY
+) -> dict[str, object]:
+    """The new object, with what changed since the old one owned by its writer.
+
+    `old` is empty for a creation.
+    """
     known = owners(new if at(new, *MANAGED) is not None else old)
     status = manager.subresource == "status"
     before, after = leaves(old, schema, status=status), leaves(new, schema, status=status)
@@ -84,14 +105,19 @@ def updated(old: Object, new: Object, manager: Manager, now: str, schema: Object
         known[other] = Managed(managed.fields - lost, managed.api_version, managed.time)
     if changed:
         mine = known.get(manager)
-        known[manager] = Managed((mine.fields if mine else frozenset()) | changed, text(new, "apiVersion"), now)
+        known[manager] = Managed(
+            (mine.fields if mine else frozenset()) | changed, text(new, "apiVersion"), now
+        )
     return with_owners(new, known)
 
 
-def apply(live: Object, config: Object, manager: Manager, now: str, schema: Object = EMPTY, *, force: bool) -> dict[str, object]:
+def apply(
+    live: Object, config: Object, manager: Manager, now: str, schema: Object = EMPTY, *, force: bool
+) -> dict[str, object]:
     """The live object (empty: there is none yet) with what is applied, and the managers as they are then.
 
-    Fields that this manager applied earlier and no longer names are removed unless somebody else has them too.
+    Fields that this manager applied earlier and no longer names are removed unless somebody else has them
+    too.
 
     Raises:
         StatusError: fields of other managers would change, and it is not forced (409).
@@ -112,12 +138,18 @@ def apply(live: Object, config: Object, manager: Manager, now: str, schema: Obje
     result: Object = live or {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")}
     result = _merged(_without(result, _tree(gone), schema), own(config, status=status), schema)
     fields = frozenset(wanted)
-    if mine is None or mine.fields != fields or any(not same(present.get(path), value) for path, value in wanted.items()):
+    if (
+        mine is None
+        or mine.fields != fields
+        or any(not same(present.get(path), value) for path, value in wanted.items())
+    ):
         mine = Managed(fields, text(config, "apiVersion"), now)
     return with_owners(result, {**known, manager: mine})
 
 
-def _conflicts(wanted: Mapping[Path, object], present: Mapping[Path, object], known: Owners) -> list[tuple[Path, Manager]]:
+def _conflicts(
+    wanted: Mapping[Path, object], present: Mapping[Path, object], known: Owners
+) -> list[tuple[Path, Manager]]:
     """Fields of others that an apply would change."""
     changed = [path for path, value in wanted.items() if not same(present.get(path), value)]
     return [(path, other) for path in changed for other, managed in known.items() if path in managed.fields]
@@ -166,9 +198,14 @@ def _merged(live: Any, config: Any, schema: Object) -> Any:
     if is_open(config, schema):
         if not isinstance(live, Mapping):
             return config
-        return {**live, **{name: _merged(live.get(name), value, below(schema, name)) for name, value in config.items()}}
+        return {
+            **live,
+            **{name: _merged(live.get(name), value, below(schema, name)) for name, value in config.items()},
+        }
     new, present = items(config, schema), items(live if isinstance(live, list | tuple) else [], schema)
     if new is None or present is None:
         return config
     within = child(schema, "items")
-    return list({**present, **{item: _merged(present.get(item), each, within) for item, each in new.items()}}.values())
+    return list(
+        {**present, **{item: _merged(present.get(item), each, within) for item, each in new.items()}}.values()
+    )

@@ -61,7 +61,9 @@ def json_patch(target: Object, operations: object) -> object:
             message = f"operation {index} of the JSON patch cannot be applied: {error.args[0]}"
             raise StatusError(422, "Invalid", message) from None
         except TooMuchError:
-            raise StatusError(413, "RequestEntityTooLarge", f"operation {index} of the JSON patch copies too much") from None
+            raise StatusError(
+                413, "RequestEntityTooLarge", f"operation {index} of the JSON patch copies too much"
+            ) from None
     return document
 
 
@@ -112,7 +114,11 @@ def _value(operation: Mapping[str, object]) -> object:
 def _pointer(operation: Mapping[str, object], name: str) -> list[str]:
     """The steps of a JSON pointer (RFC 6901)."""
     written = operation.get(name)
-    if not isinstance(written, str) or (written and not written.startswith("/")) or re.search("~(?![01])", written):
+    if (
+        not isinstance(written, str)
+        or (written and not written.startswith("/"))
+        or re.search("~(?![01])", written)
+    ):
         raise bad_request(f"operation {operation.get('op')} of a JSON patch: {name} must be a JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in written.split("/")[1:]]
 

@@ -1,5 +1,6 @@
-"""Strategic merge patches of the core's kinds, which kubectl sends for ConfigMaps, Namespaces and Services. Spec: Kubernetes,
-"strategic merge patch": a merge patch in which some lists are merged by a key, with directives.
+"""Strategic merge patches of the core's kinds, which kubectl sends for ConfigMaps, Namespaces and Services.
+Spec: Kubernetes, "strategic merge patch": a merge patch in which some lists are merged by a key, with
+directives.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Checking a document against its kind's OpenAPI v3 schema: types, bounds, required and unknown fields, defaults.
+"""Checking a document against its kind's OpenAPI v3 schema: types, bounds, required and unknown fields,
+defaults.
 
 One machine for our own kinds and for those that stored CustomResourceDefinitions declare. Fields that a
 schema does not know are left out (pruned) and named, unless it says `x-kubernetes-preserve-unknown-fields`.
@@ -36,7 +37,15 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _INTEGER_BITS: Final = {"int32": 31, "int64": 63}
 _SHOWN_BITS_MAX: Final = 256
-_WORDS: Final = {Mapping: "object", list: "array", tuple: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_WORDS: Final = {
+    Mapping: "object",
+    list: "array",
+    tuple: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+}
 
 
 @dataclass(slots=True)
@@ -107,7 +116,12 @@ def _is_of_type(schema: Object, value: object) -> bool:
 
 def _word(value: object) -> str:
     return next(
-        (word for type_, word in _WORDS.items() if isinstance(value, type_) and (type_ is bool or not isinstance(value, bool))), "null"
+        (
+            word
+            for type_, word in _WORDS.items()
+            if isinstance(value, type_) and (type_ is bool or not isinstance(value, bool))
+        ),
+        "null",
     )
 
 
@@ -122,10 +136,16 @@ def shown(value: object) -> str:
     return _word(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
-def _check_object(schema: Object, value: Mapping[str, object], path: str, checked: Checked, depth: int) -> dict[str, object]:
+def _check_object(
+    schema: Object, value: Mapping[str, object], path: str, checked: Checked, depth: int
+) -> dict[str, object]:
     properties = child(schema, "properties")
     others = schema.get("additionalProperties")
-    keep = bool(schema.get(KEEP_UNKNOWN)) or (others is True) or (not properties and others is None and "type" not in schema)
+    keep = (
+        bool(schema.get(KEEP_UNKNOWN))
+        or (others is True)
+        or (not properties and others is None and "type" not in schema)
+    )
     kept: dict[str, object] = {}
     for name, each in value.items():
         known = properties.get(name)
@@ -150,7 +170,9 @@ def _check_object(schema: Object, value: Mapping[str, object], path: str, checke
     return kept
 
 
-def _check_array(schema: Object, value: Sequence[object], path: str, checked: Checked, depth: int) -> list[object]:
+def _check_array(
+    schema: Object, value: Sequence[object], path: str, checked: Checked, depth: int
+) -> list[object]:
     _check_count(schema, len(value), ("minItems", "maxItems"), path, checked)
     items = schema.get("items")
     kept = (
@@ -214,17 +236,23 @@ def _check_number(schema: Object, value: float, path: str, checked: Checked) -> 
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
         checked.add(Because.INVALID, path, f"{shown(value)}: must fit in {schema.get('format', 'int64')}")
     lowest, highest = schema.get("minimum"), schema.get("maximum")
-    if isinstance(lowest, int | float) and (value < lowest or (schema.get("exclusiveMinimum") is True and value == lowest)):
+    if isinstance(lowest, int | float) and (
+        value < lowest or (schema.get("exclusiveMinimum") is True and value == lowest)
+    ):
         checked.add(
             Because.INVALID,
             path,
-            f"{shown(value)}: must be {'greater than' if schema.get('exclusiveMinimum') is True else 'at least'} {lowest}",
+            f"{shown(value)}: must be"
+            f" {'greater than' if schema.get('exclusiveMinimum') is True else 'at least'} {lowest}",
         )
-    if isinstance(highest, int | float) and (value > highest or (schema.get("exclusiveMaximum") is True and value == highest)):
+    if isinstance(highest, int | float) and (
+        value > highest or (schema.get("exclusiveMaximum") is True and value == highest)
+    ):
         checked.add(
             Because.INVALID,
             path,
-            f"{shown(value)}: must be {'less than' if schema.get('exclusiveMaximum') is True else 'at most'} {highest}",
+            f"{shown(value)}: must be {'less than' if schema.get('exclusiveMaximum') is True else 'at most'}"
+            f" {highest}",
         )
     step = schema.get("multipleOf")
     if isinstance(step, int) and step > 0 and value % step:
@@ -234,7 +262,11 @@ def _check_number(schema: Object, value: float, path: str, checked: Checked) -> 
 def _check_choices(schema: Object, value: object, path: str, checked: Checked, depth: int) -> None:
     allowed = schema.get("enum")
     if isinstance(allowed, list | tuple) and not any(same(value, each) for each in allowed):
-        checked.add(Because.NOT_SUPPORTED, path, f"{shown(value)}: supported values: {', '.join(shown(each) for each in allowed)}")
+        checked.add(
+            Because.NOT_SUPPORTED,
+            path,
+            f"{shown(value)}: supported values: {', '.join(shown(each) for each in allowed)}",
+        )
     for each in _schemas(schema, "allOf"):
         checked.causes += _judged(each, value, path, depth)
     options = _schemas(schema, "anyOf")

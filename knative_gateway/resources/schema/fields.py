@@ -1,8 +1,8 @@
 """The fields of an object that somebody can own, by its schema, and how Kubernetes writes sets of them.
 
 Spec: Kubernetes, "Server-Side Apply", "Merge strategy".
-Law: a field is a leaf of objects in objects. A list is one field, unless its schema has a list type: of `map` every item has fields
-(and is one, by its keys), of `set` every value is one.
+Law: a field is a leaf of objects in objects. A list is one field, unless its schema has a list type: of `map`
+every item has fields (and is one, by its keys), of `set` every value is one.
 """
 
 import json
@@ -55,12 +55,18 @@ def leaves(object_: Object, schema: Object = EMPTY, *, status: bool = False) -> 
 
 
 def own(object_: Object, *, status: bool) -> dict[str, object]:
-    """The part of an object whose fields can be owned: status, or all but status, the kind and what the server sets."""
+    """The part of an object whose fields can be owned: status, or all but status, the kind and what the
+    server sets.
+    """
     if status:
         return {name: value for name, value in object_.items() if name == "status"}
     parts = {name: value for name, value in object_.items() if name not in {"apiVersion", "kind", "status"}}
     if "metadata" in parts:
-        parts["metadata"] = {name: value for name, value in child(parts, "metadata").items() if ("metadata", name) not in _SYSTEM}
+        parts["metadata"] = {
+            name: value
+            for name, value in child(parts, "metadata").items()
+            if ("metadata", name) not in _SYSTEM
+        }
     return parts
 
 
@@ -127,7 +133,9 @@ def below(schema: Object, name: str) -> Object:
 def fields_v1(paths: Collection[Path]) -> dict[str, object]:
     """A set of fields as Kubernetes writes it."""
     tree: dict[str, object] = {}
-    for written in sorted(tuple(step.written if isinstance(step, Item) else f"f:{step}" for step in path) for path in paths):
+    for written in sorted(
+        tuple(step.written if isinstance(step, Item) else f"f:{step}" for step in path) for path in paths
+    ):
         node = tree
         for step in written:
             under = node.setdefault(step, {})
@@ -145,7 +153,11 @@ def read_fields(tree: Object, path: Path = ()) -> list[Path]:
     if path and (not steps or _SELF in tree):
         found.append(path)
     for step, under in steps.items():
-        found += read_fields(child(under), (*path, step)) if isinstance(under, Mapping) and len(path) < DEPTH_MAX else []
+        found += (
+            read_fields(child(under), (*path, step))
+            if isinstance(under, Mapping) and len(path) < DEPTH_MAX
+            else []
+        )
     return found
 
 

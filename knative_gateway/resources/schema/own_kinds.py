@@ -1,7 +1,8 @@
-"""The OpenAPI v3 schemas of our own kinds, built from the specification's tables. Spec: knative-eventing-test-spec, "Detailed Resources".
+"""The OpenAPI v3 schemas of our own kinds, built from the specification's tables. Spec:
+knative-eventing-test-spec, "Detailed Resources".
 
-Field names are the texts'; beyond them are those that Knative's current releases have and this gateway serves (`timeout`,
-`retryAfterMax`, `format`, `filters`), and `delivery.backoffMax`, which its users ask for.
+Field names are the texts'; beyond them are those that Knative's current releases have and this gateway serves
+(`timeout`, `retryAfterMax`, `format`, `filters`), and `delivery.backoffMax`, which its users ask for.
 """
 
 from collections.abc import Mapping
@@ -12,15 +13,25 @@ from knative_gateway.resources.schema.checking import INT_OR_STRING, KEEP_UNKNOW
 from knative_gateway.resources.schema.fields import LIST_KEYS, LIST_TYPE
 
 
-def thing(description: str = "", *, required: tuple[str, ...] = (), **properties: Object) -> dict[str, object]:
+def thing(
+    description: str = "", *, required: tuple[str, ...] = (), **properties: Object
+) -> dict[str, object]:
     """The schema of an object with these fields; a name that is Python's has an underscore behind it."""
-    return record({name.rstrip("_"): each for name, each in properties.items()}, description, required=required)
+    return record(
+        {name.rstrip("_"): each for name, each in properties.items()}, description, required=required
+    )
 
 
-def record(properties: Mapping[str, Object], description: str = "", *, required: tuple[str, ...] = ()) -> dict[str, object]:
+def record(
+    properties: Mapping[str, Object], description: str = "", *, required: tuple[str, ...] = ()
+) -> dict[str, object]:
     """The schema of an object with these fields."""
     schema: dict[str, object] = {"type": "object", "properties": dict(properties)}
-    return {**schema, **({"description": description} if description else {}), **({"required": list(required)} if required else {})}
+    return {
+        **schema,
+        **({"description": description} if description else {}),
+        **({"required": list(required)} if required else {}),
+    }
 
 
 def string(description: str = "", **bounds: object) -> dict[str, object]:
@@ -34,13 +45,19 @@ def array(items: Object, description: str = "") -> dict[str, object]:
 
 
 def merged_by(key: str = "") -> dict[str, object]:
-    """How strategic merge patches treat a list, for clients that make them: by the key of its objects, or as a set of texts."""
+    """How strategic merge patches treat a list, for clients that make them: by the key of its objects, or as
+    a set of texts.
+    """
     return {"x-kubernetes-patch-strategy": "merge", **({"x-kubernetes-patch-merge-key": key} if key else {})}
 
 
 def table(values: Object, description: str = "") -> dict[str, object]:
     """The schema of a map from any name to values of one kind."""
-    return {"type": "object", "additionalProperties": values, **({"description": description} if description else {})}
+    return {
+        "type": "object",
+        "additionalProperties": values,
+        **({"description": description} if description else {}),
+    }
 
 
 ANYTHING: Final[Object] = {"type": "object", KEEP_UNKNOWN: True}
@@ -60,15 +77,27 @@ DESTINATION: Final = thing(
     uri=string("An http or https URL; relative only beside ref."),
 )
 DELIVERY: Final = thing(
-    "How events are delivered. On a Trigger or Subscription it replaces the Broker's or Channel's as a whole.",
+    "How events are delivered. On a Trigger or Subscription it replaces the Broker's or Channel's as a"
+    " whole.",
     deadLetterSink={**DESTINATION, "description": "Where events go that cannot be delivered."},
-    retry={**INT32, "minimum": 0, "description": "Retries after the first attempt, before the event goes to the dead letter sink."},
-    backoffPolicy=string("How waits grow: linear d·n, exponential d·2^(n-1).", enum=["linear", "exponential"]),
+    retry={
+        **INT32,
+        "minimum": 0,
+        "description": "Retries after the first attempt, before the event goes to the dead letter sink.",
+    },
+    backoffPolicy=string(
+        "How waits grow: linear d·n, exponential d·2^(n-1).", enum=["linear", "exponential"]
+    ),
     backoffDelay=string("The first wait, an ISO 8601 duration such as PT0.5S."),
     backoffMax=string("The longest wait between two attempts, an ISO 8601 duration."),
     timeout=string("Of one request, an ISO 8601 duration; more than zero."),
-    retryAfterMax=string("The longest Retry-After of a 429 or 503 that is heeded, an ISO 8601 duration; PT0S: none is."),
-    format_=string("The content mode of deliveries: binary (default) or json, which is structured.", enum=["binary", "json"]),
+    retryAfterMax=string(
+        "The longest Retry-After of a 429 or 503 that is heeded, an ISO 8601 duration; PT0S: none is."
+    ),
+    format_=string(
+        "The content mode of deliveries: binary (default) or json, which is structured.",
+        enum=["binary", "json"],
+    ),
 )
 SUBSCRIBERS: Final = array(
     thing(
@@ -95,7 +124,9 @@ _DIALECT: Final = thing(
     sql=string("The same as cesql, as the CloudEvents Subscriptions API calls it."),
 )
 # A dialect that nobody knows is refused by the rules: left out, it would match everything.
-FILTERS: Final = array({**_DIALECT, KEEP_UNKNOWN: True}, "Filters that must all match; used instead of filter unless empty.")
+FILTERS: Final = array(
+    {**_DIALECT, KEEP_UNKNOWN: True}, "Filters that must all match; used instead of filter unless empty."
+)
 CONDITIONS: Final = array(
     thing(
         required=("type", "status"),
@@ -115,14 +146,21 @@ DELIVERIES: Final = {**ANYTHING, "description": "Counters of what was delivered.
 
 def status(**fields: Object) -> dict[str, object]:
     """The status of one of our kinds."""
-    common: dict[str, Object] = {"observedGeneration": INT64, "conditions": CONDITIONS, "annotations": table(string())}
+    common: dict[str, Object] = {
+        "observedGeneration": INT64,
+        "conditions": CONDITIONS,
+        "annotations": table(string()),
+    }
     return record({**common, **fields}, "Set by the server.")
 
 
 BROKER: Final = thing(
     "An address that events are sent to, and that forwards them to its Triggers.",
     spec=thing(
-        config={**KREFERENCE, "description": "A ConfigMap with partitions, retention and delivery of this Broker; immutable."},
+        config={
+            **KREFERENCE,
+            "description": "A ConfigMap with partitions, retention and delivery of this Broker; immutable.",
+        },
         delivery=DELIVERY,
     ),
     status=status(address=ADDRESS, addresses=array(ADDRESS), deadLetterSinkUri=string()),
@@ -141,7 +179,16 @@ TRIGGER: Final = thing(
 _CHANNELABLE: Final = status(
     address=ADDRESS,
     addresses=array(ADDRESS),
-    subscribers=array(thing(uid=string(), generation=INT64, observedGeneration=INT64, ready=string(), message=string(), name=string())),
+    subscribers=array(
+        thing(
+            uid=string(),
+            generation=INT64,
+            observedGeneration=INT64,
+            ready=string(),
+            message=string(),
+            name=string(),
+        )
+    ),
     deadLetterSinkUri=string(),
     channel=KREFERENCE,
 )
@@ -181,7 +228,9 @@ NAMESPACE: Final = thing(
     spec=thing(finalizers=array(string())),
     status=thing(phase=string(), conditions=CONDITIONS),
 )
-CONFIG_MAP: Final = thing("Settings.", data=table(string()), binaryData=table(string()), immutable={"type": "boolean"})
+CONFIG_MAP: Final = thing(
+    "Settings.", data=table(string()), binaryData=table(string()), immutable={"type": "boolean"}
+)
 SERVICE: Final = thing(
     "A name that destinations may refer to.",
     spec={
@@ -192,7 +241,12 @@ SERVICE: Final = thing(
             ports={
                 **array(
                     {
-                        **thing(name=string(), port=INT32, protocol=string(default="TCP"), targetPort={INT_OR_STRING: True}),
+                        **thing(
+                            name=string(),
+                            port=INT32,
+                            protocol=string(default="TCP"),
+                            targetPort={INT_OR_STRING: True},
+                        ),
                         KEEP_UNKNOWN: True,
                     }
                 ),
@@ -241,7 +295,12 @@ DEFINITION: Final = thing(
                     categories=array(string()),
                 ),
             },
-            versions=array({**thing(required=("name", "served", "storage"), name=string(minLength=1)), KEEP_UNKNOWN: True}),
+            versions=array(
+                {
+                    **thing(required=("name", "served", "storage"), name=string(minLength=1)),
+                    KEEP_UNKNOWN: True,
+                }
+            ),
         ),
         KEEP_UNKNOWN: True,
     },

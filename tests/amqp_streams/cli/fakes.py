@@ -1,4 +1,6 @@
-"""A node in memory with the client's face, so that commands are tested without sockets; what they asked for is kept."""
+"""A node in memory with the client's face, so that commands are tested without sockets; what they asked for
+is kept.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -38,7 +40,9 @@ class _Entered:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return
 
 
@@ -92,7 +96,9 @@ class FakeNode:
             Symbol("event-streams-offset"): Symbol(f"{number:016d}"),
             Symbol("event-streams-timestamp"): Timestamp(NOW_MS + number),
         }
-        return ReceivedEvent(encode(Described(ULong(0x71), annotations)) + self.logs[log][partition][number].encode())
+        return ReceivedEvent(
+            encode(Described(ULong(0x71), annotations)) + self.logs[log][partition][number].encode()
+        )
 
 
 class FakeClient(_Entered):
@@ -151,7 +157,11 @@ class FakeProducer(_Entered):
 
     async def post_batch(self, events: Sequence[Event], partition: str | None = None, **_: object) -> None:
         """See `Producer`."""
-        chosen = int(str(self._bound if partition is None else partition) if (self._bound, partition) != (None, None) else 0)
+        chosen = int(
+            str(self._bound if partition is None else partition)
+            if (self._bound, partition) != (None, None)
+            else 0
+        )
         for event in events:
             if isinstance(event, Event) and event.body == self._node.refuse is not None:
                 self._failures.append((event, RejectedError("amqp:not-allowed", "not this one")))
@@ -175,14 +185,21 @@ class FakeProducer(_Entered):
 
 
 class FakeConsumer(_Entered):
-    """`Consumer`: the partitions in turn, from the earliest; what a start leaves out is the node's business and not played here."""
+    """`Consumer`: the partitions in turn, from the earliest; what a start leaves out is the node's business
+    and not played here.
+    """
 
     def __init__(self, node: FakeNode, log: str, options: Mapping[str, Any]) -> None:
         partition = options.get("partition")
         wanted = range(len(node.logs[log])) if partition is None else [int(partition)]
         from_earliest = options.get("start") == EARLIEST
         self._node = node
-        self._coming = [node.stored(log, one, number) for one in wanted for number in range(len(node.logs[log][one])) if from_earliest]
+        self._coming = [
+            node.stored(log, one, number)
+            for one in wanted
+            for number in range(len(node.logs[log][one]))
+            if from_earliest
+        ]
         self._assigned = options.get("on_assigned")
         if options.get("filters"):
             assert node.passes is not None
@@ -197,7 +214,11 @@ class FakeConsumer(_Entered):
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
         return taken
 
-    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
+    async def receive_retained(
+        self,
+        max_events: int = 500,
+        timeout: float | None = None,  # noqa: ASYNC109 noqa: ASYNC109  # the client's signature
+    ) -> list[ReceivedEvent]:
         """See `Consumer`."""
         if self._node.slow:
             self._node.slow -= 1
@@ -225,13 +246,16 @@ class FakeManagement:
         if name in self._node.logs:
             raise ManagementError(409, f"log {name!r} already exists")
         self._node.logs[name] = [[] for _ in range(partitions)]
-        self._node.settings[name] = {key.replace("_", "-"): value for key, value in settings.items() if value is not None}
+        self._node.settings[name] = {
+            key.replace("_", "-"): value for key, value in settings.items() if value is not None
+        }
         return self._node.info(name)
 
     async def list_logs(self) -> list[LogSummary]:
         """See `Management`."""
         return [
-            LogSummary(name, len(partitions), self._node.settings.get(name, {})) for name, partitions in sorted(self._node.logs.items())
+            LogSummary(name, len(partitions), self._node.settings.get(name, {}))
+            for name, partitions in sorted(self._node.logs.items())
         ]
 
     async def describe_log(self, name: str) -> LogInfo:
@@ -256,7 +280,9 @@ class FakeManagement:
             self._known(log)
         return [one for one in self._node.cursors if log in (None, one.log)]
 
-    async def reset_cursor(self, log: str, cursor: str, to: Start, *, partition: str | None = None) -> CursorInfo:
+    async def reset_cursor(
+        self, log: str, cursor: str, to: Start, *, partition: str | None = None
+    ) -> CursorInfo:
         """See `Management`."""
         self._node.asked.append(("reset", log, cursor, to, partition))
         return next(one for one in self._node.cursors if one.id == cursor)
@@ -281,7 +307,9 @@ class FakeManagement:
             raise ManagementError(404, f"log {log!r} has no consumer group {group!r}")
         return found.pop()
 
-    async def reset_group(self, log: str, group: str, to: Start, *, partition: str | None = None) -> GroupInfo:
+    async def reset_group(
+        self, log: str, group: str, to: Start, *, partition: str | None = None
+    ) -> GroupInfo:
         """See `Management`."""
         self._node.asked.append(("reset", log, group, to, partition))
         return await self.describe_group(log, group)

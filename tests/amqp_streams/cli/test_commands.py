@@ -48,14 +48,18 @@ class Node:
     url: str
 
     def run(self, *words: str, stdin: str = "", **more: str) -> Done:
-        """Run a command against it, in this process (it starts ten times as fast); stdin is a real one all the same."""
+        """Run a command against it, in this process (it starts ten times as fast); stdin is a real one all
+        the same.
+        """
         with TemporaryFile() as file:
             file.write(stdin.encode())
             file.seek(0)
             before = os.dup(0)
             os.dup2(file.fileno(), 0)
             try:
-                result = CliRunner().invoke(main, words, input=stdin, env=settings(AMQP_STREAMS_URL=self.url, **more))
+                result = CliRunner().invoke(
+                    main, words, input=stdin, env=settings(AMQP_STREAMS_URL=self.url, **more)
+                )
             finally:
                 os.dup2(before, 0)
                 os.close(before)
@@ -90,9 +94,21 @@ class Node:
 def serving(directory: Path, *words: str, **more: str) -> Iterator[Node]:
     """A node on a free port, from when it says that it is ready."""
     reading, writing = os.pipe()
-    command = [*PROGRAM, "serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0", "--ready-fd", str(writing), *words]
+    command = [
+        *PROGRAM,
+        "serve",
+        "--data-dir",
+        str(directory),
+        "--listen",
+        "127.0.0.1:0",
+        "--ready-fd",
+        str(writing),
+        *words,
+    ]
     with (directory.parent / "node.log").open("a") as log:
-        process = subprocess.Popen(command, pass_fds=[writing], stderr=log, text=True, env=environment(**more))
+        process = subprocess.Popen(
+            command, pass_fds=[writing], stderr=log, text=True, env=environment(**more)
+        )
     os.close(writing)
     try:
         with os.fdopen(reading) as ready:
@@ -112,12 +128,22 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def test_a_log_lives_from_being_made_to_being_deleted(node: Node) -> None:
-    made = json.loads(node.run("log", "create", "life", "--partitions", "3", "--retention", "7d", "--json").stdout)
-    assert (made["log"], len(made["partitions"]), made["retention_ms"], made["sync"]) == ("life", 3, 604_800_000, "always")
+    made = json.loads(
+        node.run("log", "create", "life", "--partitions", "3", "--retention", "7d", "--json").stdout
+    )
+    assert (made["log"], len(made["partitions"]), made["retention_ms"], made["sync"]) == (
+        "life",
+        3,
+        604_800_000,
+        "always",
+    )
     assert ("life", 3, 0) in [
-        (one["name"], one["partitions"], one["events"]) for one in json.loads(node.run("log", "list", "--json").stdout)["logs"]
+        (one["name"], one["partitions"], one["events"])
+        for one in json.loads(node.run("log", "list", "--json").stdout)["logs"]
     ]
-    changed = json.loads(node.run("log", "update", "life", "--retention", "none", "--retention-bytes", "1GiB", "--json").stdout)
+    changed = json.loads(
+        node.run("log", "update", "life", "--retention", "none", "--retention-bytes", "1GiB", "--json").stdout
+    )
     assert (changed["retention_ms"], changed["retention_bytes"]) == (None, 1 << 30)
     assert node.run("log", "create", "life").returncode == 1
     assert node.run("log", "delete", "life", stdin="y\n").returncode == 0
@@ -130,12 +156,21 @@ def test_the_filter_of_the_help_finds_rows_of_the_readmes_file(node: Node) -> No
     file = Path(__file__).parents[3] / "examples" / "temperatures" / "seattle-temps.csv"
     node.run("log", "create", "seattle", "--partitions", "4")
     assert node.run("send", "seattle", str(file), "--csv", "--property-column", "temp").returncode == 0
-    found = [json.loads(json.loads(line)["body"]) for line in node.lines("receive", "seattle", "--where", "temp > 75", "--json")]
+    found = [
+        json.loads(json.loads(line)["body"])
+        for line in node.lines("receive", "seattle", "--where", "temp > 75", "--json")
+    ]
     rows = [line.split(",") for line in file.read_text().splitlines()[1:]]
-    assert sorted(float(one["temp"]) for one in found) == sorted(float(temp) for _, temp in rows if float(temp) > 75)
+    assert sorted(float(one["temp"]) for one in found) == sorted(
+        float(temp) for _, temp in rows if float(temp) > 75
+    )
     assert found
     none = node.run("receive", "seattle", "--where", "temperature > 75")
-    assert (none.returncode, none.stdout, none.stderr.partition(" matched")[0]) == (0, "", f"0 of {len(rows):,} events")
+    assert (none.returncode, none.stdout, none.stderr.partition(" matched")[0]) == (
+        0,
+        "",
+        f"0 of {len(rows):,} events",
+    )
 
 
 def test_events_without_a_key_of_many_short_sends_are_spread_over_the_partitions(node: Node) -> None:
@@ -164,11 +199,23 @@ def test_an_interrupted_send_says_how_many_events_are_settled(node: Node) -> Non
     assert " of 2 events are settled" in err
 
 
-def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_time(node: Node, tmp_path: Path) -> None:
+def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_time(
+    node: Node, tmp_path: Path
+) -> None:
     rows = [f"2010/01/{1 + hour // 24:02} {hour % 24:02}:00,{hour}" for hour in range(240)]
     (tmp_path / "temps.csv").write_text("date,temp\n" + "\n".join(rows) + "\n")
     node.run("log", "create", "temps", "--partitions", "2")
-    sent = node.run("send", "temps", str(tmp_path / "temps.csv"), "--csv", "--csv-body", "line", "--key-template", "{date:.10}", "--json")
+    sent = node.run(
+        "send",
+        "temps",
+        str(tmp_path / "temps.csv"),
+        "--csv",
+        "--csv-body",
+        "line",
+        "--key-template",
+        "{date:.10}",
+        "--json",
+    )
     assert json.loads(sent.stdout)["accepted"] == 240
 
     events = [json.loads(line) for line in node.lines("receive", "temps", "--format", "json")]
@@ -180,9 +227,9 @@ def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_tim
 
     in_one = [event for event in events if event["partition"] == "1"]
     assert [event["offset"] for event in in_one] == [f"{number:016d}" for number in range(len(in_one))]
-    assert node.lines("receive", "temps", "--partition", "1", "--from", "5", "--until", "8", "--format", "body") == [
-        event["body"] for event in in_one[5:8]
-    ]
+    assert node.lines(
+        "receive", "temps", "--partition", "1", "--from", "5", "--until", "8", "--format", "body"
+    ) == [event["body"] for event in in_one[5:8]]
     moment = in_one[7]["timestamp"]
     assert node.lines("receive", "temps", "--partition", "1", "--from", moment, "--format", "body") == [
         event["body"] for event in in_one if event["timestamp"] >= moment
@@ -196,11 +243,17 @@ def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_tim
 def test_a_log_is_copied_with_what_receive_prints(node: Node) -> None:
     node.run("log", "create", "first")
     node.run("log", "create", "second")
-    lines = '{"body": "20.5", "key": "k", "subject": "s", "properties": {"n": 1, "t": true}}\n{"body_base64": "//4="}\n'
+    lines = (
+        '{"body": "20.5", "key": "k", "subject": "s", "properties": {"n": 1, "t": true}}\n{"body_base64":'
+        ' "//4="}\n'
+    )
     assert node.run("send", "first", "--json-lines", stdin=lines).returncode == 0
     printed = node.run("receive", "first", "--format", "json").stdout
     assert node.run("send", "second", "--json-lines", stdin=printed).returncode == 0
-    first, second = ([json.loads(line) for line in node.lines("receive", log, "--format", "json")] for log in ("first", "second"))
+    first, second = (
+        [json.loads(line) for line in node.lines("receive", log, "--format", "json")]
+        for log in ("first", "second")
+    )
     assert len(first) == 2
     assert [one | {"timestamp": None} for one in first] == [one | {"timestamp": None} for one in second]
 
@@ -211,9 +264,14 @@ def test_what_is_sent_comes_at_once_to_whoever_follows(node: Node) -> None:
     ours = environment(AMQP_STREAMS_URL=node.url)
     node.run("send", "live", stdin="first\n")
     following = subprocess.Popen(
-        [*PROGRAM, "receive", "live", "--follow", "--from", "earliest", "--format", "body"], stdout=subprocess.PIPE, text=True, env=ours
+        [*PROGRAM, "receive", "live", "--follow", "--from", "earliest", "--format", "body"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ours,
     )
-    sending = subprocess.Popen([*PROGRAM, "send", "live"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ours)
+    sending = subprocess.Popen(
+        [*PROGRAM, "send", "live"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ours
+    )
     assert following.stdout is not None
     assert sending.stdin is not None
     with following, sending:
@@ -233,7 +291,11 @@ def test_a_reader_that_has_seen_enough_is_no_failure(node: Node) -> None:
     node.run("send", "long", stdin="x" * 50 + "\n" + ("y" * 50 + "\n") * 5000)
     for words in (["receive", "long"], ["receive", "long", "--follow", "--from", "earliest"]):
         reading = subprocess.Popen(
-            [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url)
+            [*PROGRAM, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(AMQP_STREAMS_URL=node.url),
         )
         assert reading.stdout is not None
         assert reading.stderr is not None
@@ -245,7 +307,13 @@ def test_a_reader_that_has_seen_enough_is_no_failure(node: Node) -> None:
 
 def test_a_refused_event_is_a_failure_and_the_others_are_kept(node: Node) -> None:
     node.run("log", "create", "part")
-    sent = node.run("send", "part", "--json-lines", "--json", stdin='{"body": "a"}\n{"body": "b", "partition": "7"}\n{"body": "c"}\n')
+    sent = node.run(
+        "send",
+        "part",
+        "--json-lines",
+        "--json",
+        stdin='{"body": "a"}\n{"body": "b", "partition": "7"}\n{"body": "c"}\n',
+    )
     assert sent.returncode == 1
     assert json.loads(sent.stdout)["refused"] == 1
     assert "amqp:not-found" in sent.stderr
@@ -253,7 +321,12 @@ def test_a_refused_event_is_a_failure_and_the_others_are_kept(node: Node) -> Non
 
 
 def test_nobody_there_is_a_failure_in_words(node: Node) -> None:
-    for words in (["info", "amqp://127.0.0.1:1/temps"], ["receive", "nope"], ["send", "nope"], ["info", "nope"]):
+    for words in (
+        ["info", "amqp://127.0.0.1:1/temps"],
+        ["receive", "nope"],
+        ["send", "nope"],
+        ["info", "nope"],
+    ):
         done = node.run(*words, stdin="x\n")
         assert (done.returncode, done.stdout) == (1, "")
         assert len(done.stderr.splitlines()) == 1
@@ -270,7 +343,9 @@ def test_a_measurement_has_figures(node: Node, kind: str) -> None:
     assert figures["events"] >= 250  # the batch that ends the warm-up counts for it
     assert figures["refused"] == 0
     assert figures["events_per_second"] > 0
-    assert set(figures["latency_ms"]) == (set() if kind == "consume" else {"p50", "p95", "p99", "p99.9", "max"})
+    assert set(figures["latency_ms"]) == (
+        set() if kind == "consume" else {"p50", "p95", "p99", "p99.9", "max"}
+    )
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -319,7 +394,9 @@ def test_a_second_node_on_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken_is_refused(tmp_path: Path, node: Node) -> None:
-    second = node.process_of("serve", "--data-dir", str(tmp_path / "data"), "--listen", node.url.removeprefix("amqp://"))
+    second = node.process_of(
+        "serve", "--data-dir", str(tmp_path / "data"), "--listen", node.url.removeprefix("amqp://")
+    )
     assert second.returncode != 0
     assert node.url.removeprefix("amqp://") in second.stderr
 
@@ -333,19 +410,39 @@ def test_only_users_of_the_file_are_let_in_where_nobody_is_anonymous(tmp_path: P
     assert added.stdout == ""
     with serving(tmp_path / "data", "--users", users, "--anonymous", "never", "--log", "temps:1") as node:
         assert node.run("info", "temps").returncode == 1
-        assert node.run("info", "temps", AMQP_STREAMS_USER="alice", AMQP_STREAMS_PASSWORD="wrong").returncode == 1
-        assert node.run("info", "temps", AMQP_STREAMS_USER="alice", AMQP_STREAMS_PASSWORD="s3cret").returncode == 0
-        assert node.run("send", "temps", "--user", "alice", "--password-stdin", stdin="s3cret\n20.5\n").returncode == 0
-        with_url = node.run("receive", node.url.replace("//", "//alice:s3cret@") + "/temps", "--format", "body")
+        assert (
+            node.run("info", "temps", AMQP_STREAMS_USER="alice", AMQP_STREAMS_PASSWORD="wrong").returncode
+            == 1
+        )
+        assert (
+            node.run("info", "temps", AMQP_STREAMS_USER="alice", AMQP_STREAMS_PASSWORD="s3cret").returncode
+            == 0
+        )
+        assert (
+            node.run(
+                "send", "temps", "--user", "alice", "--password-stdin", stdin="s3cret\n20.5\n"
+            ).returncode
+            == 0
+        )
+        with_url = node.run(
+            "receive", node.url.replace("//", "//alice:s3cret@") + "/temps", "--format", "body"
+        )
         assert with_url.stdout == "20.5\n"
 
 
 def test_a_file_configures_a_node(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    file.write_text('sync = "interval:20"\n[limits]\nmessage_bytes = "1KiB"\n[logs.small]\npartitions = 2\nretention = "7d"\n')
+    file.write_text(
+        'sync = "interval:20"\n[limits]\nmessage_bytes = "1KiB"\n[logs.small]\npartitions = 2\nretention ='
+        ' "7d"\n'
+    )
     with serving(tmp_path / "data", "--config", str(file)) as node:
         info = json.loads(node.run("info", "small", "--json").stdout)
-        assert (info["sync"], info["retention_ms"], len(info["partitions"])) == ("interval:20", 604_800_000, 2)
+        assert (info["sync"], info["retention_ms"], len(info["partitions"])) == (
+            "interval:20",
+            604_800_000,
+            2,
+        )
         refused = node.run("send", "small", stdin="x" * 5000)
         assert refused.returncode == 1
         assert "message-size" in refused.stderr

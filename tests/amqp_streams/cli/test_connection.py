@@ -29,7 +29,10 @@ def test_the_name_of_a_log_is_at_the_node_of_the_url() -> None:
 )
 def test_a_url_with_a_path_is_a_node_and_a_log(address: str, url: str, log: str) -> None:
     tls = TlsOptions()
-    assert Endpoint("amqp://first", "alice", "secret", tls).at(address) == (Endpoint(url, "alice", "secret", tls), log)
+    assert Endpoint("amqp://first", "alice", "secret", tls).at(address) == (
+        Endpoint(url, "alice", "secret", tls),
+        log,
+    )
 
 
 @pytest.mark.parametrize("address", ["http://x/temps", "amqp://x", "amqp://x/", "amqp:///temps", "://"])
@@ -47,15 +50,31 @@ def test_a_url_that_is_none_is_misuse(url: str) -> None:
 def test_the_node_is_on_this_machine_unless_said_otherwise(node: FakeNode, run: Run) -> None:
     run("info", "temps")
     run("info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
-    run("info", "temps", "--url", "amqp://from.flag", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
-    assert [endpoint.url for endpoint in node.endpoints] == [URL_DEFAULT, "amqp://from.environment", "amqp://from.flag"]
+    run(
+        "info",
+        "temps",
+        "--url",
+        "amqp://from.flag",
+        environment={"AMQP_STREAMS_URL": "amqp://from.environment"},
+    )
+    assert [endpoint.url for endpoint in node.endpoints] == [
+        URL_DEFAULT,
+        "amqp://from.environment",
+        "amqp://from.flag",
+    ]
 
 
 def test_the_url_may_stand_before_the_command(node: FakeNode, run: Run) -> None:
-    run("--url", "amqp://before", "info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
+    run(
+        "--url", "amqp://before", "info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"}
+    )
     run("--url", "amqp://before", "info", "temps", "--url", "amqp://behind")
     run("--url", "amqp://before", "log", "list")
-    assert [endpoint.url for endpoint in node.endpoints] == ["amqp://before", "amqp://behind", "amqp://before"]
+    assert [endpoint.url for endpoint in node.endpoints] == [
+        "amqp://before",
+        "amqp://behind",
+        "amqp://before",
+    ]
 
 
 def test_help_lists_the_options_of_the_connection_apart(run: Run) -> None:
@@ -67,16 +86,29 @@ def test_help_lists_the_options_of_the_connection_apart(run: Run) -> None:
 
 
 def test_a_log_that_is_misspelt_leads_to_the_one_that_was_meant(node: FakeNode, run: Run) -> None:
-    for words in (["info"], ["receive"], ["log", "describe"], ["log", "delete", "--yes"], ["group", "list"], ["cursor", "list"]):
+    for words in (
+        ["info"],
+        ["receive"],
+        ["log", "describe"],
+        ["log", "delete", "--yes"],
+        ["group", "list"],
+        ["cursor", "list"],
+    ):
         answer = run(*words, "tmps")
-        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: no log named 'tmps'; did you mean 'temps'?\n"), words
+        assert (answer.exit_code, answer.stderr) == (
+            1,
+            "amqp-streams: no log named 'tmps'; did you mean 'temps'?\n",
+        ), words
     assert "or create it: amqp-streams log create invoices" in run("info", "invoices").stderr
 
 
 def test_an_error_is_json_where_json_was_asked_for(node: FakeNode, run: Run) -> None:
     answer = run("info", "tmps", "--json")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert json.loads(answer.stderr) == {"error": "no log named 'tmps'; did you mean 'temps'?", "condition": "amqp:not-found"}
+    assert json.loads(answer.stderr) == {
+        "error": "no log named 'tmps'; did you mean 'temps'?",
+        "condition": "amqp:not-found",
+    }
 
 
 def test_a_node_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +123,8 @@ def test_a_node_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setattr(Endpoint, "client", lambda *_, **__: Silent())
     answer = run("info", "temps", "--url", "amqp://alice:secret@silent")
     assert answer.stderr.startswith(
-        "amqp-streams: amqp://silent:5672: no answer: connecting took longer than 10.0 s. Is that an AMQP port?"
+        "amqp-streams: amqp://silent:5672: no answer: connecting took longer than 10.0 s. Is that an AMQP"
+        " port?"
     )
 
 
@@ -101,9 +134,18 @@ def test_user_and_password_come_from_the_environment(node: FakeNode, run: Run) -
     assert "secret" not in repr(node.endpoints[0])
 
 
-def test_a_password_comes_from_stdin_when_asked_for(node: FakeNode, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_comes_from_stdin_when_asked_for(
+    node: FakeNode, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("amqp_streams.cli.connection.password_from_stdin", lambda: "from stdin")
-    run("info", "temps", "--user", "alice", "--password-stdin", environment={"AMQP_STREAMS_PASSWORD": "from environment"})
+    run(
+        "info",
+        "temps",
+        "--user",
+        "alice",
+        "--password-stdin",
+        environment={"AMQP_STREAMS_PASSWORD": "from environment"},
+    )
     assert node.endpoints[0].password == "from stdin"
 
 
@@ -111,7 +153,10 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
     def flags(command: click.Command) -> set[str]:
         own = {flag for parameter in command.params for flag in parameter.opts}
         inner = (
-            [command.get_command(click.Context(command), name) for name in command.list_commands(click.Context(command))]
+            [
+                command.get_command(click.Context(command), name)
+                for name in command.list_commands(click.Context(command))
+            ]
             if isinstance(command, click.Group)
             else []
         )
@@ -143,7 +188,9 @@ def test_the_asynchronous_part_is_run_to_its_result() -> None:
     assert run(answer()) == 42
 
 
-def test_a_token_comes_from_a_file_that_is_read_for_each_connection(node: FakeNode, run: Run, tmp_path: Path) -> None:
+def test_a_token_comes_from_a_file_that_is_read_for_each_connection(
+    node: FakeNode, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
     run("info", "temps", "--token-file", str(file), environment={"AMQP_STREAMS_TOKEN": "from-environment"})

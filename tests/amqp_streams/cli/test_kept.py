@@ -33,8 +33,12 @@ def test_a_filtered_log_is_read_to_its_end_though_its_last_events_do_not_pass(no
     node.run("send", "alarms", "--property", "kind=alarm", "--key", "a", stdin="one\ntwo\n")
     node.run("send", "alarms", "--property", "kind=note", "--key", "b", stdin="more\n" * 3000)
     assert node.lines("receive", "alarms", "--where", "kind = 'alarm'", "--format", "body") == ["one", "two"]
-    assert node.lines("receive", "alarms", "--where", "m.event-streams-group-key = 'a'", "--format", "body") == ["one", "two"]
-    assert node.lines("receive", "alarms", "--property", "kind=alarm", "--max", "1", "--format", "body") == ["one"]
+    assert node.lines(
+        "receive", "alarms", "--where", "m.event-streams-group-key = 'a'", "--format", "body"
+    ) == ["one", "two"]
+    assert node.lines("receive", "alarms", "--property", "kind=alarm", "--max", "1", "--format", "body") == [
+        "one"
+    ]
     assert node.lines("receive", "alarms", "--property", "kind=none") == []
     refused = node.run("receive", "alarms", "--where", "kind = ")
     assert refused.returncode == 1
@@ -80,7 +84,9 @@ def test_what_a_reader_did_not_print_comes_again(node: Node) -> None:
     """Whoever reads our stdout went away: what was on its way to it was not dealt with."""
     filled(node, "torn", count=20_000)
     words = [*PROGRAM, "receive", "torn", "--durable", "d", "--format", "body"]
-    reading = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url))
+    reading = subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url)
+    )
     assert reading.stdout is not None
     with reading:
         seen = [reading.stdout.readline() for _ in range(10)]
@@ -97,7 +103,13 @@ def test_a_groups_members_share_its_partitions_and_the_group_its_place(node: Nod
     assert sorted(numbers(node.lines(*read))) == list(range(20))
     assert node.lines(*read) == []
     node.run("send", "bills", stdin="20\n21\n22\n23\n")
-    assert node.run("group", "list", "bills").stdout.splitlines()[1].split()[:5] == ["bills", "billing", "0", "0", "4"]
+    assert node.run("group", "list", "bills").stdout.splitlines()[1].split()[:5] == [
+        "bills",
+        "billing",
+        "0",
+        "0",
+        "4",
+    ]
     assert sorted(numbers(node.lines(*read))) == [20, 21, 22, 23]
     described = json.loads(node.run("group", "describe", "bills", "billing", "--json").stdout)
     assert [(one["partition"], one["next"], one["lag"], one["owner"]) for one in described["partitions"]] == [
@@ -106,7 +118,10 @@ def test_a_groups_members_share_its_partitions_and_the_group_its_place(node: Nod
     node.lines("group", "reset", "bills", "billing", "--to", "earliest", "--partition", "2", "--yes")
     assert len(node.lines(*read)) == 6
     of_one = node.run("group", "reset", "bills", "billing", "--to", "3")
-    assert (of_one.returncode, "name the partition with --partition, one of 0, 1, 2, 3" in of_one.stderr) == (2, True)
+    assert (of_one.returncode, "name the partition with --partition, one of 0, 1, 2, 3" in of_one.stderr) == (
+        2,
+        True,
+    )
     assert node.run("group", "remove", "bills", "billing", "--yes").returncode == 0
     assert node.run("group", "describe", "bills", "billing").returncode == 1
     assert len(node.lines(*read)) == 24
@@ -124,7 +139,11 @@ def test_a_group_with_members_is_left_alone_and_shows_them(node: Node) -> None:
     filled(node, "busy", partitions=2, count=2)
     words = [*PROGRAM, "receive", "busy", "--group", "g", "--follow", "--format", "body"]
     following = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url)
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(AMQP_STREAMS_URL=node.url),
     )
     assert following.stdout is not None
     assert following.stderr is not None
@@ -149,7 +168,9 @@ def test_an_older_epoch_is_refused_and_places_and_epochs_outlive_the_node(tmp_pa
     with serving(tmp_path / "data", "--log", "temps") as node:
         node.run("send", "temps", stdin="0\n1\n2\n3\n")
         assert numbers(node.lines(*mine, "--epoch", "7", "--max", "2")) == [0, 1]
-        assert numbers(node.lines("receive", "temps", "--durable", "d", "--format", "body", "--max", "3")) == [0, 1, 2]
+        assert numbers(
+            node.lines("receive", "temps", "--durable", "d", "--format", "body", "--max", "3")
+        ) == [0, 1, 2]
         node.stop(signal.SIGKILL)
     with serving(tmp_path / "data") as node:
         older = node.run(*mine, "--epoch", "6")
@@ -160,6 +181,9 @@ def test_an_older_epoch_is_refused_and_places_and_epochs_outlive_the_node(tmp_pa
         assert numbers(node.lines("receive", "temps", "--durable", "d", "--format", "body"))[-1:] == [3]
         assert node.stop() == 0
     with serving(tmp_path / "data") as node:
-        assert json.loads(node.run("group", "describe", "temps", "g", "--json").stdout)["partitions"][0]["epoch"] == 7
+        assert (
+            json.loads(node.run("group", "describe", "temps", "g", "--json").stdout)["partitions"][0]["epoch"]
+            == 7
+        )
         assert node.lines(*mine) == []
         assert node.stop() == 0

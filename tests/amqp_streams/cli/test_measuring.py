@@ -12,7 +12,15 @@ from tests.amqp_streams.cli.fakes import FakeNode
 
 def a_load(**more: object) -> Load:
     """Ten events of ten bytes."""
-    given = {"log": "temps", "events": 10, "size": 10, "rate": None, "connections": 1, "window": 100, "warmup": 0}
+    given = {
+        "log": "temps",
+        "events": 10,
+        "size": 10,
+        "rate": None,
+        "connections": 1,
+        "window": 100,
+        "warmup": 0,
+    }
     return Load(**(given | more))  # type: ignore[arg-type]  # as given
 
 
@@ -80,7 +88,9 @@ async def test_consuming_stops_at_the_number_asked_for(node: FakeNode) -> None:
     assert result.bytes > 20
 
 
-async def test_events_that_never_come_are_told_as_refused(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_that_never_come_are_told_as_refused(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The node in memory gives nothing to a reader of new events."""
     monkeypatch.setattr(measuring, "_TAIL_S", 0.01)
     result = await measure_latency(Endpoint(), a_load(rate=100_000.0), nothing)

@@ -21,16 +21,25 @@ from tests.amqp_streams.cli.fakes import FakeNode
         ((Place("0", next_number=5, lag=0), Place("1")), {"0": 5, "1": 0}, True),
     ],
 )
-def test_through_is_past_the_end_that_each_partition_had(places: tuple[Place, ...], ends: dict[str, int], done: bool) -> None:
+def test_through_is_past_the_end_that_each_partition_had(
+    places: tuple[Place, ...], ends: dict[str, int], done: bool
+) -> None:
     """What retention took away (a lag of 0 although the place is before the end) need not be waited for."""
     assert through(places, ends) is done
 
 
 @pytest.fixture
 def grouped(node: FakeNode) -> FakeNode:
-    """A log of two events, and the group that reads it, as it will be found when it is asked for: first with one to go."""
+    """A log of two events, and the group that reads it, as it will be found when it is asked for: first with
+    one to go.
+    """
     node.logs["temps"] = [[Event(b"a0"), Event(b"a1")], []]
-    found = iter([GroupInfo("temps", "billing", places=(Place("0", next_number=number, lag=2 - number),)) for number in (1, 2)])
+    found = iter(
+        [
+            GroupInfo("temps", "billing", places=(Place("0", next_number=number, lag=2 - number),))
+            for number in (1, 2)
+        ]
+    )
     node.describe = lambda: next(found)
     return node
 
@@ -50,7 +59,9 @@ def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped:
 
 
 def test_who_follows_is_told_which_partitions_come(grouped: FakeNode, run: Run) -> None:
-    answer = run("receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.001")
+    answer = run(
+        "receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.001"
+    )
     assert (answer.exit_code, answer.stdout) == (0, "a0\na1\n")
     assert answer.stderr == "partition 0 was assigned to this member\nno event arrived for 0.001 s\n"
     assert grouped.asked == []

@@ -33,11 +33,34 @@ def test_all_commands_are_there() -> None:
     assert {words[0] for words in COMMANDS} == {
         "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "user", "bench", "version",
     }  # fmt: skip
-    assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {"create", "list", "describe", "update", "delete"}
-    assert {words[1] for words in COMMANDS if words[0] == "cursor" and len(words) > 1} == {"list", "reset", "remove"}
-    assert {words[1] for words in COMMANDS if words[0] == "group" and len(words) > 1} == {"list", "describe", "reset", "remove"}
-    assert {words[1] for words in COMMANDS if words[0] == "user" and len(words) > 1} == {"add", "remove", "list"}
-    assert {words[1] for words in COMMANDS if words[0] == "bench" and len(words) > 1} == {"produce", "consume", "latency"}
+    assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {
+        "create",
+        "list",
+        "describe",
+        "update",
+        "delete",
+    }
+    assert {words[1] for words in COMMANDS if words[0] == "cursor" and len(words) > 1} == {
+        "list",
+        "reset",
+        "remove",
+    }
+    assert {words[1] for words in COMMANDS if words[0] == "group" and len(words) > 1} == {
+        "list",
+        "describe",
+        "reset",
+        "remove",
+    }
+    assert {words[1] for words in COMMANDS if words[0] == "user" and len(words) > 1} == {
+        "add",
+        "remove",
+        "list",
+    }
+    assert {words[1] for words in COMMANDS if words[0] == "bench" and len(words) > 1} == {
+        "produce",
+        "consume",
+        "latency",
+    }
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -104,24 +127,32 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int | N
     ],
 )
 def test_how_a_command_ends_decides_the_status(
-    ending: Callable[[BaseException | int | None], click.testing.Result], end: BaseException | int | None, status: int, words: str
+    ending: Callable[[BaseException | int | None], click.testing.Result],
+    end: BaseException | int | None,
+    status: int,
+    words: str,
 ) -> None:
     answer = ending(end)
     assert (answer.exit_code, answer.stderr, answer.stdout) == (status, words, "")
 
 
-def test_an_error_without_words_is_told_by_what_it_is(ending: Callable[[BaseException], click.testing.Result]) -> None:
+def test_an_error_without_words_is_told_by_what_it_is(
+    ending: Callable[[BaseException], click.testing.Result],
+) -> None:
     assert "Root of all errors" in ending(AmqpStreamsError()).stderr
 
 
-def test_a_fault_of_our_own_is_not_dressed_up(ending: Callable[[BaseException], click.testing.Result]) -> None:
+def test_a_fault_of_our_own_is_not_dressed_up(
+    ending: Callable[[BaseException], click.testing.Result],
+) -> None:
     assert isinstance(ending(AssertionError("broken")).exception, AssertionError)
 
 
 def test_help_does_not_load_the_server_nor_the_client() -> None:
     """A shell's completion and a look at the help should not wait for Proton."""
     check = (
-        "import sys; from amqp_streams.cli import main; print(sorted(m for m in sys.modules if m.startswith(('proton', 'uvloop', 'rich'))))"
+        "import sys; from amqp_streams.cli import main; print(sorted(m for m in sys.modules if"
+        " m.startswith(('proton', 'uvloop', 'rich'))))"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -135,5 +166,8 @@ def test_a_closed_standard_descriptor_does_not_matter(closed: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr in {
         "",
-        "amqp-streams: amqp://127.0.0.1:1: nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?\n",
+        (
+            "amqp-streams: amqp://127.0.0.1:1: nothing listens there. Is a node running ('amqp-streams"
+            " serve'), and is --url right?\n"
+        ),
     }

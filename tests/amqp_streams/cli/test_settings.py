@@ -1,4 +1,6 @@
-"""A setting comes from its flag, else its variable, else the file, else the default; what is wrong is named with its place."""
+"""A setting comes from its flag, else its variable, else the file, else the default; what is wrong is named
+with its place.
+"""
 
 import re
 import tomllib
@@ -8,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.cli.settings import node_settings, settable, variable_of
-from amqp_streams.config import AnonymousAccess, GroupSettings, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
+from amqp_streams.config import (
+    AnonymousAccess,
+    GroupSettings,
+    Limits,
+    Listener,
+    LogSettings,
+    NodeSettings,
+    Sync,
+    SyncMode,
+    TlsSettings,
+)
 from amqp_streams.errors import ConfigError
 from service_parts.settings.sources import Name, flag_of
 
@@ -19,8 +31,7 @@ DIRECTORY: dict[Name, object] = {("data_dir",): "data"}
 def file(tmp_path: Path) -> Path:
     """A file with a bit of everything."""
     path = tmp_path / "node.toml"
-    path.write_text(
-        """
+    path.write_text("""
         data_dir = "events"
         listen = ["127.0.0.1:5673", "[::1]:5673"]
         listen_tls = ["0.0.0.0:5671"]
@@ -39,12 +50,13 @@ def file(tmp_path: Path) -> Path:
         partitions = 4
         retention = "7d"
         [logs."a.b"]
-        """
-    )
+        """)
     return path
 
 
-def refused(flags: Mapping[Name, object], environment: Mapping[str, str] | None = None, file: Path | None = None) -> str:
+def refused(
+    flags: Mapping[Name, object], environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> str:
     """What is said about settings that cannot be."""
     with pytest.raises(ConfigError) as caught:
         node_settings({**DIRECTORY, **flags}, environment or {}, file)
@@ -70,11 +82,18 @@ def test_a_file_sets_everything_and_its_paths_start_at_its_folder(file: Path, tm
     assert settings.auto_create_partitions == 2
     assert settings.tls == TlsSettings(certificate=tmp_path / "c.pem", key=Path("/k.pem"))
     assert settings.limits == Limits(message_bytes=1 << 20, idle_timeout_ms=120_000)
-    assert settings.logs == {"temps": LogSettings(partitions=4, retention_ms=604_800_000), "a.b": LogSettings()}
+    assert settings.logs == {
+        "temps": LogSettings(partitions=4, retention_ms=604_800_000),
+        "a.b": LogSettings(),
+    }
 
 
 def test_a_variable_wins_over_the_file_and_a_flag_over_both(file: Path) -> None:
-    environment = {"AMQP_STREAMS_SYNC": "never", "AMQP_STREAMS_ANONYMOUS": "always", "AMQP_STREAMS_LIMITS_IDLE_TIMEOUT": "5s"}
+    environment = {
+        "AMQP_STREAMS_SYNC": "never",
+        "AMQP_STREAMS_ANONYMOUS": "always",
+        "AMQP_STREAMS_LIMITS_IDLE_TIMEOUT": "5s",
+    }
     settings = node_settings({("sync",): "always"}, environment, file)
     assert settings.sync.mode is SyncMode.ALWAYS
     assert settings.anonymous is AnonymousAccess.ALWAYS
@@ -118,12 +137,20 @@ def test_a_log_given_as_a_flag_keeps_what_the_file_says_of_it_beside_the_partiti
 
 
 def test_listening_only_with_tls_leaves_the_plain_default_out() -> None:
-    flags: dict[Name, object] = {("listen_tls",): ("127.0.0.1:5671",), ("tls", "certificate"): "c", ("tls", "key"): "k"}
-    assert node_settings(DIRECTORY | flags, {}, None).listen == (Listener(host="127.0.0.1", port=5671, tls=True),)
+    flags: dict[Name, object] = {
+        ("listen_tls",): ("127.0.0.1:5671",),
+        ("tls", "certificate"): "c",
+        ("tls", "key"): "k",
+    }
+    assert node_settings(DIRECTORY | flags, {}, None).listen == (
+        Listener(host="127.0.0.1", port=5671, tls=True),
+    )
 
 
 def test_a_truth_is_written_in_the_environment_as_people_do() -> None:
-    assert node_settings(DIRECTORY, {"AMQP_STREAMS_PLAIN_WITHOUT_TLS": "true"}, None).plain_without_tls is True
+    assert (
+        node_settings(DIRECTORY, {"AMQP_STREAMS_PLAIN_WITHOUT_TLS": "true"}, None).plain_without_tls is True
+    )
 
 
 def test_a_missing_directory_is_named_in_all_the_places_where_it_could_be_given() -> None:
@@ -169,20 +196,29 @@ def test_variables_of_the_clients_are_none_of_the_nodes_business() -> None:
 
 def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
-    path.write_text('lissten = "a"\n[limits]\nframe_bytes = "many"\nidle_timeout = true\n[logs.temps]\nretentoin = "7d"\n')
+    path.write_text(
+        'lissten = "a"\n[limits]\nframe_bytes = "many"\nidle_timeout = true\n[logs.temps]\nretentoin = "7d"\n'
+    )
     said = refused({}, {}, path).splitlines()
     assert len(said) == 4
     assert all(str(path) in line for line in said)
-    assert any(line.startswith("lissten ") and "no such setting; there are access, admin_listen, anonymous" in line for line in said)
-    assert any(line.startswith("limits.frame_bytes ") and "'many' is not a valid size" in line for line in said)
+    assert any(
+        line.startswith("lissten ") and "no such setting; there are access, admin_listen, anonymous" in line
+        for line in said
+    )
+    assert any(
+        line.startswith("limits.frame_bytes ") and "'many' is not a valid size" in line for line in said
+    )
     assert any(line.startswith("limits.idle_timeout ") and "is not a valid duration" in line for line in said)
-    assert any(line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line for line in said)
+    assert any(
+        line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line
+        for line in said
+    )
 
 
 def test_rules_quotas_and_redirects_are_read_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
-    path.write_text(
-        """data_dir = "d"
+    path.write_text("""data_dir = "d"
 [user_groups]
 ops = ["alice", "bob"]
 [[access]]
@@ -200,8 +236,7 @@ log = "temps"
 partitions = [1]
 host = "b.example"
 port = 5672
-"""
-    )
+""")
     settings = node_settings({}, {}, path)
     assert settings.user_groups == {"ops": ("alice", "bob")}
     assert [rule.users for rule in settings.access] == [("group:ops",), ("*",)]
@@ -212,8 +247,8 @@ port = 5672
 def test_a_wrong_rule_is_named_by_its_place_among_the_rules(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(
-        'data_dir = "d"\n[[access]]\nusers = ["ali*"]\nlogs = ["temps"]\nallow = ["sendd"]\nuser = 5\n[quotas.bob]\nconnection = 5\n'
-        '[[redirect]]\nlog = "temps"\nhost = "b.example"\n'
+        'data_dir = "d"\n[[access]]\nusers = ["ali*"]\nlogs = ["temps"]\nallow = ["sendd"]\nuser ='
+        ' 5\n[quotas.bob]\nconnection = 5\n[[redirect]]\nlog = "temps"\nhost = "b.example"\n'
     )
     said = refused({}, {}, path).splitlines()
     assert all(str(path) in line for line in said)
@@ -244,7 +279,10 @@ def test_a_table_where_a_value_belongs_is_refused(tmp_path: Path) -> None:
     assert f"sync.mode ({path}): must be 'always', 'interval' or 'never'" in said
 
 
-@pytest.mark.parametrize(("content", "complaint"), [(None, "cannot read"), (b"a = ", "not valid TOML"), (b"\xff", "not valid TOML")])
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(None, "cannot read"), (b"a = ", "not valid TOML"), (b"\xff", "not valid TOML")],
+)
 def test_a_file_that_is_none_is_said_so(tmp_path: Path, content: bytes | None, complaint: str) -> None:
     path = tmp_path / "node.toml"
     if content is not None:
@@ -258,7 +296,10 @@ def test_the_same_name_as_value_and_table_is_refused_with_both_places(tmp_path: 
     path = tmp_path / "node.toml"
     path.write_text("limits = 5\n")
     said = refused({}, {"AMQP_STREAMS_LIMITS_CREDIT": "5"}, path)
-    assert said == f"limits is a value ({path}) and a table (AMQP_STREAMS_LIMITS_CREDIT): only one of them can be"
+    assert (
+        said
+        == f"limits is a value ({path}) and a table (AMQP_STREAMS_LIMITS_CREDIT): only one of them can be"
+    )
 
 
 def test_groups_come_from_the_file_and_from_variables(tmp_path: Path) -> None:
@@ -266,15 +307,17 @@ def test_groups_come_from_the_file_and_from_variables(tmp_path: Path) -> None:
     path.write_text('data_dir = "d"\n[groups]\nonly = ["billing"]\npause = "1s"\n')
     assert node_settings({}, {}, path).groups == GroupSettings(only=("billing",), pause_ms=1000)
     environment = {"AMQP_STREAMS_GROUPS_ONLY": "billing, audit-*", "AMQP_STREAMS_GROUPS_WAIT": "0"}
-    assert node_settings({}, environment, path).groups == GroupSettings(only=("billing", "audit-*"), pause_ms=1000, wait_ms=0)
+    assert node_settings({}, environment, path).groups == GroupSettings(
+        only=("billing", "audit-*"), pause_ms=1000, wait_ms=0
+    )
 
 
 def test_keys_and_rules_for_other_logins_come_from_the_file_and_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(
-        'data_dir = "d"\n[tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "ca"\nclient_certificates = "optional"\n'
-        '[[external]]\nname = "cn"\npattern = "(.+)"\nuser = "{1}"\n'
-        '[oauth]\nissuer = "i"\naudience = ["a", "b"]\nkeys = ["one.json", "/two.pem"]\nleeway = "1m"\n'
+        'data_dir = "d"\n[tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "ca"\nclient_certificates ='
+        ' "optional"\n[[external]]\nname = "cn"\npattern = "(.+)"\nuser = "{1}"\n[oauth]\nissuer ='
+        ' "i"\naudience = ["a", "b"]\nkeys = ["one.json", "/two.pem"]\nleeway = "1m"\n'
     )
     settings = node_settings({}, {"AMQP_STREAMS_OAUTH_ALGORITHMS": "RS256,ES256"}, path)
     assert settings.external[0].user_of("x") == "x"
@@ -288,18 +331,25 @@ def test_keys_and_rules_for_other_logins_come_from_the_file_and_its_folder(tmp_p
 
 
 def test_every_setting_and_its_variable_is_in_the_reference() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "node-configuration.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "node-configuration.md").read_text(
+        encoding="utf-8"
+    )
     assert [name for name in settable() if f"`{variable_of(name)}`" not in text] == []
 
 
 def test_every_dependency_is_accounted_for() -> None:
     root = Path(__file__).parents[3]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    wanted = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
     rows = (root / "docs" / "decisions" / "dependencies.md").read_text(encoding="utf-8").splitlines()
     for requirement in (one.partition(";")[0] for one in wanted if not one.startswith("amqp-event-streams[")):
         name = re.split(r"[<>=]", requirement, maxsplit=1)[0]
-        assert any(row.startswith(f"| {name} | {requirement.removeprefix(name)} |") for row in rows), requirement
+        assert any(row.startswith(f"| {name} | {requirement.removeprefix(name)} |") for row in rows), (
+            requirement
+        )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +361,9 @@ def test_every_dependency_is_accounted_for() -> None:
     ],
     ids=["lists", "tables", "digits"],
 )
-def test_a_file_that_python_cannot_read_is_refused_in_words(tmp_path: Path, content: str, complaint: str) -> None:
+def test_a_file_that_python_cannot_read_is_refused_in_words(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
     """A reload with such a file must not end half-way."""
     file = tmp_path / "node.toml"
     file.write_text(content)

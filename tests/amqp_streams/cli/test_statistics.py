@@ -38,7 +38,15 @@ def test_percentiles_are_measured_values_and_never_fall(seconds: list[float]) ->
 
 def result(seconds: float) -> Result:
     """A measurement that took so long."""
-    return Result("produce", events=1000, bytes=2_000_000, seconds=seconds, refused=1, latency_ms={"p50": 1.23456}, samples=7)
+    return Result(
+        "produce",
+        events=1000,
+        bytes=2_000_000,
+        seconds=seconds,
+        refused=1,
+        latency_ms={"p50": 1.23456},
+        samples=7,
+    )
 
 
 def test_rates_are_by_the_measured_time() -> None:

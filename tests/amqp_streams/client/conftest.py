@@ -16,7 +16,9 @@ from amqp_streams.client.options import TlsOptions
 from tests.amqp_streams.client.peer import Node, Peer
 
 
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """A module that says BOTH_LOOPS runs its tests on asyncio's loop and on uvloop's."""
     if getattr(getattr(item, "module", None), "BOTH_LOOPS", False):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

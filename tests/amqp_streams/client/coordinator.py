@@ -1,4 +1,7 @@
-"""A scripted node that assigns partitions of a log to attaches as the test says. It keeps them waiting, or refuses."""
+"""A scripted node that assigns partitions of a log to attaches as the test says.
+
+It keeps them waiting, or refuses.
+"""
 
 from typing import Any
 

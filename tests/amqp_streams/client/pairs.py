@@ -17,7 +17,10 @@ class Pair:
         self.peer = Peer(self.node)
         self.piece = piece
         self.client = ConnectionProtocol(
-            container_id="c", hostname="h", credentials=Credentials(user, "secret" if user else None), idle_timeout_ms=30_000
+            container_id="c",
+            hostname="h",
+            credentials=Credentials(user, "secret" if user else None),
+            idle_timeout_ms=30_000,
         )
         self.happenings: list[Happening] = []
 

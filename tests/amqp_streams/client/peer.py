@@ -1,6 +1,7 @@
 """A scripted AMQP node on Proton, bytes in and out: what a client is tested against without a network.
 
-It keeps what it accepted by address, delivers what was put there, and does to messages, links and connections what the test says.
+It keeps what it accepted by address, delivers what was put there, and does to messages, links and connections
+what the test says.
 """
 
 from collections import defaultdict, deque
@@ -105,7 +106,11 @@ class Peer:
             self._greeted = True
             mechanisms = Array(Symbol, tuple(Symbol(name) for name in self.node.mechanisms))
             self._output += _SASL_HEADER + _frame(Described(ULong(0x40), [mechanisms]))
-        if self._greeted and len(self._input) >= 4 and len(self._input) >= (size := int.from_bytes(self._input[:4])):
+        if (
+            self._greeted
+            and len(self._input) >= 4
+            and len(self._input) >= (size := int.from_bytes(self._input[:4]))
+        ):
             value, _ = decode(bytes(self._input[8:size]))
             del self._input[:size]
             self.saslframes.append(value)

@@ -51,7 +51,15 @@ def authority(folder: Path) -> Authority:
 def node(folder: Path, authority: Authority) -> Iterator[RunningNode]:
     """One node for the tests that leave it alive; each has logs of its own."""
     users = folder / "users.json"
-    add: list[str | Path] = [Path(sys.executable).with_name("amqp-streams"), "user", "add", "ann", "--users", users, "--password-stdin"]
+    add: list[str | Path] = [
+        Path(sys.executable).with_name("amqp-streams"),
+        "user",
+        "add",
+        "ann",
+        "--users",
+        users,
+        "--password-stdin",
+    ]
     subprocess.run(add, input=b"secret\n", check=True, capture_output=True)
     tls = authority.issue("localhost")
     running = RunningNode(
@@ -83,9 +91,19 @@ async def drain(consumer: Consumer, count: int) -> list[ReceivedEvent]:
 
 
 @pytest.mark.parametrize(
-    "way", ["amqp://{0}", "amqp://ann:secret@{0}", "amqp://{1}", "amqps://{2}", "ws://{3}/amqp", "ws://ann:secret@{3}/amqp"]
+    "way",
+    [
+        "amqp://{0}",
+        "amqp://ann:secret@{0}",
+        "amqp://{1}",
+        "amqps://{2}",
+        "ws://{3}/amqp",
+        "ws://ann:secret@{3}/amqp",
+    ],
 )
-async def test_every_way_in_carries_large_and_small(node: RunningNode, authority: Authority, way: str) -> None:
+async def test_every_way_in_carries_large_and_small(
+    node: RunningNode, authority: Authority, way: str
+) -> None:
     url = way.format(*node.amqp, *node.admin)
     bodies = [b"", b"small", bytes(900_000)]
     async with (
@@ -114,7 +132,9 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(node: RunningN
         assert len((await client.info("shared")).partitions) == 2
 
 
-async def test_the_next_address_is_tried_when_one_accepts_connections_and_is_silent(node: RunningNode) -> None:
+async def test_the_next_address_is_tried_when_one_accepts_connections_and_is_silent(
+    node: RunningNode,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         urls = [f"amqp://127.0.0.1:{silent.getsockname()[1]}", node.url]
         async with connect(urls, timeout=4.0) as client:
@@ -169,7 +189,10 @@ async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> No
             await producer.post_batch([Event(number) for number in range(5)], partition=1)
             await producer.flush()
             info = await client.info(log)
-            assert [(entry.event_count, entry.latest_offset) for entry in info.partitions] == [(10, f"{9:016d}"), (5, f"{4:016d}")]
+            assert [(entry.event_count, entry.latest_offset) for entry in info.partitions] == [
+                (10, f"{9:016d}"),
+                (5, f"{4:016d}"),
+            ]
             last_ms = max(entry.last_timestamp_ms or 0 for entry in info.partitions)
             while time.time_ns() // 1_000_000 <= last_ms:
                 await client.info(log)
@@ -178,7 +201,9 @@ async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> No
             assert len(await drain(consumer, 16)) == 16
             assert consumer.positions == {"0": f"{9:016d}", "1": f"{5:016d}"}
         async with client.consumer(log, partition=0, start=AfterOffset(6)) as consumer:
-            assert [(event.body, event.offset) for event in await drain(consumer, 3)] == [(n, f"{n:016d}") for n in (7, 8, 9)]
+            assert [(event.body, event.offset) for event in await drain(consumer, 3)] == [
+                (n, f"{n:016d}") for n in (7, 8, 9)
+            ]
         async with client.consumer(log, start=AfterTime(last_ms)) as consumer:
             [event] = await drain(consumer, 1)
             assert (event.body, event.partition) == ("late", "1")
@@ -224,7 +249,10 @@ async def test_a_start_may_be_a_word_and_a_wrong_one_is_an_error_at_once(node: R
             assert [event.body for event in await drain(consumer, 3)] == [0, 1, 2]
         async with client.consumer(log, start=AfterOffset("1")) as consumer:
             assert [event.body for event in await drain(consumer, 1)] == [2]
-        makers: tuple[Callable[..., object], ...] = (client.consumer, partial(client.group_consumer, group="g"))
+        makers: tuple[Callable[..., object], ...] = (
+            client.consumer,
+            partial(client.group_consumer, group="g"),
+        )
         for make in makers:
             with pytest.raises(ValueError, match="'nonsense' is not a start: give 'earliest', 'latest'"):
                 make(log, start="nonsense")
@@ -300,8 +328,12 @@ def test_the_blocking_face_does_the_same(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("end", [RunningNode.kill, RunningNode.stop], ids=["kill -9", "SIGTERM"])
-def test_a_restart_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(tmp_path: Path, end: Callable[[RunningNode], None]) -> None:
-    """Two restarts under load: every event is stored, and the consumer of all partitions gets what is stored, once, in order."""
+def test_a_restart_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(
+    tmp_path: Path, end: Callable[[RunningNode], None]
+) -> None:
+    """Two restarts under load: every event is stored, and the consumer of all partitions gets what is stored,
+    once, in order.
+    """
     node = RunningNode(tmp_path, "--log=log:3").start()
     try:
         asyncio.run(_restarts(node, end))
@@ -312,7 +344,9 @@ def test_a_restart_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(tmp_
 async def _restarts(node: RunningNode, end: Callable[[RunningNode], None]) -> None:
     total = 3000
     received: list[ReceivedEvent] = []
-    retry = RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)  # a busy machine takes seconds to start a node
+    retry = RetryPolicy(
+        first_ms=5, wait_max_ms=50, attempts_max=10_000
+    )  # a busy machine takes seconds to start a node
     async with connect(node.url, retry=retry) as client, client.consumer("log", credit=100) as consumer:
 
         async def produce() -> None:
@@ -348,7 +382,9 @@ async def test_the_node_evaluates_a_filter(node: RunningNode) -> None:
         log = f"filtered-{uuid4().hex}"
         await client.management.create_log(log)
         async with client.producer(log) as producer:
-            await producer.post_batch([Event(b"%d" % temp, properties={"temp": temp}) for temp in (60, 85, 70, 90)])
+            await producer.post_batch(
+                [Event(b"%d" % temp, properties={"temp": temp}) for temp in (60, 85, 70, 90)]
+            )
         async with client.consumer(log, start=EARLIEST, filters={"hot": sql_filter("temp > 80")}) as consumer:
             got: list[object] = []
             while len(got) < 2:

@@ -42,7 +42,9 @@ async def test_the_first_connection_is_not_retried_unless_asked_for(node: Memory
             pass
 
 
-async def test_only_a_connection_that_failed_before_is_logged_as_made_again(node: MemoryNode, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_a_connection_that_failed_before_is_logged_as_made_again(
+    node: MemoryNode, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "amqp_streams.client")
     async with connect(URL, retry=RetryPolicy(first_connect=True, first_ms=0)):
         assert "connection_made_again" not in caplog.text
@@ -85,7 +87,9 @@ async def test_user_and_password_come_from_the_url_or_from_the_arguments(node: M
 async def test_a_refused_user_is_not_tried_again(node: MemoryNode) -> None:
     node.password_ok = lambda mechanism, response: False
     with pytest.raises(AuthenticationError):
-        async with connect(["amqp://ann:x@one", "amqp://ann:x@two"], retry=RetryPolicy(first_connect=True, first_ms=0)):
+        async with connect(
+            ["amqp://ann:x@one", "amqp://ann:x@two"], retry=RetryPolicy(first_connect=True, first_ms=0)
+        ):
             pass
     assert len(node.asked) == 1
 
@@ -153,7 +157,10 @@ async def test_closing_while_a_connection_is_made_again_ends_that(node: MemoryNo
 
 
 async def test_a_hundred_connections_lost_leave_nothing_behind(node: MemoryNode) -> None:
-    async with connect(URL, retry=RetryPolicy(first_ms=0, attempts_max=1000)) as client, client.producer("log") as producer:
+    async with (
+        connect(URL, retry=RetryPolicy(first_ms=0, attempts_max=1000)) as client,
+        client.producer("log") as producer,
+    ):
         for number in range(100):
             pending = await producer.post(Event(number))
             node.lose()

@@ -37,7 +37,9 @@ def test_every_event_comes_back_through_the_sdk(event: CloudEvent) -> None:
         name: value for name, value in event.attributes.items() if name != "time"
     }
     if "time" in attributes:
-        assert datetime.fromisoformat(str(again.attributes["time"])) == datetime.fromisoformat(str(event.attributes["time"]))
+        assert datetime.fromisoformat(str(again.attributes["time"])) == datetime.fromisoformat(
+            str(event.attributes["time"])
+        )
 
 
 @pytest.mark.parametrize(
@@ -51,12 +53,17 @@ def test_every_event_comes_back_through_the_sdk(event: CloudEvent) -> None:
         (None, None, None, None),
     ],
 )
-def test_data_is_read_as_the_sdk_reads_it(data: Any, content_type: str | None, stored: bytes | None, read: object) -> None:
+def test_data_is_read_as_the_sdk_reads_it(
+    data: Any, content_type: str | None, stored: bytes | None, read: object
+) -> None:
     event = to_event(sdk(data) if content_type is None else sdk(data, datacontenttype=content_type))
     assert event.body == stored
     assert from_event(event).get_data() == read
     assert from_event(event, raw=True).get_data() == stored
-    assert from_event(event.encode()).get_attributes() == from_event(ReceivedEvent(event.encode())).get_attributes()
+    assert (
+        from_event(event.encode()).get_attributes()
+        == from_event(ReceivedEvent(event.encode())).get_attributes()
+    )
 
 
 def test_an_event_has_the_form_that_a_gateway_stores() -> None:
@@ -112,7 +119,9 @@ def test_0_3_stays_0_3() -> None:
         (None, {"x" * 129: "y"}, "not an attribute name"),
     ],
 )
-def test_an_event_that_a_gateway_would_refuse_is_not_sent(data: Any, attributes: dict[str, Any], words: str) -> None:
+def test_an_event_that_a_gateway_would_refuse_is_not_sent(
+    data: Any, attributes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidEventError, match=words):
         to_event(sdk(data, **attributes))
 

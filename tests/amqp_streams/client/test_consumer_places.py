@@ -1,4 +1,6 @@
-"""Consumers that own a partition, whose place is kept at the node, or who ask where the log ends: against a scripted node in memory."""
+"""Consumers that own a partition, whose place is kept at the node, or who ask where the log ends: against a
+scripted node in memory.
+"""
 
 import asyncio
 
@@ -29,7 +31,9 @@ STOLEN = proton.Condition("amqp:link:stolen", "a greater epoch")
 def with_partitions(message: bytes, *partitions: str) -> bytes:
     """The message with one more annotation: the partitions that its link is associated with from now on."""
     event = ReceivedEvent(message)
-    annotations = dict(event.delivery_annotations) | {names.ASSOCIATED_PARTITIONS: Array(Symbol, tuple(map(Symbol, partitions)))}
+    annotations = dict(event.delivery_annotations) | {
+        names.ASSOCIATED_PARTITIONS: Array(Symbol, tuple(map(Symbol, partitions)))
+    }
     return section(annotations) + event.encode()
 
 
@@ -57,10 +61,15 @@ async def test_group_and_epoch_are_asked_for_and_what_was_given_is_told(node: Me
     assert isinstance(link.remote_properties["event-streams-epoch"], proton.ulong)
 
 
-async def test_an_owner_comes_back_under_its_name_and_epoch_behind_the_last_event_taken(node: MemoryNode) -> None:
+async def test_an_owner_comes_back_under_its_name_and_epoch_behind_the_last_event_taken(
+    node: MemoryNode,
+) -> None:
     node.link_properties = ASSIGNED
     node.outgoing["log"].extend(records(0, 4, 3))
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", group="g", partition=3, epoch=7, start=EARLIEST) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", group="g", partition=3, epoch=7, start=EARLIEST) as consumer,
+    ):
         assert numbers(await consumer.receive()) == [0, 1, 2, 3]
         node.outgoing["log"].append(record(4, 3))
         node.lose()
@@ -73,7 +82,10 @@ async def test_an_owner_comes_back_under_its_name_and_epoch_behind_the_last_even
 
 async def test_an_owner_that_was_replaced_is_told_and_does_not_fight(node: MemoryNode) -> None:
     node.link_properties = ASSIGNED
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", group="g", partition=3) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", group="g", partition=3) as consumer,
+    ):
         receiving = asyncio.create_task(consumer.receive())
         await settle_loop()
         await end(node, STOLEN)
@@ -86,8 +98,13 @@ async def test_an_owner_that_was_replaced_is_told_and_does_not_fight(node: Memor
 
 async def test_an_owner_that_was_replaced_while_it_was_away_is_told_the_epoch(node: MemoryNode) -> None:
     node.link_properties = ASSIGNED
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", group="g", partition=3, epoch=7) as consumer:
-        node.refused["log"] = proton.Condition("amqp:resource-locked", "taken", {proton.symbol("event-streams-epoch"): "8"})
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", group="g", partition=3, epoch=7) as consumer,
+    ):
+        node.refused["log"] = proton.Condition(
+            "amqp:resource-locked", "taken", {proton.symbol("event-streams-epoch"): "8"}
+        )
         node.lose()
         with pytest.raises(OwnershipLostError, match="taken") as lost:
             await consumer.receive()
@@ -106,12 +123,18 @@ async def test_a_partition_that_the_node_assigned_and_took_is_asked_for_again(no
     info(node, "log", {"0": "0000000000000005", "3": "0000000000000005"})
     node.link_properties = ASSIGNED
     node.outgoing["log"].extend(records(0, 6, 3))
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", group="g", start=EARLIEST) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", group="g", start=EARLIEST) as consumer,
+    ):
         assert len(await consumer.receive()) == 6
         node.link_properties = {"event-streams-partition": proton.symbol("0")}
         node.outgoing["log"].extend(records(0, 2, 0))
         await end(node, proton.Condition("amqp:link:detach-forced", "rebalance"))
-        assert numbers(await consumer.receive()) == [0, 1]  # nothing is taken for read because of what was read of the other
+        assert numbers(await consumer.receive()) == [
+            0,
+            1,
+        ]  # nothing is taken for read because of what was read of the other
         assert consumer.partitions == ("0",)
 
 
@@ -145,7 +168,9 @@ async def test_a_node_without_groups_or_kept_places_is_not_read_as_if_it_had_the
                 pass
 
 
-async def test_a_durable_consumer_attaches_under_its_name_and_leaves_its_place_to_the_node(node: MemoryNode) -> None:
+async def test_a_durable_consumer_attaches_under_its_name_and_leaves_its_place_to_the_node(
+    node: MemoryNode,
+) -> None:
     info(node, "log", {"0": "0000000000000009"})
     node.outgoing["log"].extend(records(0, 3))
     async with (
@@ -170,7 +195,10 @@ async def test_a_durable_consumer_attaches_under_its_name_and_leaves_its_place_t
 
 async def test_a_durable_consumer_of_new_events_asks_for_nothing_else(node: MemoryNode) -> None:
     info(node, "log", {"0": "0000000000000009"})
-    async with connect(URL, retry=AT_ONCE, container_id="me") as client, client.consumer("log", durable="sub") as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE, container_id="me") as client,
+        client.consumer("log", durable="sub") as consumer,
+    ):
         node.outgoing["log"].append(record(10))
         assert numbers(await consumer.receive()) == [10]
         node.outgoing["log"].append(record(11))
@@ -207,7 +235,9 @@ async def test_an_event_that_nobody_can_read_is_handed_out_all_the_same(node: Me
         assert consumer.partitions == ("5",)
 
 
-async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credit_back(node: MemoryNode) -> None:
+async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credit_back(
+    node: MemoryNode,
+) -> None:
     node.drains = True
     node.outgoing["log"].extend(records(0, 25))
     async with connect(URL) as client, client.consumer("log", credit=10) as consumer:
@@ -223,7 +253,9 @@ async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credi
         assert consumer.positions == {"0": f"{39:016d}"}
 
 
-async def test_the_end_is_asked_for_again_after_a_loss_and_a_node_that_never_tells_is_a_timeout(node: MemoryNode) -> None:
+async def test_the_end_is_asked_for_again_after_a_loss_and_a_node_that_never_tells_is_a_timeout(
+    node: MemoryNode,
+) -> None:
     async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", start=EARLIEST) as consumer:
         with pytest.raises(TimedOutError, match="did not reach the end"):
             await consumer.receive_retained(timeout=0.001)

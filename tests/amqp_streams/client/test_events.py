@@ -17,7 +17,10 @@ texts = st.text(max_size=300)
 simple = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | texts | st.binary(max_size=300)
 events = st.builds(
     Event,
-    body=st.binary(max_size=600) | texts | st.lists(simple, max_size=3) | st.dictionaries(texts, simple, max_size=3),
+    body=st.binary(max_size=600)
+    | texts
+    | st.lists(simple, max_size=3)
+    | st.dictionaries(texts, simple, max_size=3),
     key=st.none() | texts,
     properties=st.none() | st.dictionaries(texts, simple, max_size=5),
     subject=st.none() | texts,
@@ -34,10 +37,22 @@ events = st.builds(
 @given(events)
 def test_what_goes_out_comes_back(event: Event) -> None:
     received = ReceivedEvent(event.encode())
-    for name in ("body", "key", "subject", "content_type", "message_id", "correlation_id", "creation_time_ms", "to", "reply_to"):
+    for name in (
+        "body",
+        "key",
+        "subject",
+        "content_type",
+        "message_id",
+        "correlation_id",
+        "creation_time_ms",
+        "to",
+        "reply_to",
+    ):
         assert getattr(received, name) == getattr(event, name), name
     assert received.properties == (event.properties or {})
-    assert {key: value for key, value in received.annotations.items() if key != GROUP_KEY} == (event.annotations or {})
+    assert {key: value for key, value in received.annotations.items() if key != GROUP_KEY} == (
+        event.annotations or {}
+    )
 
 
 def test_proton_reads_what_is_written() -> None:
@@ -58,7 +73,12 @@ def test_proton_reads_what_is_written() -> None:
     assert binary(message.body) == b"data"
     assert message.annotations == {GROUP_KEY: "k"}
     assert message.properties == {"a": "b", "n": 5, "f": 1.5, "t": True}
-    assert (message.subject, message.content_type, message.id, message.correlation_id) == ("s", "text/plain", "m", UUID(int=7))
+    assert (message.subject, message.content_type, message.id, message.correlation_id) == (
+        "s",
+        "text/plain",
+        "m",
+        UUID(int=7),
+    )
     assert (message.creation_time, message.address, message.reply_to) == (1_700_000_000, "t", "r")
 
 

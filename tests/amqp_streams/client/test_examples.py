@@ -21,7 +21,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 def run(example: str, *arguments: str | Path) -> str:
-    done = subprocess.run([sys.executable, EXAMPLES / example, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / example, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -43,7 +49,14 @@ def test_blocking_and_going_on_where_it_stopped(node: RunningNode, tmp_path: Pat
 
 def test_two_of_a_group_share_the_work_and_the_next_goes_on_behind_them(node: RunningNode) -> None:
     run("client_blocking.py", node.url, "shared")
-    program: list[str | Path] = [sys.executable, EXAMPLES / "client_group.py", node.url, "shared", "--until-idle", "0.5"]
+    program: list[str | Path] = [
+        sys.executable,
+        EXAMPLES / "client_group.py",
+        node.url,
+        "shared",
+        "--until-idle",
+        "0.5",
+    ]
     both = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     told = [process.communicate(timeout=30)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]

@@ -14,7 +14,9 @@ from tests.amqp_streams.client.coordinator import FORCED, LOG, Coordinator
 
 PARTITIONS = 3
 STEPS = st.tuples(
-    st.sampled_from(["assign", "close", "stolen", "lose", "store", "take", "settle", "put back", "refuse", "wait"]),
+    st.sampled_from(
+        ["assign", "close", "stolen", "lose", "store", "take", "settle", "put back", "refuse", "wait"]
+    ),
     st.integers(0, PARTITIONS - 1),
     st.integers(1, 5),
 )
@@ -23,7 +25,9 @@ STOLEN = proton.Condition("amqp:link:stolen", "an epoch")
 
 
 class Story:
-    """A node that plays the group's place too: what is not settled comes again to the next link of a partition."""
+    """A node that plays the group's place too: what is not settled comes again to the next link of a
+    partition.
+    """
 
     def __init__(self, node: MemoryNode) -> None:
         self.node = node
@@ -98,7 +102,9 @@ class Story:
         assert consumer.partitions == tuple(sorted(self.group.holders)) == tuple(sorted(self.told))
         assert len(self.group.holders) + len(self.group.waiting) <= PARTITIONS
         assert len(consumer._order) == len(consumer.partitions)
-        assert all(event.revoked == (not event._link.alive) for event in self.hands if event._link is not None)
+        assert all(
+            event.revoked == (not event._link.alive) for event in self.hands if event._link is not None
+        )
 
 
 async def live(steps: list[tuple[str, int, int]]) -> None:
@@ -107,7 +113,9 @@ async def live(steps: list[tuple[str, int, int]]) -> None:
         story = Story(node)
         told = story.told
         async with connect("amqp://node", retry=AT_ONCE) as client:
-            async with client.group_consumer(LOG, "g", settle="manual", on_assigned=told.append, on_revoked=told.remove) as consumer:
+            async with client.group_consumer(
+                LOG, "g", settle="manual", on_assigned=told.append, on_revoked=told.remove
+            ) as consumer:
                 for what, partition, count in [*BEGINNING, *steps]:
                     await story.step(consumer, what, partition, count)
                     story.check(consumer)
@@ -119,5 +127,7 @@ async def live(steps: list[tuple[str, int, int]]) -> None:
 
 @given(st.lists(STEPS, max_size=30))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_member_has_what_the_node_gave_it_and_hands_out_nothing_else(steps: list[tuple[str, int, int]]) -> None:
+def test_a_member_has_what_the_node_gave_it_and_hands_out_nothing_else(
+    steps: list[tuple[str, int, int]],
+) -> None:
     asyncio.run(live(steps))

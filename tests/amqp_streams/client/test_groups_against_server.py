@@ -137,7 +137,10 @@ def shares(members: list[Member]) -> list[int]:
 
 
 class Load:
-    """A producer that numbers the events of each partition, until it is stopped. `sent`: how many each has then."""
+    """A producer that numbers the events of each partition, until it is stopped.
+
+    `sent`: how many each has then.
+    """
 
     def __init__(self, client: Client, log: str, partitions: int) -> None:
         self._client, self._log, self.partitions = client, log, partitions
@@ -158,10 +161,16 @@ class Load:
         await self._task
 
 
-async def finish(client: Client, load: Load, log: str, journal: Journal, last: Member, *, dead: set[str]) -> None:
-    """Let the last member do the rest, and look at what was done: all, in order, once but for what the dead had in hand."""
+async def finish(
+    client: Client, load: Load, log: str, journal: Journal, last: Member, *, dead: set[str]
+) -> None:
+    """Let the last member do the rest, and look at what was done: all, in order, once but for what the dead
+    had in hand.
+    """
     await load.stop()
-    await until(lambda: len({(partition, number) for _, partition, number in journal}) == load.sent * load.partitions)
+    await until(
+        lambda: len({(partition, number) for _, partition, number in journal}) == load.sent * load.partitions
+    )
     await last.leave()
     [group] = await client.management.list_groups(log)
     assert [place.lag for place in group.places] == [0] * load.partitions
@@ -172,7 +181,9 @@ async def finish(client: Client, load: Load, log: str, journal: Journal, last: M
         firsts = list(dict.fromkeys(numbers))
         assert firsts == list(range(load.sent)), f"partition {partition} has a gap or is out of order"
         repeats = len(numbers) - len(firsts)
-        assert repeats <= (1 if partition in dead else 0), f"partition {partition}: {repeats} events were done twice"
+        assert repeats <= (1 if partition in dead else 0), (
+            f"partition {partition}: {repeats} events were done twice"
+        )
 
 
 async def test_members_come_go_and_die_and_every_event_is_done_once_in_order(node: RunningNode) -> None:
@@ -180,7 +191,9 @@ async def test_members_come_go_and_die_and_every_event_is_done_once_in_order(nod
     async with connect(node.url) as client:
         log = await fresh(client, 6)
         load = Load(client, log, 6)
-        first, second, third = [Member(name, node.url, log, journal, 0.0002) for name in ("first", "second", "third")]
+        first, second, third = [
+            Member(name, node.url, log, journal, 0.0002) for name in ("first", "second", "third")
+        ]
         await first.join()
         await until(lambda: shares([first]) == [6])
         await second.join()
@@ -196,7 +209,9 @@ async def test_members_come_go_and_die_and_every_event_is_done_once_in_order(nod
     assert {name for name, _, _ in journal} == {"first", "second", "third"}
 
 
-async def test_a_node_that_refuses_instead_of_keeping_attaches_waiting_shares_out_all_the_same(refusing: RunningNode) -> None:
+async def test_a_node_that_refuses_instead_of_keeping_attaches_waiting_shares_out_all_the_same(
+    refusing: RunningNode,
+) -> None:
     journal = Journal()
     async with connect(refusing.url) as client:
         log = await fresh(client, 2)
@@ -239,7 +254,9 @@ async def test_a_group_reads_filtered_and_its_place_passes_what_is_filtered_out(
     async with connect(node.url) as client:
         log = await fresh(client, 2)
         async with client.producer(log) as producer:
-            await producer.post_batch([Event(number, properties={"n": number}) for number in range(100)], partition=1)
+            await producer.post_batch(
+                [Event(number, properties={"n": number}) for number in range(100)], partition=1
+            )
         async with client.group_consumer(log, "g", filters={"high": sql_filter("n >= 90")}) as consumer:
             assert [event.body for event in await drain(consumer, 10)] == list(range(90, 100))
         async with connect(node.url) as other, other.group_consumer(log, "g") as consumer:
@@ -253,7 +270,9 @@ def test_the_blocking_face_shares_a_group_with_another(node: RunningNode) -> Non
         with one.producer("blocking") as producer:
             for partition in (0, 1):
                 producer.post_batch([Event(number) for number in range(50)], partition)
-        with one.group_consumer("blocking", "g", on_assigned=told.append, on_revoked=lambda name: told.append(f"-{name}")) as first:
+        with one.group_consumer(
+            "blocking", "g", on_assigned=told.append, on_revoked=lambda name: told.append(f"-{name}")
+        ) as first:
             seen = []
             for event in first:
                 seen.append((event.partition, event.body))
@@ -311,7 +330,12 @@ async def test_kept_places_are_listed_moved_and_removed(node: RunningNode) -> No
             while len(await consumer.receive_retained()) > 0:
                 pass
             [cursor] = await management.list_cursors(log)
-            assert (cursor.container, cursor.link, cursor.group, cursor.active) == ("manager", "sub", None, True)
+            assert (cursor.container, cursor.link, cursor.group, cursor.active) == (
+                "manager",
+                "sub",
+                None,
+                True,
+            )
             with pytest.raises(ManagementError) as used:
                 await management.reset_cursor(log, cursor.id, EARLIEST)
             assert used.value.status == 409
@@ -330,7 +354,9 @@ async def test_kept_places_are_listed_moved_and_removed(node: RunningNode) -> No
         assert await management.list_groups(log) == []
 
 
-async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_nothing(node: RunningNode) -> None:
+async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_nothing(
+    node: RunningNode,
+) -> None:
     async with connect(node.url) as client:
         log = await fresh(client, 2, events=2000)
         async with client.consumer(log, start=EARLIEST, filters={"none": sql_filter("n > 1")}) as consumer:
@@ -350,7 +376,9 @@ async def test_members_owners_and_durable_consumers_go_on_when_the_node_was_rest
     node = RunningNode(tmp_path).start()
     revoked: list[str] = []
     try:
-        async with connect(node.url, container_id="c", retry=RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)) as client:
+        async with connect(
+            node.url, container_id="c", retry=RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)
+        ) as client:
             log = await fresh(client, 2, events=100)
             async with (
                 client.group_consumer(log, "g", on_revoked=revoked.append) as member,

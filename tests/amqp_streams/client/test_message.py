@@ -30,7 +30,9 @@ def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_a
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 255)), max_size=3),
     st.integers(0, 120),
 )
-def test_what_is_left_is_what_the_node_would_store_of_it(header: bool, extra: bytes, changes: list[tuple[int, int]], end: int) -> None:
+def test_what_is_left_is_what_the_node_would_store_of_it(
+    header: bool, extra: bytes, changes: list[tuple[int, int]], end: int
+) -> None:
     """Also of what is broken in front: bytes that are not messages are told of, not cut somewhere."""
     annotations = AnnotationWriter("0", {"x-opt-a": extra}).run(1, 2, 1)[0]
     message = bytearray(((HEADER if header else b"") + annotations + BODY)[: end or None])
@@ -47,18 +49,30 @@ def test_what_is_left_is_what_the_node_would_store_of_it(header: bool, extra: by
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 1023), st.integers(0, 10**16 - 1), st.integers(0, 1 << 60), st.booleans(), st.binary(max_size=20)),
+        st.tuples(
+            st.integers(0, 1023),
+            st.integers(0, 10**16 - 1),
+            st.integers(0, 1 << 60),
+            st.booleans(),
+            st.binary(max_size=20),
+        ),
         max_size=20,
     )
 )
-def test_places_are_those_that_were_written_whatever_came_before(written: list[tuple[int, int, int, bool, bytes]]) -> None:
+def test_places_are_those_that_were_written_whatever_came_before(
+    written: list[tuple[int, int, int, bool, bytes]],
+) -> None:
     for partition, number, timestamp, with_header, extra in written:
         annotations = AnnotationWriter(str(partition), {"x-opt-a": extra}).run(number, timestamp, 1)[0]
         message = (HEADER if with_header else b"") + annotations + BODY
         assert place_of(message) == Place(str(partition), f"{number:016d}", timestamp)
 
 
-@given(st.permutations([SOURCE_PARTITION, OFFSET, TIMESTAMP]), st.sampled_from(["1", "22"]), st.text("abc", min_size=1, max_size=20))
+@given(
+    st.permutations([SOURCE_PARTITION, OFFSET, TIMESTAMP]),
+    st.sampled_from(["1", "22"]),
+    st.text("abc", min_size=1, max_size=20),
+)
 def test_any_order_and_any_offsets_are_read(order: list[str], partition: str, offset: str) -> None:
     values = {SOURCE_PARTITION: Symbol(partition), OFFSET: Symbol(offset), TIMESTAMP: Timestamp(7)}
     message = section({name: values[name] for name in order}) + BODY

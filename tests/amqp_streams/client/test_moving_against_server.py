@@ -1,4 +1,6 @@
-"""Against real nodes: containers that send links on to each other, and connections that only one side knows to be dead."""
+"""Against real nodes: containers that send links on to each other, and connections that only one side knows
+to be dead.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -7,7 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from amqp_streams.client import EARLIEST, Consumer, Event, OwnershipLostError, ReceivedEvent, RedirectError, connect
+from amqp_streams.client import (
+    EARLIEST,
+    Consumer,
+    Event,
+    OwnershipLostError,
+    ReceivedEvent,
+    RedirectError,
+    connect,
+)
 from tests.amqp_streams.client.running import RunningNode
 from tests.amqp_streams.client.test_groups_against_server import QUICK, drain, fresh, until
 
@@ -22,7 +32,9 @@ port = {port}
 
 
 class Cable:
-    """A way to a node that can be cut so that only the client notices: the node still hears nothing, and waits."""
+    """A way to a node that can be cut so that only the client notices: the node still hears nothing, and
+    waits.
+    """
 
     def __init__(self, address: str) -> None:
         self._host, port = address.rsplit(":", 1)
@@ -78,7 +90,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningNod
     second.stop()
 
 
-async def test_a_producer_and_a_consumer_of_a_partition_are_sent_where_it_is(nodes: tuple[RunningNode, RunningNode]) -> None:
+async def test_a_producer_and_a_consumer_of_a_partition_are_sent_where_it_is(
+    nodes: tuple[RunningNode, RunningNode],
+) -> None:
     home, other = nodes
     async with connect(home.url) as client, client.producer(LOG, partition=1) as producer:
         await producer.post_batch([Event(number) for number in range(10)])
@@ -87,7 +101,10 @@ async def test_a_producer_and_a_consumer_of_a_partition_are_sent_where_it_is(nod
             assert [event.body for event in await consumer.receive_retained()] == list(range(10))
     async with connect(other.url) as there, connect(home.url) as here:
         assert [entry.event_count for entry in (await there.info(LOG)).partitions] == [0, 10]
-        async with here.consumer(LOG, start=EARLIEST) as consumer, here.producer(LOG, partition=0) as producer:
+        async with (
+            here.consumer(LOG, start=EARLIEST) as consumer,
+            here.producer(LOG, partition=0) as producer,
+        ):
             await producer.send(Event("here"))
             assert [event.body for event in await consumer.receive()] == ["here"]
             assert consumer.partitions == ("0",)
@@ -97,8 +114,12 @@ async def test_a_producer_and_a_consumer_of_a_partition_are_sent_where_it_is(nod
                 pass
 
 
-async def test_whoever_comes_back_is_not_locked_out_by_his_own_dead_connection(nodes: tuple[RunningNode, RunningNode]) -> None:
-    """An owner, a durable subscriber and a member of a group: the node gives them what the connection has that it thinks alive."""
+async def test_whoever_comes_back_is_not_locked_out_by_his_own_dead_connection(
+    nodes: tuple[RunningNode, RunningNode],
+) -> None:
+    """An owner, a durable subscriber and a member of a group: the node gives them what the connection has
+    that it thinks alive.
+    """
     _, node = nodes
     async with connect(node.url) as admin, Cable(node.amqp[0]).laid() as cable:
         log = await fresh(admin, 2, events=10)
@@ -132,7 +153,9 @@ async def _some(consumer: Consumer, count: int) -> list[ReceivedEvent]:
     return events
 
 
-async def test_a_member_of_a_group_gives_way_to_an_epoch_and_gets_the_partition_back(nodes: tuple[RunningNode, RunningNode]) -> None:
+async def test_a_member_of_a_group_gives_way_to_an_epoch_and_gets_the_partition_back(
+    nodes: tuple[RunningNode, RunningNode],
+) -> None:
     _, node = nodes
     async with connect(node.url, retry=QUICK) as one, connect(node.url) as other:
         log = await fresh(one, 2, events=5)

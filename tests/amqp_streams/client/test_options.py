@@ -23,7 +23,10 @@ def test_the_default_jitter_stays_between_half_and_all(attempt: int) -> None:
     assert full / 2 <= policy.wait_s(attempt) <= full
 
 
-@pytest.mark.parametrize(("offset", "symbol"), [(7, "0000000000000007"), ("0000000000000007", "0000000000000007"), ("a4c5", "a4c5")])
+@pytest.mark.parametrize(
+    ("offset", "symbol"),
+    [(7, "0000000000000007"), ("0000000000000007", "0000000000000007"), ("a4c5", "a4c5")],
+)
 def test_an_offset_is_a_number_or_a_symbol(offset: str | int, symbol: str) -> None:
     assert AfterOffset(offset).symbol == symbol
 
@@ -33,7 +36,8 @@ def test_earliest_is_before_every_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "symbol"), [("0", "0000000000000000"), ("42", "0000000000000042"), ("00000042", "00000042"), ("@latest", "@latest")]
+    ("text", "symbol"),
+    [("0", "0000000000000000"), ("42", "0000000000000042"), ("00000042", "00000042"), ("@latest", "@latest")],
 )
 def test_a_number_as_text_is_the_same_offset_as_the_number(text: str, symbol: str) -> None:
     assert AfterOffset(text).symbol == symbol
@@ -41,7 +45,9 @@ def test_a_number_as_text_is_the_same_offset_as_the_number(text: str, symbol: st
 
 @pytest.mark.parametrize("offset", [-1, "-1", "", "é", 10**300])
 def test_what_is_not_an_offset_is_refused(offset: str | int) -> None:
-    with pytest.raises(ValueError, match=r"is not an offset: give a number from 0 to 9999999999999999, or event\.offset"):
+    with pytest.raises(
+        ValueError, match=r"is not an offset: give a number from 0 to 9999999999999999, or event\.offset"
+    ):
         AfterOffset(offset)
 
 
@@ -63,7 +69,12 @@ def test_a_start_may_be_a_word() -> None:
     assert start_of(AfterTime(5)) == AfterTime(5)
 
 
-@pytest.mark.parametrize(("given", "kind"), [("nonsense", ValueError), ("Earliest", ValueError), (42, TypeError), (None, TypeError)])
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [("nonsense", ValueError), ("Earliest", ValueError), (42, TypeError), (None, TypeError)],
+)
 def test_a_wrong_start_is_an_error_that_names_the_right_ones(given: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match=r"is not a start: give 'earliest', 'latest', AfterOffset\(offset\) or AfterTime"):
+    with pytest.raises(
+        kind, match=r"is not a start: give 'earliest', 'latest', AfterOffset\(offset\) or AfterTime"
+    ):
         start_of(given)

@@ -19,7 +19,11 @@ def test_the_place_in_the_log_is_read_from_the_delivery_annotations() -> None:
     annotations = AnnotationWriter("2").run(41, 1_700_000_000_123, 1)[0]
     sent = Event(b"x", key="k").encode()
     received = ReceivedEvent(annotations + sent)
-    assert (received.partition, received.offset, received.timestamp_ms) == ("2", "0000000000000041", 1_700_000_000_123)
+    assert (received.partition, received.offset, received.timestamp_ms) == (
+        "2",
+        "0000000000000041",
+        1_700_000_000_123,
+    )
     assert received.delivery_annotations["event-streams-offset"] == "0000000000000041"
     assert received.key == "k"
     assert received.encode() == sent
@@ -53,15 +57,23 @@ def test_garbage_is_a_wire_error_and_nothing_else(garbage: bytes) -> None:
 
 
 @given(st.dictionaries(texts, simple, max_size=6), st.integers(0, 80), st.integers(0, 255))
-def test_broken_properties_are_read_as_the_decoder_reads_them(properties: dict[str, object], at: int, byte: int) -> None:
-    """Whatever byte is wrong: the quick way of reading gives what the decoder gives, or the same kind of error."""
+def test_broken_properties_are_read_as_the_decoder_reads_them(
+    properties: dict[str, object], at: int, byte: int
+) -> None:
+    """Whatever byte is wrong: the quick way of reading gives what the decoder gives, or the same kind of
+    error.
+    """
     message = bytearray(Event(properties=properties).encode())
     message[at % len(message)] = byte
     received = ReceivedEvent(bytes(message))
     try:
-        [section] = [section for section in sections(bytes(message)) if section.code == APPLICATION_PROPERTIES]
+        [section] = [
+            section for section in sections(bytes(message)) if section.code == APPLICATION_PROPERTIES
+        ]
         expected = decoded(bytes(message), section.start)
     except (WireError, ValueError):
         return
     assert received.properties == expected
-    assert {type(value) for value in received.properties.values()} == {type(value) for value in expected.values()}
+    assert {type(value) for value in received.properties.values()} == {
+        type(value) for value in expected.values()
+    }

@@ -1,4 +1,6 @@
-"""Links that share a session, links with names of their own, drains: the sans-IO core and a scripted Proton peer."""
+"""Links that share a session, links with names of their own, drains: the sans-IO core and a scripted Proton
+peer.
+"""
 
 from typing import Any
 
@@ -69,7 +71,9 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
     assert sessions.incoming_bytes(stays.session.pointer) == 0
     stays.settle(deliveries, ACCEPTED)
     pair.run()
-    assert [state for state, _ in pair.node.outcomes if state] == [int(peers.ACCEPTED)] * 3, "what was unread has no outcome"
+    assert [state for state, _ in pair.node.outcomes if state] == [int(peers.ACCEPTED)] * 3, (
+        "what was unread has no outcome"
+    )
     assert pair.client._detaching == {}
 
 
@@ -81,7 +85,11 @@ def test_a_session_that_the_peer_ends_ends_all_its_links() -> None:
     session.close()
     happenings = pair.run()
     assert {happening.link for happening in happenings if isinstance(happening, Detached)} == links
-    assert all(isinstance(happening.error, SessionError) for happening in happenings if isinstance(happening, Detached))
+    assert all(
+        isinstance(happening.error, SessionError)
+        for happening in happenings
+        if isinstance(happening, Detached)
+    )
     assert attached(pair, "d").alive
     assert pair.client._detaching == {}
 
@@ -104,7 +112,11 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
     assert not keeper.durable
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "close", "forced", "end", "run"]), st.integers(0, 3)), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["open", "close", "forced", "end", "run"]), st.integers(0, 3)), max_size=40
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, int]]) -> None:
     pair = opened()

@@ -20,7 +20,10 @@ LATEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A record by its sections: lists for header and properties, maps for the others; None where there is none."""
+    """A record by its sections: lists for header and properties, maps for the others;
+
+    None where there is none.
+    """
 
     header: Sequence[Value] | None = None
     message_annotations: Mapping[Any, Any] | None = None
@@ -40,7 +43,9 @@ class Sample:
             (0x77, "body"),
             (0x78, self.footer),
         )
-        return b"".join(bytes((0, 0x53, code)) + encode(_plain(value)) for code, value in parts if value is not None)
+        return b"".join(
+            bytes((0, 0x53, code)) + encode(_plain(value)) for code, value in parts if value is not None
+        )
 
     def record(self) -> Record:
         """As filters see it."""

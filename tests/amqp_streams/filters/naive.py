@@ -1,4 +1,7 @@
-"""A second reading of FILTEX 6.4: an interpreter that walks the tree with every section decoded. Slow and plain."""
+"""A second reading of FILTEX 6.4: an interpreter that walks the tree with every section decoded.
+
+Slow and plain.
+"""
 
 # ruff: noqa: PLR0911 - a row for each node
 
@@ -32,7 +35,12 @@ from amqp_streams.wire.types import Array, Symbol, Timestamp, Value
 from tests.amqp_streams.filters.messages import NOW_MS, Sample
 
 HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
-HEADER_DEFAULTS: dict[str, Value] = {"durable": False, "priority": 4, "first-acquirer": False, "delivery-count": 0}
+HEADER_DEFAULTS: dict[str, Value] = {
+    "durable": False,
+    "priority": 4,
+    "first-acquirer": False,
+    "delivery-count": 0,
+}
 PROPERTIES = [
     "message-id",
     "user-id",
@@ -80,13 +88,17 @@ def holds(node: Node, sample: Sample) -> Truth:
             found = value(of, sample)
             return found if found is None or isinstance(found, bool) else FAILED
         case Like(operand=operand, pattern=pattern, escape=escape, negated=negated):
-            result = like(value(operand, sample), value(pattern, sample), value(escape, sample) if escape else "")
+            result = like(
+                value(operand, sample), value(pattern, sample), value(escape, sample) if escape else ""
+            )
             return _not(result) if negated else result
     raise AssertionError(node)
 
 
 def _worst(truths: list, otherwise: bool) -> Truth:
-    return FAILED if any(t is FAILED for t in truths) else None if any(t is None for t in truths) else otherwise
+    return (
+        FAILED if any(t is FAILED for t in truths) else None if any(t is None for t in truths) else otherwise
+    )
 
 
 def _not(truth: Truth) -> Truth:
@@ -102,8 +114,14 @@ def like(found: Any, pattern: Any, escape: Any) -> Truth:
         return FAILED
     if found is None or KINDS.get(type(found)) is not Kind.TEXT:
         return None if found is None else FAILED
-    parts = re.findall(f"{re.escape(escape)}(.)|(.)", pattern, re.DOTALL) if escape else [("", c) for c in pattern]
-    expression = "".join(re.escape(plain) if plain else {"%": ".*?", "_": "."}.get(c, re.escape(c)) for plain, c in parts)
+    parts = (
+        re.findall(f"{re.escape(escape)}(.)|(.)", pattern, re.DOTALL)
+        if escape
+        else [("", c) for c in pattern]
+    )
+    expression = "".join(
+        re.escape(plain) if plain else {"%": ".*?", "_": "."}.get(c, re.escape(c)) for plain, c in parts
+    )
     return re.fullmatch(expression, found, re.DOTALL) is not None
 
 
@@ -115,7 +133,9 @@ def value(node: Node, sample: Sample) -> Any:
             found = within(node, sample)
             if found is ABSENT or found is None:
                 return None
-            return FAILED if found is FAILED or isinstance(simple(found), list | dict | Array) else simple(found)
+            return (
+                FAILED if found is FAILED or isinstance(simple(found), list | dict | Array) else simple(found)
+            )
         case Negative(operand=operand):
             return negative(value(operand, sample))
         case Positive(operand=operand):
@@ -163,5 +183,7 @@ def section(node: Field, sample: Sample, defaults: Mapping[str, Value] = HEADER_
             "event-streams-timestamp": Timestamp(sample.timestamp_ms),
             "event-streams-source-partition": Symbol("3"),
         }.get(node.name, ABSENT)
-    entries = {0x72: sample.message_annotations, 0x74: sample.application_properties, 0x78: sample.footer}[node.section]
+    entries = {0x72: sample.message_annotations, 0x74: sample.application_properties, 0x78: sample.footer}[
+        node.section
+    ]
     return (entries or {}).get(node.name, ABSENT)

@@ -1,4 +1,6 @@
-"""Trees -> text, with parentheses around everything: for the law that parsing what was printed gives the tree again."""
+"""Trees -> text, with parentheses around everything: for the law that parsing what was printed gives the tree
+again.
+"""
 
 # ruff: noqa: PLR0911, PLR0912 - a row for each node
 
@@ -41,14 +43,19 @@ def printed(node: Node) -> str:
             return f"-({printed(operand)})"
         case Positive(operand=operand):
             return f"+({printed(operand)})"
-        case Operation(operator=sign, left=left, right=right) | Compare(operator=sign, left=left, right=right):
+        case (
+            Operation(operator=sign, left=left, right=right) | Compare(operator=sign, left=left, right=right)
+        ):
             return f"({printed(left)} {sign} {printed(right)})"
         case IsNull(operand=operand, negated=negated):
             return f"({printed(operand)} IS {'NOT ' * negated}NULL)"
         case In(operand=operand, members=members, negated=negated):
             return f"({printed(operand)} {'NOT ' * negated}IN ({', '.join(map(printed, members))}))"
         case Like(operand=operand, pattern=pattern, escape=escape, negated=negated):
-            return f"({printed(operand)} {'NOT ' * negated}LIKE {printed(pattern)}{f' ESCAPE {printed(escape)}' if escape else ''})"
+            return (
+                f"({printed(operand)} {'NOT ' * negated}LIKE"
+                f" {printed(pattern)}{f' ESCAPE {printed(escape)}' if escape else ''})"
+            )
         case Exists(of=of):
             return f"EXISTS({printed(of)})"
         case Holds(of=of):

@@ -58,7 +58,9 @@ def test_a_comparison_with_a_constant_bounds_the_reader(text, bounds):
     assert bounds_of(sql(text)) == bounds
 
 
-offsets = st.integers(0, 12).map("{:016d}".format) | st.sampled_from(["", "5", "0000000000000003x", "@earliest", "@latest", "zz"])
+offsets = st.integers(0, 12).map("{:016d}".format) | st.sampled_from(
+    ["", "5", "0000000000000003x", "@earliest", "@latest", "zz"]
+)
 comparisons = st.sampled_from(["=", ">", ">=", "<", "<="])
 texts = st.one_of(
     st.builds("d.event-streams-offset {} '{}'".format, comparisons, offsets),
@@ -77,12 +79,19 @@ def test_bounds_say_the_same_as_the_conditions_that_they_stand_for(one, other, n
     assert both.within(record) is all(truths)
 
 
-@given(texts, texts, st.lists(st.integers(0, 12), max_size=12).map(sorted), st.integers(0, 5), st.integers(0, 3))
-def test_a_reader_that_keeps_the_bounds_misses_nothing_and_reads_nothing_else(one, other, timestamps, base, start):
+@given(
+    texts, texts, st.lists(st.integers(0, 12), max_size=12).map(sorted), st.integers(0, 5), st.integers(0, 3)
+)
+def test_a_reader_that_keeps_the_bounds_misses_nothing_and_reads_nothing_else(
+    one, other, timestamps, base, start
+):
     bounds = narrowing(one).narrowed(narrowing(other))
     start = min(start, len(timestamps))
     low, high = bounds.indices(base, timestamps, start, len(timestamps), LATEST)
-    records = [Sample(number=base + index, timestamp_ms=timestamps[index]).record() for index in range(start, len(timestamps))]
+    records = [
+        Sample(number=base + index, timestamp_ms=timestamps[index]).record()
+        for index in range(start, len(timestamps))
+    ]
     within = [record.number - base for record in records if bounds.within(record)]
     assert within == list(range(low, high))
     for record in records:

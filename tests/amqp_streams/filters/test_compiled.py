@@ -32,7 +32,14 @@ def sql(text):
 
 def picks(*filters, of):
     compiled = compile_filters({f"filter-{place}": each for place, each in enumerate(filters)})
-    return compiled.matches(of.encoded(), number=of.number, timestamp_ms=of.timestamp_ms, partition="3", latest=LATEST, now_ms=NOW_MS)
+    return compiled.matches(
+        of.encoded(),
+        number=of.number,
+        timestamp_ms=of.timestamp_ms,
+        partition="3",
+        latest=LATEST,
+        now_ms=NOW_MS,
+    )
 
 
 SAMPLE = Sample(
@@ -67,7 +74,9 @@ def test_every_kind_is_known_by_its_symbol_and_by_its_code(code):
     value, expected = KINDS[CODES[code]]
     assert picks(described(CODES[code], value), of=SAMPLE) is expected
     assert picks(Described(ULong(code), value), of=SAMPLE) is expected
-    assert picks(described(CODES[code] + " ", value), of=SAMPLE) is expected  # as FILTEX prints the first of them
+    assert (
+        picks(described(CODES[code] + " ", value), of=SAMPLE) is expected
+    )  # as FILTEX prints the first of them
 
 
 def test_codes_are_those_of_the_specifications():
@@ -86,7 +95,14 @@ def test_all_filters_of_a_source_hold_together():
 def test_filters_of_unknown_kinds_are_left_out_of_what_is_in_force():
     """AMQP 3.5.3."""
     known = sql("n = 5")
-    compiled = compile_filters({"a": known, "b": described("apache.org:no-local-filter:list", []), "c": Described(True, 1), "d": None})
+    compiled = compile_filters(
+        {
+            "a": known,
+            "b": described("apache.org:no-local-filter:list", []),
+            "c": Described(True, 1),
+            "d": None,
+        }
+    )
     assert compiled.in_force == {"a": known}
     empty = compile_filters({"x": Described(ULong(0x999), "n = 5")})
     assert (empty.in_force, empty.bounds, empty.content) == ({}, Bounds(), False)
@@ -109,15 +125,28 @@ def test_a_plain_value_is_described_by_its_name():
 def test_what_bounds_the_reader_is_taken_out_of_what_is_evaluated():
     compiled = compile_filters(
         {
-            "a": described("amqp:event-streams-delivery-annotations-filter", {OFFSET: "0000000000000003", names.TIMESTAMP: Timestamp(5)}),
-            "b": Described(ULong(0x201), sql("d.event-streams-timestamp > 9 AND d.event-streams-offset < '0000000000000009'")),
-            "c": described("amqp:all-filter", [described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("@earliest")})]),
+            "a": described(
+                "amqp:event-streams-delivery-annotations-filter",
+                {OFFSET: "0000000000000003", names.TIMESTAMP: Timestamp(5)},
+            ),
+            "b": Described(
+                ULong(0x201),
+                sql("d.event-streams-timestamp > 9 AND d.event-streams-offset < '0000000000000009'"),
+            ),
+            "c": described(
+                "amqp:all-filter",
+                [described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("@earliest")})],
+            ),
         }
     )
     assert compiled.bounds == Bounds(after=(3, Earliest()), before=(9,), after_ms=9)
     assert not compiled.content
-    assert compile_filters({"a": sql("d.event-streams-offset > '0000000000000003' AND n = 5")}).bounds == Bounds(after=(3,))
-    assert compile_filters({"a": sql("d.event-streams-offset > '0000000000000003' OR n = 5")}).bounds == Bounds()
+    assert compile_filters(
+        {"a": sql("d.event-streams-offset > '0000000000000003' AND n = 5")}
+    ).bounds == Bounds(after=(3,))
+    assert (
+        compile_filters({"a": sql("d.event-streams-offset > '0000000000000003' OR n = 5")}).bounds == Bounds()
+    )
     assert compile_filters({"a": described("amqp:false-filter", False)}).bounds.done(0, 0, 100)
 
 
@@ -129,9 +158,17 @@ def test_what_bounds_the_reader_is_taken_out_of_what_is_evaluated():
         (described("amqp:event-streams-sql-filter", "n = 5"), "1", "5.2.2"),
         (described("apache.org:selector-filter:string", 'n = "5"'), "5", "single quotes"),
         (described("amqp:event-streams-delivery-annotations-filter", []), None, "must be a map"),
-        (described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("5")}), "1", "not a valid offset"),
+        (
+            described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("5")}),
+            "1",
+            "not a valid offset",
+        ),
         (described("amqp:event-streams-delivery-annotations-filter", {OFFSET: 5}), "1", "wrong type"),
-        (described("amqp:event-streams-delivery-annotations-filter", {names.TIMESTAMP: True}), "1", "wrong type"),
+        (
+            described("amqp:event-streams-delivery-annotations-filter", {names.TIMESTAMP: True}),
+            "1",
+            "wrong type",
+        ),
         (described("amqp:event-streams-delivery-annotations-filter", {"x": 1}), "1", "cannot be filtered on"),
         (described("amqp:properties-filter", {"to": 5}), "1", "to cannot be"),
         (described("amqp:true-filter", "yes"), None, "must be a boolean"),
@@ -147,7 +184,9 @@ def test_a_filter_that_cannot_be_used_refuses_the_attach_with_its_name_and_the_p
     with pytest.raises(PeerError) as error:
         compile_filters({"fine": sql("TRUE"), "mine": given})
     assert error.value.condition == names.INVALID_FIELD
-    assert error.value.info == {"field": "filter", "filter": "mine"} | ({"position": position} if position else {})
+    assert error.value.info == {"field": "filter", "filter": "mine"} | (
+        {"position": position} if position else {}
+    )
     assert error.value.description.startswith("filter mine")
     assert words in error.value.description
 
@@ -185,7 +224,15 @@ FAILING, UNKNOWN, YES, NO = sql("kind > 5"), sql("none > 5"), sql("n = 5"), sql(
         ("not", [described("amqp:all-filter", [YES, NO])], True),
         ("not", [described("amqp:all-filter", [NO, FAILING])], False),
         ("any", [described("amqp:any-filter", [NO, YES]), NO], True),
-        ("not", [described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("0000000000000007")})], True),
+        (
+            "not",
+            [
+                described(
+                    "amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("0000000000000007")}
+                )
+            ],
+            True,
+        ),
         ("not", [sql("d.event-streams-offset > '0000000000000003' AND n = 5")], False),
         ("any", [described("amqp:false-filter", True), described("amqp:true-filter", None)], True),
     ],
@@ -200,7 +247,10 @@ def test_records_are_picked_by_their_indices():
     messages = [sample.encoded() for sample in samples]
     times = array("q", [100, 100, 101, 101, 102, 103, 104, 104, 104, 105])
     compiled = compile_filters(
-        {"a": sql("n = 1"), "b": sql("d.event-streams-timestamp > 100 AND d.event-streams-offset < '0000000000000028'")}
+        {
+            "a": sql("n = 1"),
+            "b": sql("d.event-streams-timestamp > 100 AND d.event-streams-offset < '0000000000000028'"),
+        }
     )
     assert compiled.select(messages, 20, times, partition="0", latest=30) == [4, 7]
     assert compiled.select(messages, 20, times, partition="0", latest=30, start=5) == [7]
@@ -219,19 +269,27 @@ def test_records_with_one_of_several_values_are_picked_in_order():
 
 
 def test_the_more_a_filter_asks_the_more_it_weighs():
-    light, heavy = (compile_filters({"a": sql(text)}).weight for text in ("n = 1", " OR ".join(["n = 1"] * 50)))
+    light, heavy = (
+        compile_filters({"a": sql(text)}).weight for text in ("n = 1", " OR ".join(["n = 1"] * 50))
+    )
     assert 1 <= light < heavy
-    grouped = compile_filters({"a": described("amqp:any-filter", [sql("n = 1"), described("amqp:footer-filter", {"a": 1, "b": 1})])})
+    grouped = compile_filters(
+        {"a": described("amqp:any-filter", [sql("n = 1"), described("amqp:footer-filter", {"a": 1, "b": 1})])}
+    )
     assert grouped.weight > light + 2
     assert compile_filters({}).weight == 0
 
 
 def test_a_broken_message_is_not_picked_and_does_not_raise():
     whole = SAMPLE.encoded()
-    compiled = compile_filters({"a": sql("kind = 'alarm'"), "b": described("amqp:properties-filter", {"to": "to"})})
+    compiled = compile_filters(
+        {"a": sql("kind = 'alarm'"), "b": described("amqp:properties-filter", {"to": "to"})}
+    )
     for end in range(len(whole)):
         compiled.matches(whole[:end], number=0, timestamp_ms=0, partition="0", latest=0)
-    assert not compiled.matches(b"alarm\x05alarm\x04kind\x02to", number=0, timestamp_ms=0, partition="0", latest=0)
+    assert not compiled.matches(
+        b"alarm\x05alarm\x04kind\x02to", number=0, timestamp_ms=0, partition="0", latest=0
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -239,8 +297,15 @@ def test_a_broken_message_is_not_picked_and_does_not_raise():
 def test_what_is_picked_is_what_a_naive_interpreter_finds_true_in_all_filters(trees, samples):
     compiled = compile_filters({str(place): sql(printed(tree)) for place, tree in enumerate(trees)})
     messages = [sample.encoded() for sample in samples]
-    expected = [index for index, sample in enumerate(samples) if all(naive.holds(tree, sample) is True for tree in trees)]
-    assert compiled.select(messages, 7, array("q", [1000] * len(samples)), partition="3", latest=LATEST) == expected
+    expected = [
+        index
+        for index, sample in enumerate(samples)
+        if all(naive.holds(tree, sample) is True for tree in trees)
+    ]
+    assert (
+        compiled.select(messages, 7, array("q", [1000] * len(samples)), partition="3", latest=LATEST)
+        == expected
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -253,7 +318,11 @@ def test_what_a_group_picks_is_what_its_members_say(one, other, samples):
     truths = [(naive.holds(one, sample), naive.holds(other, sample)) for sample in samples]
     whole = [index for index, pair in enumerate(truths) if FAILED not in pair]
     chosen = {
-        kind: compile_filters({"x": described(f"amqp:{kind}-filter", members)}).select(messages, 7, times, partition="3", latest=LATEST)
+        kind: (
+            compile_filters({"x": described(f"amqp:{kind}-filter", members)}).select(
+                messages, 7, times, partition="3", latest=LATEST
+            )
+        )
         for kind in ("any", "not")
     }
     assert chosen["any"] == [index for index in whole if True in truths[index]]
@@ -307,13 +376,19 @@ def test_any_filter_set_is_compiled_or_refused(filters):
     ],
 )
 def test_the_work_on_one_record_is_bounded_whatever_text_and_message_are(text):
-    """The size of the text times that of the message, both at their limits, would be minutes of the node's loop."""
-    properties: dict[str, Any] = {"kind": "a" * 20_000, "pattern": "_a" * 128} | {f"k{n}": "a" * 20_000 for n in range(100)}
+    """The size of the text times that of the message, both at their limits, would be minutes of the node's
+    loop.
+    """
+    properties: dict[str, Any] = {"kind": "a" * 20_000, "pattern": "_a" * 128} | {
+        f"k{n}": "a" * 20_000 for n in range(100)
+    }
     properties |= {f"list{n}": ["x"] * 10_000 for n in range(50)}
     message = Sample(application_properties=properties).encoded()
     compiled = compile_filters({f"f{n}": described("amqp:sql-filter", text) for n in range(8)})
     conditions = len(compiled.conditions)
-    chosen, end = compiled.judge([message] * 3, 0, [0] * 3, partition="0", latest=3, now_ms=None, start=0, end=3, work_max=WORK_MAX)
+    chosen, end = compiled.judge(
+        [message] * 3, 0, [0] * 3, partition="0", latest=3, now_ms=None, start=0, end=3, work_max=WORK_MAX
+    )
     assert (chosen, end) == ([], 1)
     assert conditions >= 8
 
@@ -321,5 +396,8 @@ def test_the_work_on_one_record_is_bounded_whatever_text_and_message_are(text):
 def test_a_message_that_is_large_is_looked_into_instead_of_searched():
     compiled = compile_filters({"f": described("amqp:sql-filter", "kind = 'right'")})
     large = Sample(application_properties={"kind": "right"}).encoded() + b"x" * NEEDLE_MESSAGE_MAX
-    other = Sample(application_properties={"kind": "wrong", "right": "right"}).encoded() + b"x" * NEEDLE_MESSAGE_MAX
+    other = (
+        Sample(application_properties={"kind": "wrong", "right": "right"}).encoded()
+        + b"x" * NEEDLE_MESSAGE_MAX
+    )
     assert compiled.select([large, other, large], 0, [0] * 3, partition="0", latest=3) == [0, 2]

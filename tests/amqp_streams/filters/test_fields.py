@@ -1,7 +1,13 @@
 """Names of sections and fields, as the standards spell them and as people do."""
 
 from amqp_streams.filters.fields import FIELD_TYPES, POSITIONS, SECTIONS, field_name, known_field, spellings
-from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
 
 
 def test_a_name_has_three_spellings():
@@ -10,7 +16,9 @@ def test_a_name_has_three_spellings():
 
 
 def test_sections_have_their_names_and_a_letter():
-    assert {SECTIONS[name] for name in ("m", "message-annotations", "message_annotations", "messageAnnotations")} == {MESSAGE_ANNOTATIONS}
+    assert {
+        SECTIONS[name] for name in ("m", "message-annotations", "message_annotations", "messageAnnotations")
+    } == {MESSAGE_ANNOTATIONS}
     assert "A" not in SECTIONS
     assert len(SECTIONS.keys() & set("hdmpaf")) == 6
 

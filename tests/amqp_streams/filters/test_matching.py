@@ -7,7 +7,21 @@ import pytest
 from amqp_streams.filters.matching import property_condition
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.values import FAILED
-from amqp_streams.wire.types import Array, Byte, Char, Decimal32, Described, Float, Int, Symbol, Timestamp, UByte, UInt, ULong, UShort
+from amqp_streams.wire.types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Described,
+    Float,
+    Int,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 from tests.amqp_streams.filters.messages import LIMITS, Sample
 
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, FOOTER = 0x70, 0x71, 0x72, 0x73, 0x74, 0x78
@@ -106,18 +120,42 @@ def test_every_entry_must_match():
 def test_header_fields_have_their_defaults():
     """FILTEX 4.2.1."""
     for sample in (Sample(), Sample(header=[None, None])):
-        wanted = {"durable": False, "priority": UByte(4), "first_acquirer": False, Symbol("delivery-count"): UInt(0)}
+        wanted = {
+            "durable": False,
+            "priority": UByte(4),
+            "first_acquirer": False,
+            Symbol("delivery-count"): UInt(0),
+        }
         assert matches(HEADER, wanted, sample) is True
         assert matches(HEADER, {"priority": UByte(5)}, sample) is False
         assert matches(HEADER, {"ttl": UInt(5)}, sample) is False
-    assert matches(HEADER, {"priority": 7, "ttl": UInt(9), "durable": True}, Sample(header=[True, UByte(7), UInt(9)])) is True
+    assert (
+        matches(
+            HEADER, {"priority": 7, "ttl": UInt(9), "durable": True}, Sample(header=[True, UByte(7), UInt(9)])
+        )
+        is True
+    )
 
 
 def test_every_section_has_its_filter():
     """FILTEX 4.2.1 to 4.3; the delivery annotations are those that the node writes."""
     sample = Sample(
         message_annotations={Symbol("x-opt-key"): "k", ULong(7): "numbered"},
-        properties=["id", b"user", "to", "subject", "back", 5, Symbol("text/plain"), None, Timestamp(1), Timestamp(2), "g", UInt(3), "r"],
+        properties=[
+            "id",
+            b"user",
+            "to",
+            "subject",
+            "back",
+            5,
+            Symbol("text/plain"),
+            None,
+            Timestamp(1),
+            Timestamp(2),
+            "g",
+            UInt(3),
+            "r",
+        ],
         footer={Symbol("sum"): 12},
         number=42,
         timestamp_ms=1234,
@@ -125,7 +163,14 @@ def test_every_section_has_its_filter():
     assert matches(MESSAGE, {Symbol("x-opt-key"): "k", ULong(7): "numbered"}, sample) is True
     assert matches(MESSAGE, {ULong(8): "numbered"}, sample) is False
     assert matches(FOOTER, {"sum": 12}, sample) is True
-    assert matches(DELIVERY, {Symbol("event-streams-offset"): "0000000000000042", "event-streams-timestamp": 1234}, sample) is True
+    assert (
+        matches(
+            DELIVERY,
+            {Symbol("event-streams-offset"): "0000000000000042", "event-streams-timestamp": 1234},
+            sample,
+        )
+        is True
+    )
     assert matches(DELIVERY, {"event-streams-source-partition": Symbol("3")}, sample) is True
     assert matches(DELIVERY, {"event-streams-offset": "&p:00000000000000"}, sample) is True
     assert matches(DELIVERY, {"other": 1}, sample) is False

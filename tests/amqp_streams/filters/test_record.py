@@ -1,4 +1,6 @@
-"""Fields are found where they are, whatever is around them, and nothing that a producer writes makes that slow."""
+"""Fields are found where they are, whatever is around them, and nothing that a producer writes makes that
+slow.
+"""
 
 import pytest
 from hypothesis import given
@@ -36,7 +38,11 @@ def raw(message, name="kind", section=APPLICATION):
 @given(samples)
 def test_every_entry_of_every_map_is_found(sample):
     record = sample.record()
-    for section, entries in ((0x72, sample.message_annotations), (APPLICATION, sample.application_properties), (0x78, sample.footer)):
+    for section, entries in (
+        (0x72, sample.message_annotations),
+        (APPLICATION, sample.application_properties),
+        (0x78, sample.footer),
+    ):
         whole = mapping(whole_map(section)(record))
         assert list(whole) == list(entries or {})
         for name in ("kind", "n", "in", "odd name", "b]c[", "none"):
@@ -46,7 +52,9 @@ def test_every_entry_of_every_map_is_found(sample):
 
 
 def test_a_key_that_is_also_somebodys_value_is_not_taken_for_it():
-    sample = Sample(application_properties={"other": "kind", "kin": "\x04kind\xa1\x01x", "kind": "right", "last": "kind"})
+    sample = Sample(
+        application_properties={"other": "kind", "kin": "\x04kind\xa1\x01x", "kind": "right", "last": "kind"}
+    )
     assert found(sample, "kind") == "right"
     assert found(Sample(application_properties={"other": "kind"}), "kind") is MISSING
     assert found(Sample(application_properties={"other": {"kind": 1}}), "kind") is MISSING
@@ -102,7 +110,9 @@ def test_maps_of_very_many_entries_fail():
 
 
 def test_very_large_values_fail():
-    assert found(Sample(application_properties={"kind": "x" * (VALUE_BYTES_MAX - 5)}), "kind") == "x" * (VALUE_BYTES_MAX - 5)
+    assert found(Sample(application_properties={"kind": "x" * (VALUE_BYTES_MAX - 5)}), "kind") == "x" * (
+        VALUE_BYTES_MAX - 5
+    )
     assert found(Sample(application_properties={"kind": "x" * VALUE_BYTES_MAX}), "kind") is FAILED
     large: list[Value] = ["x"] * (COMPOUND_BYTES_MAX // 3 + 1)
     assert found(Sample(application_properties={"kind": large}), "kind") is FAILED
@@ -143,13 +153,18 @@ def test_sections_that_a_filter_does_not_name_are_not_decoded():
 
 
 def test_a_key_of_the_message_does_not_make_the_search_slow():
-    """Searching backwards takes the product of both lengths: a second for each MiB that a producer fills with the filter's key."""
+    """Searching backwards takes the product of both lengths: a second for each MiB that a producer fills with
+    the filter's key.
+    """
     name = "b" + "a" * (97 + 15 * 256 - 1)
     large = Sample(application_properties={"other": "a" * (1 << 20), "x": 1})
     record = large.record()
     assert getter(APPLICATION, name)(record) is MISSING
     assert record.work <= 1 << 20
-    assert found(Sample(application_properties={"other": "a" * (1 << 20), name: "here", "last": 1}), name) == "here"
+    assert (
+        found(Sample(application_properties={"other": "a" * (1 << 20), name: "here", "last": 1}), name)
+        == "here"
+    )
 
 
 def test_all_fields_of_a_record_share_its_work():

@@ -48,7 +48,10 @@ def test_not_has_the_truth_table_of_three_valued_logic_and_keeps_failures(operan
 
 @pytest.mark.parametrize(("left", "right"), list(product((True, False, None), repeat=2)))
 def test_the_tables_of_jakarta_messaging_hold_for_selectors(left, right):
-    """Jakarta Messaging 3.8.1.2: AND, OR and NOT of true, false and unknown, unknown being a NULL property."""
+    """Jakarta Messaging 3.8.1.2:
+
+    AND, OR and NOT of true, false and unknown, unknown being a NULL property.
+    """
     words = {True: "TRUE", False: "FALSE", None: "none = 1"}
     both = truth(f"{words[left]} AND {words[right]}", Sample(), Dialect.SELECTOR)
     either = truth(f"{words[left]} OR {words[right]}", Sample(), Dialect.SELECTOR)
@@ -60,8 +63,12 @@ def test_longer_chains_are_as_their_pairs():
     for truths in product((T, F, U), repeat=3):
         operands = tuple(Holds(Constant(one)) for one in truths)
         record = Sample().record()
-        assert condition(And(operands), FAILED)(record) is conjunction(conjunction(truths[0], truths[1]), truths[2])
-        assert condition(Or(operands), FAILED)(record) is disjunction(disjunction(truths[0], truths[1]), truths[2])
+        assert condition(And(operands), FAILED)(record) is conjunction(
+            conjunction(truths[0], truths[1]), truths[2]
+        )
+        assert condition(Or(operands), FAILED)(record) is disjunction(
+            disjunction(truths[0], truths[1]), truths[2]
+        )
         assert condition(Not(operands[0]), FAILED)(record) is negation(truths[0])
 
 

@@ -26,7 +26,9 @@ def attach(address: str | None = "temps", *, consumer: bool = False, **options: 
     return AttachRequest(consumer=consumer, address=address, **named)
 
 
-def member(group: str = "g", *, partition: int | None = None, epoch: object = None, **options: Any) -> AttachRequest:
+def member(
+    group: str = "g", *, partition: int | None = None, epoch: object = None, **options: Any
+) -> AttachRequest:
     """An attach of a receiver in a consumer group."""
     wanted = {
         names.CONSUMER_GROUP: group,
@@ -38,7 +40,10 @@ def member(group: str = "g", *, partition: int | None = None, epoch: object = No
 
 
 class Bench:
-    """A node over a memory store with the log `temps`. `now_ms` is the monotonic clock; writes of states end when the test says so."""
+    """A node over a memory store with the log `temps`.
+
+    `now_ms` is the monotonic clock; writes of states end when the test says so.
+    """
 
     def __init__(
         self,
@@ -59,7 +64,9 @@ class Bench:
     def _start(self) -> Node:
         node = Node(self.store, sync="always", new_id=lambda: f"id{next(self._ids)}", **self._options)
         self.store.on_commit = self.ended.append
-        self.store.states.on_written = lambda number, failure: node.state_written(number, failure, self.now_ms)
+        self.store.states.on_written = lambda number, failure: node.state_written(
+            number, failure, self.now_ms
+        )
         return node
 
     def restart(self) -> None:
@@ -140,7 +147,9 @@ class Bench:
         self.node.flush_cursors(NOW)
         self.store.states.complete()
 
-    def manage(self, operation: str, name: str = "", type_: str = names.LOG_TYPE, *, log: str = "", **body: Value) -> tuple[int, str, Any]:
+    def manage(
+        self, operation: str, name: str = "", type_: str = names.LOG_TYPE, *, log: str = "", **body: Value
+    ) -> tuple[int, str, Any]:
         """A request; underscores in the names of its entries are hyphens."""
         settings: dict[Value, Value] = {key.replace("_", "-"): value for key, value in body.items()}
         answer = self.node.manage(Request(operation, type_, name, settings, "me", 1, log=log))

@@ -1,4 +1,7 @@
-"""Members of groups: who is granted what and when, and how links are taken away. Spec: Event Streams 4.5; AMQP 2.6.1."""
+"""Members of groups: who is granted what and when, and how links are taken away.
+
+Spec: Event Streams 4.5; AMQP 2.6.1.
+"""
 
 import pytest
 
@@ -6,7 +9,17 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.policy import Redirect
-from amqp_streams.streams.attach import Closed, Consuming, Denied, Granted, Informing, Leave, Pending, Producing, answered_properties
+from amqp_streams.streams.attach import (
+    Closed,
+    Consuming,
+    Denied,
+    Granted,
+    Informing,
+    Leave,
+    Pending,
+    Producing,
+    answered_properties,
+)
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.types import Symbol, ULong
 from tests.amqp_streams.node.bench import EARLIEST, Bench, attach, member
@@ -23,9 +36,15 @@ def bench() -> Bench:
 
 
 def test_a_link_in_a_group_is_bound_and_is_told_group_and_epoch(bench: Bench) -> None:
-    """4.5: links in groups MUST be bound; 4.5.2: the epoch "is seeded with the value zero and is returned"; 4.6.3 says of which type."""
+    """4.5: links in groups MUST be bound; 4.5.2: the epoch "is seeded with the value zero and is returned";
+    4.6.3 says of which type.
+    """
     consumer = bench.consume(member("g", partition=1))
-    assert (consumer.bound, consumer.announce, consumer.partitions) == (True, False, (bench.log.partitions[1],))
+    assert (consumer.bound, consumer.announce, consumer.partitions) == (
+        True,
+        False,
+        (bench.log.partitions[1],),
+    )
     answered = answered_properties(consumer)
     assert answered == {names.PARTITION: "1", names.CONSUMER_GROUP: "g", names.EPOCH: 0}
     assert isinstance(answered[Symbol(names.EPOCH)], ULong)
@@ -58,7 +77,9 @@ def test_an_epoch_without_a_group_is_kept_for_its_partition(bench: Bench) -> Non
         ({names.CONSUMER_GROUP: "g", names.PARTITION: 1}, names.PARTITION),
     ],
 )
-def test_malformed_properties_are_refused_by_name(bench: Bench, properties: dict[str, object], named: str) -> None:
+def test_malformed_properties_are_refused_by_name(
+    bench: Bench, properties: dict[str, object], named: str
+) -> None:
     """4.6.1 to 4.6.3 say their types."""
     error = bench.refusal(attach(consumer=True, properties=properties))
     assert error.condition == names.INVALID_FIELD
@@ -76,8 +97,8 @@ def test_a_group_may_have_to_be_configured() -> None:
 
 
 def test_members_get_a_partition_each_and_the_next_one_waits(bench: Bench) -> None:
-    """4.5.1, second scenario: "keep further incoming attach requests pending and complete those only once a partition becomes again
-    available".
+    """4.5.1, second scenario: "keep further incoming attach requests pending and complete those only once a
+    partition becomes again available".
     """
     first, second = bench.consume(member(container="a")), bench.consume(member(container="b"))
     assert {each.partitions[0].index for each in (first, second)} == {0, 1}
@@ -121,7 +142,9 @@ def test_whoever_gives_up_waiting_gets_nothing(bench: Bench) -> None:
 
 
 def test_partitions_move_to_a_member_that_waits(bench: Bench) -> None:
-    """4.5.1: to renegotiate, the node gracefully closes links: nothing more is sent, and what was sent may be settled."""
+    """4.5.1: to renegotiate, the node gracefully closes links: nothing more is sent, and what was sent may be
+    settled.
+    """
     links = [bench.consume(member(container="a", filters=EARLIEST)) for _ in range(2)]
     bench.append(0, 1)
     waiting = bench.attach(member(container="b"))
@@ -141,7 +164,9 @@ def test_partitions_move_to_a_member_that_waits(bench: Bench) -> None:
 
 
 def test_a_second_link_is_refused_unless_its_epoch_is_greater(bench: Bench) -> None:
-    """4.5.2: "MUST be rejected UNLESS the newly attaching receiver provides an epoch counter greater than the current"."""
+    """4.5.2: "MUST be rejected UNLESS the newly attaching receiver provides an epoch counter greater than the
+    current".
+    """
     bench.consume(member(partition=0, epoch=5))
     for epoch in (None, 0, 4, 5):
         error = bench.refusal(member(partition=0, epoch=epoch))
@@ -150,8 +175,12 @@ def test_a_second_link_is_refused_unless_its_epoch_is_greater(bench: Bench) -> N
     assert bench.consume(member("other", partition=0))
 
 
-def test_a_greater_epoch_closes_the_old_link_and_is_recorded_before_the_new_one_is_granted(bench: Bench) -> None:
-    """4.5.2: "any existing link … is closed by the node, the new link is attached, and the new epoch counter value is recorded"."""
+def test_a_greater_epoch_closes_the_old_link_and_is_recorded_before_the_new_one_is_granted(
+    bench: Bench,
+) -> None:
+    """4.5.2: "any existing link … is closed by the node, the new link is attached, and the new epoch counter
+    value is recorded".
+    """
     old = bench.consume(member(partition=0, filters=EARLIEST))
     bench.append(0, 0)
     assert bench.read(old, 1) == [(0, 0)]
@@ -179,7 +208,9 @@ def test_an_epoch_that_cannot_be_recorded_is_not_granted(bench: Bench) -> None:
 
 
 def test_epochs_outlive_the_process_and_do_not_fall(bench: Bench) -> None:
-    """4.5.2 lets them be reset when no link remains; here they never are, or a lease that ran out could come back to life."""
+    """4.5.2 lets them be reset when no link remains; here they never are, or a lease that ran out could come
+    back to life.
+    """
     bench.detach(bench.consume(member(partition=0, epoch=9)))
     bench.attach(member(partition=1, epoch=9))
     bench.restart()
@@ -210,7 +241,9 @@ def test_whoever_leaves_while_its_epoch_is_recorded_gets_nothing(bench: Bench) -
 
 
 def test_a_link_attached_again_elsewhere_is_stolen(bench: Bench) -> None:
-    """2.6.1: a link's name tells it from all others between two containers; of two endpoints of one link the older goes, link:stolen."""
+    """2.6.1: a link's name tells it from all others between two containers; of two endpoints of one link the
+    older goes, link:stolen.
+    """
     for again in (
         attach(consumer=True, link="l", container="c"),
         attach(link="l", container="c"),
@@ -245,7 +278,9 @@ def test_a_waiting_attach_is_stolen_as_well(bench: Bench) -> None:
         attach(link="l", container="c"),
     ],
 )
-def test_another_users_containers_or_roles_link_of_that_name_is_another_link(bench: Bench, other: object) -> None:
+def test_another_users_containers_or_roles_link_of_that_name_is_another_link(
+    bench: Bench, other: object
+) -> None:
     first = bench.attach(attach(consumer=True, link="l", container="c"))
     bench.attach(other)  # type: ignore[arg-type]
     assert bench.node.take_effects() == []
@@ -253,7 +288,10 @@ def test_another_users_containers_or_roles_link_of_that_name_is_another_link(ben
 
 
 def test_links_without_a_container_or_a_name_are_never_the_same(bench: Bench) -> None:
-    for nameless in (attach(consumer=True, link="l", container=""), attach(consumer=True, link="", container="c")):
+    for nameless in (
+        attach(consumer=True, link="l", container=""),
+        attach(consumer=True, link="", container="c"),
+    ):
         bench.attach(nameless)
         bench.attach(nameless)
     assert bench.node.take_effects() == []
@@ -261,7 +299,10 @@ def test_links_without_a_container_or_a_name_are_never_the_same(bench: Bench) ->
 
 def test_an_attach_that_is_refused_steals_nothing(bench: Bench) -> None:
     old = bench.attach(attach(consumer=True, link="l", container="c"))
-    for wrong in ({"filters": {names.FILTER_SQL: "no sense ("}}, {"properties": {names.PARTITION: Symbol("9")}}):
+    for wrong in (
+        {"filters": {names.FILTER_SQL: "no sense ("}},
+        {"properties": {names.PARTITION: Symbol("9")}},
+    ):
         bench.refusal(attach(consumer=True, link="l", container="c", **wrong))
     assert bench.node.take_effects() == []
     assert old in bench.node.links_of("temps")
@@ -271,7 +312,11 @@ def test_an_attach_that_is_refused_steals_nothing(bench: Bench) -> None:
 
 
 def test_a_deleted_log_takes_its_links_waits_and_epochs_with_it(bench: Bench) -> None:
-    granted = [bench.consume(member(partition=0, epoch=4)), bench.consume(member(partition=1)), bench.attach(attach())]
+    granted = [
+        bench.consume(member(partition=0, epoch=4)),
+        bench.consume(member(partition=1)),
+        bench.attach(attach()),
+    ]
     granted.append(bench.attach(attach("temps/$info", consumer=True)))
     waiting = bench.attach(member())
     recording = bench.attach(member("other", partition=0, epoch=1))
@@ -279,7 +324,9 @@ def test_a_deleted_log_takes_its_links_waits_and_epochs_with_it(bench: Bench) ->
     effects = bench.node.take_effects()
     assert {each.grant for each in effects if isinstance(each, Closed)} == set(granted)
     assert {each.pending for each in effects if isinstance(each, Denied)} == {waiting, recording}
-    assert {each.error.condition for each in effects if isinstance(each, Closed | Denied)} == {names.RESOURCE_DELETED}
+    assert {each.error.condition for each in effects if isinstance(each, Closed | Denied)} == {
+        names.RESOURCE_DELETED
+    }
     assert bench.node.links_of("temps") == ()
     assert bench.complete() == []
     assert bench.store.states.items("") == []
@@ -365,14 +412,22 @@ def test_links_to_what_is_elsewhere_are_told_where(bench: Bench) -> None:
     """AMQP 2.8.18; Event Streams 4: the node MAY "point to a different AMQP container"."""
     bench.node.redirects = elsewhere(1)
     bound = {names.PARTITION: Symbol("1")}
-    for request in (attach(properties=bound), attach(consumer=True, properties=bound), member(partition=1, epoch=1)):
+    for request in (
+        attach(properties=bound),
+        attach(consumer=True, properties=bound),
+        member(partition=1, epoch=1),
+    ):
         error = bench.refusal(request)
         assert (error.condition, error.info["network-host"]) == (names.LINK_REDIRECT, "other.example")
     assert [each.index for each in bench.consume().partitions] == [0]
     assert bench.consume(member()).partitions == bench.log.partitions[:1]
     assert isinstance(bench.attach(member()), Pending), "nobody is assigned what is elsewhere"
     bench.node.redirects = elsewhere()
-    assert bench.refusal(attach()).condition == bench.refusal(attach(consumer=True)).condition == names.LINK_REDIRECT
+    assert (
+        bench.refusal(attach()).condition
+        == bench.refusal(attach(consumer=True)).condition
+        == names.LINK_REDIRECT
+    )
     assert isinstance(bench.attach(attach("temps/$info", consumer=True)), Informing)
     assert bench.refusal(attach("nowhere", consumer=True)).condition == names.NOT_FOUND
 
@@ -384,9 +439,14 @@ def test_a_log_that_is_elsewhere_need_not_be_here(bench: Bench) -> None:
 
 
 def test_links_follow_partitions_that_move(bench: Bench) -> None:
-    """4.5.1, 4.6.5: an agnostic link's partitions change under it, and its next transfer says so; bound links are closed."""
+    """4.5.1, 4.6.5: an agnostic link's partitions change under it, and its next transfer says so; bound links
+    are closed.
+    """
     agnostic, empty = bench.consume(filters=EARLIEST), bench.consume()
-    bound, owner = bench.consume(properties={names.PARTITION: Symbol("1")}), bench.consume(member(partition=1))
+    bound, owner = (
+        bench.consume(properties={names.PARTITION: Symbol("1")}),
+        bench.consume(member(partition=1)),
+    )
     producers = [bench.attach(attach(properties={names.PARTITION: Symbol("1")})), bench.attach(attach())]
     bench.append(0, 1)
     assert bench.read(agnostic) == [(0, 0), (1, 0)]
@@ -408,7 +468,11 @@ def test_links_follow_partitions_that_move(bench: Bench) -> None:
     assert bench.node.reassociate() == set()
     bench.node.redirects = elsewhere()
     assert bench.node.reassociate() == set()
-    assert {each.grant for each in bench.node.take_effects() if isinstance(each, Closed)} == {agnostic, empty, producers[1]}
+    assert {each.grant for each in bench.node.take_effects() if isinstance(each, Closed)} == {
+        agnostic,
+        empty,
+        producers[1],
+    }
 
 
 def test_a_claim_that_is_being_recorded_goes_with_its_partition(bench: Bench) -> None:
@@ -432,7 +496,9 @@ def test_only_consumers_are_counted_as_consumers(bench: Bench) -> None:
 
 
 def test_a_thousand_waiting_attaches_that_are_refused_one_after_the_other_are_all_answered() -> None:
-    """Each gets the partition of the one before it, which could not keep a position there; they do not call each other."""
+    """Each gets the partition of the one before it, which could not keep a position there; they do not call
+    each other.
+    """
     bench = Bench(partitions=1, groups=WAITING, limits=Limits(cursors=1))
     bench.consume(attach(consumer=True, durable=True))
     owner = bench.consume(member())

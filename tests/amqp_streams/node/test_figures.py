@@ -10,7 +10,10 @@ def all_of(node: InMemoryNode, *, groups_max: int = 100, lags_max: int = 100) ->
 
 
 def figures(node: InMemoryNode) -> list[tuple[object, ...]]:
-    return [(each.log, each.group, each.members, each.links, each.waiting, dict(each.lags)) for each in all_of(node).shown]
+    return [
+        (each.log, each.group, each.members, each.links, each.waiting, dict(each.lags))
+        for each in all_of(node).shown
+    ]
 
 
 def test_a_node_without_groups_has_no_figures_of_them() -> None:

@@ -46,7 +46,11 @@ def test_an_epoch_is_told_when_it_is_on_the_disk_and_read_again_after_a_restart(
     store.states.complete()
     assert node.changes == [(one, Assigned(node.hold))]
     restarted = Node(store).groups
-    assert (restarted.of(one).epoch("g", 0), restarted.of(one).epoch("g", 1), restarted.of(two).epoch("g", 0)) == (3, 0, 0)
+    assert (
+        restarted.of(one).epoch("g", 0),
+        restarted.of(one).epoch("g", 1),
+        restarted.of(two).epoch("g", 0),
+    ) == (3, 0, 0)
 
 
 def test_a_group_that_is_removed_takes_its_epochs_along_and_no_others() -> None:
@@ -60,7 +64,11 @@ def test_a_group_that_is_removed_takes_its_epochs_along_and_no_others() -> None:
     node.groups.remove(one, "g")
     node.groups.remove(one, "unheard of")
     node = Node(store)
-    assert (node.groups.of(one).epoch("g", 0), node.groups.of(one).epoch("h", 0), node.groups.of(two).epoch("g", 0)) == (0, 3, 3)
+    assert (
+        node.groups.of(one).epoch("g", 0),
+        node.groups.of(one).epoch("h", 0),
+        node.groups.of(two).epoch("g", 0),
+    ) == (0, 3, 3)
 
 
 def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:

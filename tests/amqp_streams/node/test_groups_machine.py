@@ -1,8 +1,10 @@
-"""A node with consumer groups and kept places, beside a model of what its peers and its disk know, over crashes and restarts.
+"""A node with consumer groups and kept places, beside a model of what its peers and its disk know, over
+crashes and restarts.
 
-Over any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances and crashes: one owner a partition
-and group; epochs never fall; an old owner gets nothing once a new one is there; no place passes what is unsettled, and none goes back by
-more than what was not on the disk, or was asked for. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
+Over any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances and
+crashes: one owner a partition and group; epochs never fall; an old owner gets nothing once a new one is
+there; no place passes what is unsettled, and none goes back by more than what was not on the disk, or was
+asked for. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +19,16 @@ from amqp_streams.config import GroupSettings, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.storage.ports import CommitDone
-from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Grant, Granted, Leave, Pending
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Closed,
+    Consuming,
+    Denied,
+    Grant,
+    Granted,
+    Leave,
+    Pending,
+)
 from amqp_streams.streams.consuming.cursors import Cursor, CursorKey, group_key, link_key
 from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request
@@ -26,7 +37,9 @@ from amqp_streams.wire.types import Symbol, ULong, Value
 
 NOW = 1_700_000_000_000
 PAUSE, WAIT = 3000, 10_000
-EARLIEST: dict[str, Value] = {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(names.OFFSET_EARLIEST)}}
+EARLIEST: dict[str, Value] = {
+    names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(names.OFFSET_EARLIEST)}
+}
 REFUSALS = {names.RESOURCE_LOCKED, names.LINK_DETACH_FORCED, names.INTERNAL_ERROR, names.LINK_STOLEN}
 
 Spot = tuple[CursorKey, int]
@@ -61,9 +74,13 @@ class Crashing(RuleBasedStateMachine):
         self.told: dict[tuple[str, int], int] = {}
         """The epoch last told to a peer."""
         self.settled: dict[Spot, set[int]] = {}
-        """Of each place that was told to a peer: what was settled, from 0 on, with all that is before where it began."""
+        """Of each place that was told to a peer: what was settled, from 0 on, with all that is before where
+        it began.
+        """
         self.floor: dict[Spot, int] = {}
-        """Where the disk has each place at least, and, in `rising`, where it will have it when the writes end."""
+        """Where the disk has each place at least, and, in `rising`, where it will have it when the writes
+        end.
+        """
         self.rising: dict[Spot, int] = {}
         self.slow = False
         self.start()
@@ -85,7 +102,10 @@ class Crashing(RuleBasedStateMachine):
     numbers = st.integers(0, 5)
 
     @rule(
-        container=containers, link=numbers, group=st.sampled_from(["g", "g", "g", "h"]), durable=st.sampled_from([True, True, True, False])
+        container=containers,
+        link=numbers,
+        group=st.sampled_from(["g", "g", "g", "h"]),
+        durable=st.sampled_from([True, True, True, False]),
     )
     def attach_to_a_group(self, container: str, link: int, group: str, durable: bool) -> None:
         self.attach(container, link, {names.CONSUMER_GROUP: group}, durable=durable)
@@ -105,7 +125,9 @@ class Crashing(RuleBasedStateMachine):
         group=st.sampled_from(["g", "g", "g", "h", None]),
         epoch=st.none() | st.integers(0, 6),
     )
-    def attach_to_a_partition(self, data: st.DataObject, container: str, link: int, group: str | None, epoch: int | None) -> None:
+    def attach_to_a_partition(
+        self, data: st.DataObject, container: str, link: int, group: str | None, epoch: int | None
+    ) -> None:
         index = data.draw(st.integers(0, len(self.log.partitions) - 1))
         properties: dict[str, Value] = {names.PARTITION: Symbol(str(index))}
         if group is not None:
@@ -148,7 +170,9 @@ class Crashing(RuleBasedStateMachine):
             assert self.owners[grant.group, index] is link
         assert run.first == link.next[index], "nothing is skipped, and nothing comes twice on one link"
         link.next[index] += run.count
-        link.unsettled.update(dict.fromkeys((index, number) for number in range(run.first, run.first + run.count)))
+        link.unsettled.update(
+            dict.fromkeys((index, number) for number in range(run.first, run.first + run.count))
+        )
 
     @precondition(lambda self: any(link.unsettled for link in self.links))
     @rule(data=st.data(), all_=st.booleans())
@@ -170,19 +194,26 @@ class Crashing(RuleBasedStateMachine):
     def reset(self, data: st.DataObject) -> None:
         """A place goes back to the earliest event, unless a link is moving it."""
         key, index = data.draw(st.sampled_from(sorted(self.settled, key=str)))
-        done = self.manage("UPDATE", names.CURSOR_TYPE, key.id, {"partition": str(index), "position": names.OFFSET_EARLIEST})
+        done = self.manage(
+            "UPDATE", names.CURSOR_TYPE, key.id, {"partition": str(index), "position": names.OFFSET_EARLIEST}
+        )
         if done:
             self.settled[key, index] = set()
             self.floor[key, index] = 0
             self.rising.pop((key, index), None)
             self.crashed.discard((key, index))
         else:
-            assert any(link.alive and link.grant and link.request.durable and key_of(link) == key for link in self.links)
+            assert any(
+                link.alive and link.grant and link.request.durable and key_of(link) == key
+                for link in self.links
+            )
 
     @rule(group=st.sampled_from("gh"))
     def remove_group(self, group: str) -> None:
         """A group goes, with its epochs and its place, unless it has links."""
-        used = any(link.alive and link.request.properties.get(names.CONSUMER_GROUP) == group for link in self.links)
+        used = any(
+            link.alive and link.request.properties.get(names.CONSUMER_GROUP) == group for link in self.links
+        )
         done = self.manage("DELETE", names.GROUP_TYPE, group, {})
         assert not (used and done)
         if done:
@@ -258,7 +289,9 @@ class Crashing(RuleBasedStateMachine):
 
     # -- what follows
 
-    def attach(self, container: str, link: int, properties: dict[str, Value], *, durable: bool, earliest: bool = True) -> None:
+    def attach(
+        self, container: str, link: int, properties: dict[str, Value], *, durable: bool, earliest: bool = True
+    ) -> None:
         request = AttachRequest(
             f"link-{link}",
             container,
@@ -274,7 +307,10 @@ class Crashing(RuleBasedStateMachine):
         answer = self.answer(request)
         self.follow()
         if isinstance(answer, Consuming | Pending):
-            assert active is None or request.properties.get(names.EPOCH, 0) > told, "an active link yields to greater epochs only"  # type: ignore[operator]
+            asked = request.properties.get(names.EPOCH, 0)
+            assert active is None or (isinstance(asked, int) and asked > told), (
+                "a link yields to greater epochs only"
+            )
             self.links.append(Link(request, answer))
             if isinstance(answer, Consuming):
                 self.granted(self.links[-1])
@@ -284,11 +320,19 @@ class Crashing(RuleBasedStateMachine):
         self.write_promptly()
 
     def active_rival(self, request: AttachRequest) -> tuple[str, int] | None:
-        """The partition that this asks for, if it has another owner: one that is not the same link on another connection."""
-        group, index = request.properties.get(names.CONSUMER_GROUP, ""), request.properties.get(names.PARTITION)
+        """The partition that this asks for, if it has another owner: one that is not the same link on another
+        connection.
+        """
+        group, index = (
+            request.properties.get(names.CONSUMER_GROUP, ""),
+            request.properties.get(names.PARTITION),
+        )
         owned = str(group), -1 if index is None else int(str(index))
         owner = self.owners.get(owned)
-        same = owner is None or (owner.request.container, owner.request.link) == (request.container, request.link)
+        same = owner is None or (owner.request.container, owner.request.link) == (
+            request.container,
+            request.link,
+        )
         claims = names.CONSUMER_GROUP in request.properties or names.EPOCH in request.properties
         return None if same or not claims else owned
 
@@ -346,7 +390,9 @@ class Crashing(RuleBasedStateMachine):
             self.settled[spot] = set(range(position))
             self.floor[spot] = position
         elif spot in self.crashed:
-            assert self.floor[spot] <= position <= self.position(spot), "what was settled and written is not repeated; nothing is skipped"
+            assert self.floor[spot] <= position <= self.position(spot), (
+                "what was settled and written is not repeated; nothing is skipped"
+            )
             self.settled[spot] = set(range(position))
             self.crashed.discard(spot)
         else:
@@ -373,7 +419,9 @@ class Crashing(RuleBasedStateMachine):
     @invariant()
     def places_are_at_the_lowest_unsettled_record(self) -> None:
         places = self.node._consumers.places
-        cursors: dict[CursorKey, Cursor] = {cursor.key: places.present(cursor) for cursor in places.of_log(self.log)}
+        cursors: dict[CursorKey, Cursor] = {
+            cursor.key: places.present(cursor) for cursor in places.of_log(self.log)
+        }
         for spot in self.settled:
             key, index = spot
             position = cursors[key].positions[index]

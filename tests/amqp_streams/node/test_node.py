@@ -1,4 +1,7 @@
-"""The node decides on links, wakes those who wait, and carries out management requests. No sockets, no engine."""
+"""The node decides on links, wakes those who wait, and carries out management requests.
+
+No sockets, no engine.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +14,16 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, DiskFullError, PeerError, StorageError
 from amqp_streams.node import LogCounters, Node, skipped_text, storage_refusal
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Consuming,
+    Grant,
+    Informing,
+    Managing,
+    Producing,
+    Relaying,
+    Replying,
+)
 from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request, answer_message, parse_request
 from amqp_streams.testing import MemoryStore
@@ -68,14 +80,18 @@ def test_each_address_has_its_kind_of_link(bench: Bench, request_: AttachRequest
         (attach(consumer=True, filters={names.FILTER_DELIVERY_ANNOTATIONS: "no map"}), names.INVALID_FIELD),
     ],
 )
-def test_each_refusal_has_its_condition_and_leaves_nothing_behind(bench: Bench, request_: AttachRequest, condition: str) -> None:
+def test_each_refusal_has_its_condition_and_leaves_nothing_behind(
+    bench: Bench, request_: AttachRequest, condition: str
+) -> None:
     assert refusal(bench.node, request_).condition == condition
     assert list(bench.node.consumers()) == []
     assert bench.node.links_of("temps") == ()
 
 
 def test_an_unknown_address_says_how_to_create_the_log(bench: Bench) -> None:
-    assert "amqp-streams log create nowhere --partitions" in refusal(bench.node, attach("nowhere")).description
+    assert (
+        "amqp-streams log create nowhere --partitions" in refusal(bench.node, attach("nowhere")).description
+    )
     assert len(refusal(bench.node, attach("x" * 5000)).description) <= 1024
 
 
@@ -89,8 +105,16 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
 
 
 def test_strangers_make_only_as_many_logs_as_the_node_serves_partitions() -> None:
-    """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile them up."""
-    node = Node(MemoryStore(), sync="always", new_id=iter("abcdefgh").__next__, auto_create_partitions=3, partitions_max=7)
+    """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile
+    them up.
+    """
+    node = Node(
+        MemoryStore(),
+        sync="always",
+        new_id=iter("abcdefgh").__next__,
+        auto_create_partitions=3,
+        partitions_max=7,
+    )
     node.attach(attach("one"), 0)
     node.attach(attach("two"), 0)
     assert refusal(node, attach("three")).condition == names.RESOURCE_LIMIT_EXCEEDED
@@ -119,7 +143,9 @@ def test_a_bound_consumer_has_one_partition_and_nothing_to_announce(bench: Bench
 
 
 def test_links_are_known_by_their_log_until_they_detach(bench: Bench) -> None:
-    grants = [bench.attach(each) for each in (attach(), attach(consumer=True), attach("temps/$info", consumer=True))]
+    grants = [
+        bench.attach(each) for each in (attach(), attach(consumer=True), attach("temps/$info", consumer=True))
+    ]
     assert set(bench.node.links_of("temps")) == set(grants)
     assert list(bench.node.consumers()) == [grants[1]]
     for grant in grants:
@@ -154,7 +180,9 @@ def test_a_consumer_is_woken_by_the_partitions_that_it_reads_once_it_waits(bench
 
 
 def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_read(bench: Bench) -> None:
-    """A consumer with little credit finds one partition empty and goes on with the other; then the first gets more."""
+    """A consumer with little credit finds one partition empty and goes on with the other; then the first gets
+    more.
+    """
     consumer = bench.consume(filters=EARLIEST)
     bench.append(0, *[1] * 20)
     taken = [run for _ in range(3) if isinstance(run := bench.node.next_run(consumer, 2), Run)]
@@ -164,7 +192,9 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
 
 
 def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench) -> None:
-    """Only those that asked for more, which takes credit, and found nothing wait to be woken; nobody else is looked at."""
+    """Only those that asked for more, which takes credit, and found nothing wait to be woken; nobody else is
+    looked at.
+    """
     idle = [bench.attach(attach(consumer=True)) for _ in range(1000)]
     eager = bench.attach(attach(consumer=True))
     assert isinstance(eager, Consuming)
@@ -319,11 +349,22 @@ def test_each_request_has_its_status(  # noqa: PLR0917  a table has columns
 
 
 _VALUES: st.SearchStrategy[Value] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5), st.binary(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(),
+        st.text(max_size=5),
+        st.binary(max_size=5),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
-_SETTINGS = st.sampled_from(["partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms", "colour"])
+_SETTINGS = st.sampled_from(
+    ["partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms", "colour"]
+)
 
 
 @given(
@@ -332,12 +373,16 @@ _SETTINGS = st.sampled_from(["partitions", "retention-ms", "retention-bytes", "s
     st.dictionaries(_SETTINGS, _VALUES, max_size=3),
     _VALUES,
 )
-def test_any_request_at_all_has_an_answer(operation: str, name: Value, body: dict[Value, Value], correlation: Value) -> None:
+def test_any_request_at_all_has_an_answer(
+    operation: str, name: Value, body: dict[Value, Value], correlation: Value
+) -> None:
     """What peers put into a request is read as what it is or not at all; the answer can always be written."""
     properties: list[Value] = [None, None, None, None, "me", correlation]
     application: dict[Value, Value] = {"operation": operation, "type": "event-log", "name": name}
     sections: dict[int, Value] = {0x73: properties, 0x74: application, 0x77: body}
-    request = parse_request(b"".join(encode(Described(ULong(code), value)) for code, value in sections.items()))
+    request = parse_request(
+        b"".join(encode(Described(ULong(code), value)) for code, value in sections.items())
+    )
     answer = Bench().node.manage(request)
     assert answer.status in {200, 201, 204, 400, 404, 409, 501}
     assert answer_message(request, answer)

@@ -23,19 +23,29 @@ BOUND: dict[str, Value] = {names.PARTITION: Symbol("0")}
 
 def access(*rules: tuple[str, str, str]) -> Access:
     """Rules as (users, logs, allow), words separated by blanks."""
-    made = [{"users": users.split(), "logs": logs.split(), "allow": allow.split()} for users, logs, allow in rules]
+    made = [
+        {"users": users.split(), "logs": logs.split(), "allow": allow.split()} for users, logs, allow in rules
+    ]
     return Access([AccessRule.model_validate(rule) for rule in made])
 
 
 def node(rules: Access, *, auto_create: int = 0) -> Node:
     ids = count()
-    made = Node(MemoryStore(), sync="always", new_id=lambda: f"id{next(ids)}", auto_create_partitions=auto_create, access=rules)
+    made = Node(
+        MemoryStore(),
+        sync="always",
+        new_id=lambda: f"id{next(ids)}",
+        auto_create_partitions=auto_create,
+        access=rules,
+    )
     for name in ("temps", "other"):
         made.create(name, LogSettings())
     return made
 
 
-def request(address: str | None, *, consumer: bool = False, user: str | None = "alice", **options: object) -> AttachRequest:
+def request(
+    address: str | None, *, consumer: bool = False, user: str | None = "alice", **options: object
+) -> AttachRequest:
     return AttachRequest("link", "container", consumer=consumer, address=address, user=user, **options)  # type: ignore[arg-type]
 
 
@@ -52,7 +62,8 @@ def refusal(here: Node, asked: AttachRequest) -> PeerError:
 
 
 @pytest.mark.parametrize(
-    ("right", "address", "consumer"), [("send", "temps", False), ("receive", "temps", True), ("info", "temps/$info", True)]
+    ("right", "address", "consumer"),
+    [("send", "temps", False), ("receive", "temps", True), ("info", "temps/$info", True)],
 )
 def test_an_attach_needs_its_right_and_no_other(right: str, address: str, consumer: bool) -> None:
     others = " ".join(other.value for other in Right if other.value != right)
@@ -61,7 +72,9 @@ def test_an_attach_needs_its_right_and_no_other(right: str, address: str, consum
     error = refusal(here, request(address, consumer=consumer, user="bob"))
     assert error.condition == names.UNAUTHORIZED_ACCESS
     assert error.description == f"user 'bob' has no right {right!r} on 'temps'"
-    assert refusal(here, request(address, consumer=consumer, user=None)).condition == names.UNAUTHORIZED_ACCESS
+    assert (
+        refusal(here, request(address, consumer=consumer, user=None)).condition == names.UNAUTHORIZED_ACCESS
+    )
 
 
 @pytest.mark.parametrize(("suffix", "consumer"), [("", False), ("", True), ("/$info", True)])
@@ -100,7 +113,11 @@ def test_logs_are_made_on_demand_for_those_who_may_manage_them() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "kind"),
-    [(request(None), Relaying), (request(names.MANAGEMENT), Managing), (request(None, consumer=True, dynamic=True), Replying)],
+    [
+        (request(None), Relaying),
+        (request(names.MANAGEMENT), Managing),
+        (request(None, consumer=True, dynamic=True), Replying),
+    ],
 )
 def test_links_whose_messages_are_judged_attach_for_anybody(asked: AttachRequest, kind: type[Grant]) -> None:
     assert isinstance(attached(node(access(("bob", "x", "send"))), asked), kind)
@@ -113,7 +130,9 @@ def asked_to(operation: str, name: str = "temps", body: dict[Value, Value] | Non
     return Request(operation, names.LOG_TYPE, name, body or {}, "me", 1)
 
 
-@pytest.mark.parametrize(("operation", "allowed"), [("CREATE", 409), ("READ", 200), ("UPDATE", 200), ("DELETE", 204)])
+@pytest.mark.parametrize(
+    ("operation", "allowed"), [("CREATE", 409), ("READ", 200), ("UPDATE", 200), ("DELETE", 204)]
+)
 def test_requests_about_logs_need_manage(operation: str, allowed: int) -> None:
     here = node(access(("alice", "*", "manage"), ("bob", "temps", "send receive")))
     for name in ("temps", "hidden"):
@@ -125,7 +144,9 @@ def test_requests_about_logs_need_manage(operation: str, allowed: int) -> None:
 
 
 def test_reading_about_a_log_needs_info_or_manage_and_lists_show_what_may_be_read() -> None:
-    here = node(access(("alice", "temps", "info"), ("group:ops", "*", "manage"), ("bob", "*", "send receive")))
+    here = node(
+        access(("alice", "temps", "info"), ("group:ops", "*", "manage"), ("bob", "*", "send receive"))
+    )
     assert here.manage(asked_to("READ"), "alice").status == 200
     assert here.manage(asked_to("READ", "other"), "alice").status == FORBIDDEN
     shown = {}

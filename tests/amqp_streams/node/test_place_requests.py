@@ -56,8 +56,22 @@ def test_a_cursor_is_listed_where_it_is_this_moment(bench: Bench) -> None:
         "updated-ms": 0,
         "active": True,
         "partitions": [
-            {"partition": "0", "offset": f"{1:016d}", "position-next": 2, "lag": 1, "epoch": None, "member": "container"},
-            {"partition": "1", "offset": None, "position-next": 0, "lag": 1, "epoch": None, "member": "container"},
+            {
+                "partition": "0",
+                "offset": f"{1:016d}",
+                "position-next": 2,
+                "lag": 1,
+                "epoch": None,
+                "member": "container",
+            },
+            {
+                "partition": "1",
+                "offset": None,
+                "position-next": 0,
+                "lag": 1,
+                "epoch": None,
+                "member": "container",
+            },
         ],
     }
     assert isinstance(listed["partitions"][0]["offset"], Symbol)
@@ -92,7 +106,9 @@ def test_a_cursor_is_moved(bench: Bench, body: dict[str, Value], positions: list
     bench.complete()
     bench.restart()
     again = bench.consume(durable())
-    wanted = [(index, number) for index, first in enumerate(positions) for number in range(first, (3, 1)[index])]
+    wanted = [
+        (index, number) for index, first in enumerate(positions) for number in range(first, (3, 1)[index])
+    ]
     assert sorted(bench.read(again)) == wanted
 
 
@@ -111,7 +127,9 @@ def test_a_cursor_is_moved(bench: Bench, body: dict[str, Value], positions: list
         ({"colour": "blue"}, "unknown entry"),
     ],
 )
-def test_a_cursor_is_moved_only_to_existing_positions(bench: Bench, body: dict[str, Value], words: str) -> None:
+def test_a_cursor_is_moved_only_to_existing_positions(
+    bench: Bench, body: dict[str, Value], words: str
+) -> None:
     bench.detach(bench.consume(durable()))
     status, description, _ = on_cursor(bench, "UPDATE", **body)
     assert status == 400
@@ -152,7 +170,13 @@ def test_a_group_is_listed_with_its_members_epochs_and_place(bench: Bench) -> No
     assert status == 200
     (listed,) = body[names.GROUPS]
     cursor = bench.manage("QUERY", type_=names.CURSOR_TYPE)[2][names.CURSORS][0]
-    assert (listed["name"], listed["group"], listed["log"], listed["active"], listed["waiting"]) == ("g", "g", "temps", True, 1)
+    assert (listed["name"], listed["group"], listed["log"], listed["active"], listed["waiting"]) == (
+        "g",
+        "g",
+        "temps",
+        True,
+        1,
+    )
     assert (listed["id"], listed["container"], listed["link"]) == (cursor["id"], None, None)
     assert listed["partitions"] == [
         {"partition": "0", "offset": f"{0:016d}", "position-next": 1, "lag": 1, "epoch": 4, "member": "a"},
@@ -170,7 +194,10 @@ def test_epochs_without_a_group_are_no_group(bench: Bench) -> None:
 
 
 def test_a_group_that_is_in_use_is_left_alone(bench: Bench) -> None:
-    links = [bench.consume(member(partition=0, epoch=3, durable=True)), bench.attach(member(partition=1, epoch=2))]
+    links = [
+        bench.consume(member(partition=0, epoch=3, durable=True)),
+        bench.attach(member(partition=1, epoch=2)),
+    ]
     for link in links:
         assert on_group(bench, "DELETE")[0] == 409
         assert on_group(bench, "UPDATE", position="@earliest")[0] == 409
@@ -213,9 +240,13 @@ def test_strangers_do_not_learn_what_is_kept(bench: Bench) -> None:
     bench.detach(bench.consume(durable(user="ann")))
     bench.detach(bench.consume(member(partition=0, durable=True, user="ann")))
     names_ = [cursor_id(bench, index) for index in range(2)]
-    bench.node.access = Access([rule("boss", Right.MANAGE), rule("ann", Right.RECEIVE), rule("bob", Right.RECEIVE)])
+    bench.node.access = Access(
+        [rule("boss", Right.MANAGE), rule("ann", Right.RECEIVE), rule("bob", Right.RECEIVE)]
+    )
 
-    def as_(user: str, operation: str, name: str = "", type_: str = names.CURSOR_TYPE, log: str = "temps") -> tuple[int, Any]:
+    def as_(
+        user: str, operation: str, name: str = "", type_: str = names.CURSOR_TYPE, log: str = "temps"
+    ) -> tuple[int, Any]:
         body: dict[Value, Value] = {"position": "@latest"} if operation == "UPDATE" else {}
         answer = bench.node.manage(Request(operation, type_, name, body, "me", 1, log=log), user)
         return answer.status, answer.body
@@ -228,9 +259,15 @@ def test_strangers_do_not_learn_what_is_kept(bench: Bench) -> None:
     for operation in ("READ", "UPDATE", "DELETE", "QUERY"):
         there, missing = as_("bob", operation, names_[1]), as_("bob", operation, names_[1], log="nowhere")
         assert there[0] == missing[0] == 403, "the same, whether there is something or not"
-        assert as_("eve", operation, "g", names.GROUP_TYPE)[0] == as_("eve", operation, "g", names.GROUP_TYPE, "nowhere")[0] == 403
+        assert (
+            as_("eve", operation, "g", names.GROUP_TYPE)[0]
+            == as_("eve", operation, "g", names.GROUP_TYPE, "nowhere")[0]
+            == 403
+        )
     assert as_("ann", "READ", "g", names.GROUP_TYPE)[0] == 200
-    assert as_("ann", "DELETE", "g", names.GROUP_TYPE)[0] == 403, "a group's place is not one member's to take away"
+    assert as_("ann", "DELETE", "g", names.GROUP_TYPE)[0] == 403, (
+        "a group's place is not one member's to take away"
+    )
     assert as_("ann", "UPDATE", names_[0])[0] == 403, "nor is it under its cursor's name"
     assert as_("ann", "UPDATE", names_[1])[0] == 200
     assert as_("boss", "DELETE", names_[1])[0] == 204

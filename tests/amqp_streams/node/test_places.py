@@ -35,7 +35,9 @@ def only(text: str) -> dict[str, Value]:
 
 
 def test_a_place_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> None:
-    """3.2 (editors' list): the last offset is preserved by the durable terminus; one that a crash forgets would miss events."""
+    """3.2 (editors' list): the last offset is preserved by the durable terminus; one that a crash forgets
+    would miss events.
+    """
     bench.append(0)
     link = bench.attach(durable())
     assert isinstance(link, Pending)
@@ -43,7 +45,9 @@ def test_a_place_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> 
     (granted,) = bench.complete()
     assert isinstance(granted, Granted)
     assert granted.grant.keeps
-    assert bench.read(granted.grant) == [(0, 1)], "new events are those after the attach, not after its answer"
+    assert bench.read(granted.grant) == [(0, 1)], (
+        "new events are those after the attach, not after its answer"
+    )
 
 
 def test_a_place_that_cannot_be_kept_is_not_granted(bench: Bench) -> None:
@@ -78,7 +82,9 @@ def test_the_lowest_unsettled_is_where_the_next_begins(bench: Bench) -> None:
     assert bench.read(bench.consume(durable())) == [(0, 1), (0, 2), (0, 3)]
 
 
-@pytest.mark.parametrize("filters", [{}, {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@latest")}}])
+@pytest.mark.parametrize(
+    "filters", [{}, {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@latest")}}]
+)
 def test_new_events_means_nothing_to_whoever_has_a_place(bench: Bench, filters: dict[str, Value]) -> None:
     """What it missed while it was away is what it came for."""
     bench.detach(bench.consume(durable(filters=filters)))
@@ -102,7 +108,9 @@ def test_a_bound_link_of_the_same_name_keeps_to_its_partition(bench: Bench) -> N
     consumer = bench.consume(durable(filters=EARLIEST, properties=bound))
     bench.settle(consumer, *bench.read(consumer))
     bench.detach(consumer)
-    assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], "partition 0 begins now, partition 1 is done"
+    assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], (
+        "partition 0 begins now, partition 1 is done"
+    )
 
 
 def test_links_that_are_not_durable_keep_nothing(bench: Bench) -> None:
@@ -240,7 +248,9 @@ def test_another_user_takes_no_partition_of_a_group_that_keeps_its_place(bench: 
 
 
 def test_a_link_attached_again_takes_the_place_with_it(bench: Bench) -> None:
-    """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new one."""
+    """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new
+    one.
+    """
     old = bench.consume(durable(filters=EARLIEST))
     bench.append(0, 0)
     bench.read(old)
@@ -267,7 +277,9 @@ def test_places_are_limited() -> None:
     assert bench.consume(durable("a")), "the one that there is may be used"
 
 
-def test_no_room_among_the_states_leaves_nothing_behind(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_among_the_states_leaves_nothing_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_changes: object) -> int:
         message = "too many keys"
         raise ValueError(message)
@@ -293,7 +305,11 @@ def test_a_group_hands_its_place_over(bench: Bench) -> None:
     bench.detach(old)
     new = bench.consume(member(partition=0, durable=True, container="b"))
     assert bench.read(new) == [(0, 2)]
-    assert bench.read(bench.consume(member(partition=0, filters=EARLIEST, group="other"))) == [(0, 0), (0, 1), (0, 2)]
+    assert bench.read(bench.consume(member(partition=0, filters=EARLIEST, group="other"))) == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
 
 
 def test_what_an_evicted_member_settles_changes_nothing(bench: Bench) -> None:
@@ -385,7 +401,9 @@ def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:
     consumer = bench.consume(durable(filters=EARLIEST))
     bench.append(0, 1)
     bench.settle(consumer, *bench.read(consumer))
-    bench.node.redirects = Redirects([Redirect(log="temps", partitions=(1,), host="other.example", port=5672)])
+    bench.node.redirects = Redirects(
+        [Redirect(log="temps", partitions=(1,), host="other.example", port=5672)]
+    )
     bench.node.reassociate()
     bench.append(1)
     bench.detach(consumer)
@@ -398,7 +416,9 @@ def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:
 
 def test_partitions_that_come_while_a_place_is_written_are_read_too(bench: Bench) -> None:
     bench.append(1)
-    bench.node.redirects = Redirects([Redirect(log="temps", partitions=(1,), host="other.example", port=5672)])
+    bench.node.redirects = Redirects(
+        [Redirect(log="temps", partitions=(1,), host="other.example", port=5672)]
+    )
     bench.attach(durable(filters=EARLIEST))
     bench.node.redirects = Redirects()
     assert bench.node.reassociate() == set()
@@ -408,19 +428,27 @@ def test_partitions_that_come_while_a_place_is_written_are_read_too(bench: Bench
 
 
 @given(st.data())
-def test_whatever_is_settled_and_lost_when_nothing_is_missed_and_only_unsettled_events_come_again(data: st.DataObject) -> None:
-    """Deliveries, settlements in any order, reconnects, flushes and kills: each event comes until its settlement was flushed, in order."""
+def test_whatever_is_settled_and_lost_when_nothing_is_missed_and_only_unsettled_events_come_again(
+    data: st.DataObject,
+) -> None:
+    """Deliveries, settlements in any order, reconnects, flushes and kills: each event comes until its
+    settlement was flushed, in order.
+    """
     bench = Bench(partitions=1)
     consumer = bench.consume(durable(filters=EARLIEST))
     appended, unsettled, settled, safe = 0, list[int](), set[int](), set[int]()
     position = 0
     for _ in range(data.draw(st.integers(1, 25), label="steps")):
-        match data.draw(st.sampled_from(["append", "read", "settle", "flush", "reconnect", "kill"]), label="step"):
+        match data.draw(
+            st.sampled_from(["append", "read", "settle", "flush", "reconnect", "kill"]), label="step"
+        ):
             case "append":
                 bench.append(0)
                 appended += 1
             case "read":
-                got = [number for _, number in bench.read(consumer, data.draw(st.integers(1, 5), label="credit"))]
+                got = [
+                    number for _, number in bench.read(consumer, data.draw(st.integers(1, 5), label="credit"))
+                ]
                 assert got == list(range(position, position + len(got))), "no gap, no event twice on one link"
                 position += len(got)
                 unsettled += got

@@ -36,10 +36,15 @@ def test_what_goes_wrong_is_answered_with_a_status_and_its_words(error: Exceptio
 
 
 def test_unknown_types_and_operations_are_told_which_are_known() -> None:
-    types = {names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")}, "t": {"READ": lambda _request: Answer(200, "t")}}
+    types = {
+        names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")},
+        "t": {"READ": lambda _request: Answer(200, "t")},
+    }
     assert finished(carry_out(types, request())).description == "t"
     assert finished(carry_out(types, request(type_=""))).description == "log"
-    assert finished(carry_out(types, request("DANCE"))) == Answer(501, "unknown operation 'DANCE': known are READ")
+    assert finished(carry_out(types, request("DANCE"))) == Answer(
+        501, "unknown operation 'DANCE': known are READ"
+    )
     unknown = finished(carry_out(types, request(type_="queue" * 50)))
     assert unknown.status == 501
     assert unknown.description.endswith(f"known are '{names.LOG_TYPE}', 't'")
@@ -65,7 +70,9 @@ def steps_of(answering: Steps) -> tuple[int, Answer]:
 
 def page(items: Sequence[int], width: int, **asked: int) -> tuple[int, Answer]:
     query = replace(request("QUERY"), **asked)  # type: ignore[arg-type]  # offset and count are numbers
-    return steps_of(listed("items", items, query, width=lambda _item: width, describe=lambda item: {"id": item}))
+    return steps_of(
+        listed("items", items, query, width=lambda _item: width, describe=lambda item: {"id": item})
+    )
 
 
 def test_a_list_is_answered_in_pages_that_describe_no_more_partitions_than_one_answer_may() -> None:
@@ -93,7 +100,9 @@ def test_long_answers_take_several_steps_between_which_others_have_their_turns()
     assert page(range(1000), 1)[0] > 10
 
 
-def test_extents_name_each_log_and_partition_once_and_are_bounded_in_their_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extents_name_each_log_and_partition_once_and_are_bounded_in_their_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench()
     monkeypatch.setattr(requests, "EXTENTS_MAX", 1000)
     logs: list[Value] = [f"log-{number}" for number in range(4)]
@@ -102,9 +111,14 @@ def test_extents_name_each_log_and_partition_once_and_are_bounded_in_their_produ
     twice: list[Value] = ["log-0", "log-0", "log-1"]
     status, _, body = bench.manage(names.EXTENTS, logs=twice, partitions=["7", "7", "8"])
     assert status == 200
-    assert [[each["partition"] for each in log["partitions"]] for log in body["logs"]] == [["7", "8"], ["7", "8"]]
+    assert [[each["partition"] for each in log["partitions"]] for log in body["logs"]] == [
+        ["7", "8"],
+        ["7", "8"],
+    ]
     status, words, _ = bench.manage(names.EXTENTS, logs=logs)
     assert (status, "1200 partitions" in words, "at most 1000" in words) == (400, True, True)
-    steps, answer = steps_of(bench.node.managing(Request(names.EXTENTS, names.LOG_TYPE, "log-0", {}, "me", 1)))
+    steps, answer = steps_of(
+        bench.node.managing(Request(names.EXTENTS, names.LOG_TYPE, "log-0", {}, "me", 1))
+    )
     assert answer.status == 200
     assert steps == 5

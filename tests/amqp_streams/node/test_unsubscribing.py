@@ -21,7 +21,9 @@ def unsubscribe(link: str = "s") -> AttachRequest:
 
 
 def test_a_receiver_without_a_source_is_told_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
-    """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what they are answered."""
+    """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what
+    they are answered.
+    """
     bench.detach(bench.consume(durable()))
     kept = bench.attach(unsubscribe())
     assert isinstance(kept, Kept)
@@ -50,12 +52,17 @@ def test_unsubscribing_ends_the_link_that_is_still_there(bench: Bench) -> None:
 
 def test_a_receiver_without_a_source_and_without_a_place_is_refused(bench: Bench) -> None:
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
-    assert bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition == names.INVALID_FIELD
+    assert (
+        bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition
+        == names.INVALID_FIELD
+    )
     bench.consume(member(durable=True, partition=0, link="s"))
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's place is the group's"
 
 
-def test_closing_a_receiver_without_a_source_is_well_when_its_place_was_removed_meanwhile(bench: Bench) -> None:
+def test_closing_a_receiver_without_a_source_is_well_when_its_place_was_removed_meanwhile(
+    bench: Bench,
+) -> None:
     bench.detach(bench.consume(durable()))
     kept = bench.attach(unsubscribe())
     log = bench.store.logs["temps"]

@@ -11,7 +11,10 @@ def test_few_links_with_many_partitions_are_written_in_parts(monkeypatch: pytest
     monkeypatch.setattr(places, "_POSITIONS_A_FLUSH", 16)
     bench = Bench()
     bench.node.create("wide", LogSettings(partitions=8))
-    consumers = [bench.consume(attach("wide", consumer=True, link=str(index), durable=True, filters=EARLIEST)) for index in range(5)]
+    consumers = [
+        bench.consume(attach("wide", consumer=True, link=str(index), durable=True, filters=EARLIEST))
+        for index in range(5)
+    ]
     bench.store.logs["wide"].partitions[3].append([b"a"], b"\0", NOW)
     bench.store.commit()
     for consumer in consumers:

@@ -22,7 +22,12 @@ def test_what_an_error_says_beside_its_words_keeps_its_types() -> None:
     """AMQP 2.8.14: the keys are symbols; a redirect's port is a number."""
     connection = lib.pn_connection()
     condition = lib.pn_connection_condition(connection)
-    info: dict[str, str | int] = {"hostname": "other", "port": UShort(5671), "epoch": ULong(7), "partition": Symbol("3")}
+    info: dict[str, str | int] = {
+        "hostname": "other",
+        "port": UShort(5671),
+        "epoch": ULong(7),
+        "partition": Symbol("3"),
+    }
     write_condition(condition, PeerError("amqp:link:redirect", "elsewhere", info))
     said = read_value(lib.pn_condition_info(condition))
     assert isinstance(said, dict)

@@ -24,7 +24,9 @@ def test_the_release_that_is_pinned_is_installed() -> None:
 
 
 def test_another_release_is_refused_with_the_command_that_helps() -> None:
-    with pytest.raises(AmqpStreamsError, match=r"but 0\.41\.0 is installed: run pip install python-qpid-proton==0\.40\.0"):
+    with pytest.raises(
+        AmqpStreamsError, match=r"but 0\.41\.0 is installed: run pip install python-qpid-proton==0\.40\.0"
+    ):
         require_engine("0.41.0")
 
 
@@ -86,8 +88,13 @@ def test_output_comes_in_blocks_that_are_bounded(engine: Engine) -> None:
     engine.free()
 
 
-@given(st.lists(st.one_of(st.integers(0, 300), st.integers(4000, 32_000)), max_size=12), st.lists(st.integers(1, 40_000), max_size=10))
-def test_the_engine_says_how_much_of_what_it_took_is_of_a_frame_that_is_not_complete(sizes: list[int], blocks: list[int]) -> None:
+@given(
+    st.lists(st.one_of(st.integers(0, 300), st.integers(4000, 32_000)), max_size=12),
+    st.lists(st.integers(1, 40_000), max_size=10),
+)
+def test_the_engine_says_how_much_of_what_it_took_is_of_a_frame_that_is_not_complete(
+    sizes: list[int], blocks: list[int]
+) -> None:
     """Whatever the size of its buffer, which grows with the frames."""
     engine = Engine(serving=True, frame_bytes_max=32 << 10, channels_max=8, idle_timeout_ms=20_000)
     begin = frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(100), outgoing_window=UInt(100))

@@ -134,13 +134,19 @@ def test_the_limit_is_enforced_while_bytes_arrive_and_other_links_live_on() -> N
 
 
 @pytest.mark.parametrize("more", [True, False])
-@pytest.mark.parametrize("closing", ["too large", "refused", "beside a producer", "beside a consumer", "management"])
-def test_what_a_peer_sends_on_a_link_that_is_refused_or_closed_is_dropped_and_takes_no_memory(closing: str, more: bool) -> None:
+@pytest.mark.parametrize(
+    "closing", ["too large", "refused", "beside a producer", "beside a consumer", "management"]
+)
+def test_what_a_peer_sends_on_a_link_that_is_refused_or_closed_is_dropped_and_takes_no_memory(
+    closing: str, more: bool
+) -> None:
     """A peer that never answers the detach may go on for ever: nothing of it may be kept."""
     node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=100_000))
     peer = ScriptedPeer(node)
     peer.open()
-    if closing == "beside a producer":  # a connection with one good producer is served without a look at each link
+    if (
+        closing == "beside a producer"
+    ):  # a connection with one good producer is served without a look at each link
         peer.attach(1, target="temps")
     if closing == "beside a consumer":
         peer.attach(1, source="temps")
@@ -193,7 +199,9 @@ def test_an_aborted_delivery_is_dropped(arrived: int) -> None:
 def test_an_aborted_delivery_in_one_block_is_dropped() -> None:
     peer = producing()
     whole: dict[str, Any] = {"handle": UInt(0), "delivery_id": UInt(0), "delivery_tag": b"0"}
-    peer.write(frame_of("transfer", b"\x00\x53", **whole, more=True) + frame_of("transfer", **whole, aborted=True))
+    peer.write(
+        frame_of("transfer", b"\x00\x53", **whole, more=True) + frame_of("transfer", **whole, aborted=True)
+    )
     peer.transfer(0, 1, event(3))
     assert stored(peer.node) == [event(3)]
 
@@ -209,7 +217,8 @@ def test_a_message_without_a_byte_is_rejected() -> None:
 def test_neighbours_are_accepted_in_one_disposition() -> None:
     peer = producing()
     transfers = [
-        frame_of("transfer", event(5), handle=UInt(0), delivery_id=UInt(number), delivery_tag=b"%d" % number) for number in range(500)
+        frame_of("transfer", event(5), handle=UInt(0), delivery_id=UInt(number), delivery_tag=b"%d" % number)
+        for number in range(500)
     ]
     peer.write(b"".join(transfers))
     assert outcomes(peer) == [(0, 499, 0x24, True)]
@@ -284,7 +293,9 @@ def test_in_mode_second_a_sender_that_never_settles_is_bounded() -> None:
     peer = producing(node, rcv_settle_mode=UByte(1))
     for number in range(200):
         peer.transfer(0, number, event(5))
-    links = [link for connection in node.service.connections for link in connection.find_links(lambda _link: True)]
+    links = [
+        link for connection in node.service.connections for link in connection.find_links(lambda _link: True)
+    ]
     assert lib.pn_link_credit(links[0].pointer) <= 0
     peer.send("disposition", role=False, first=UInt(0), last=UInt(199), settled=True)
     assert lib.pn_link_credit(links[0].pointer) > 0
@@ -292,7 +303,9 @@ def test_in_mode_second_a_sender_that_never_settles_is_bounded() -> None:
 
 def unsettled(node: InMemoryNode) -> int:
     return sum(
-        lib.pn_link_unsettled(link.pointer) for connection in node.service.connections for link in connection.find_links(lambda _link: True)
+        lib.pn_link_unsettled(link.pointer)
+        for connection in node.service.connections
+        for link in connection.find_links(lambda _link: True)
     )
 
 
@@ -302,7 +315,9 @@ def unsettled(node: InMemoryNode) -> int:
 def test_deliveries_are_unsettled_and_settled_when_the_consumer_accepts() -> None:
     peer = consuming(10, credit=10)
     transfers = peer.take("transfer")
-    assert [one.fields["settled"] for one in transfers] == [False] * 10 or [one.fields["settled"] for one in transfers] == [None] * 10
+    assert [one.fields["settled"] for one in transfers] == [False] * 10 or [
+        one.fields["settled"] for one in transfers
+    ] == [None] * 10
     assert unsettled(peer.node) == 10
     peer.send("disposition", role=True, first=UInt(0), last=UInt(9), state=ACCEPTED, settled=True)
     assert unsettled(peer.node) == 0
@@ -313,7 +328,9 @@ def test_a_consumer_that_settles_second_is_answered() -> None:
     peer = consuming(3, credit=3, rcv_settle_mode=UByte(1))
     peer.send("disposition", role=True, first=UInt(0), last=UInt(2), state=ACCEPTED)
     settled = [one.fields for one in peer.take("disposition")]
-    assert [(one["role"], one["first"], one["settled"]) for one in settled] == [(False, UInt(number), True) for number in range(3)]
+    assert [(one["role"], one["first"], one["settled"]) for one in settled] == [
+        (False, UInt(number), True) for number in range(3)
+    ]
     assert unsettled(peer.node) == 0
 
 
@@ -364,7 +381,9 @@ def test_dispositions_of_deliveries_that_are_not_there_do_nothing(first: int) ->
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8), st.integers(1, 700), st.data())
-def test_however_the_bytes_are_cut_the_events_are_the_same(bodies: list[bytes], block: int, data: st.DataObject) -> None:
+def test_however_the_bytes_are_cut_the_events_are_the_same(
+    bodies: list[bytes], block: int, data: st.DataObject
+) -> None:
     """Frames cut messages, reads cut frames: neither may show."""
     node = InMemoryNode({"temps": 1}, block_bytes=block)
     peer = producing(node)
@@ -374,7 +393,12 @@ def test_however_the_bytes_are_cut_the_events_are_the_same(bodies: list[bytes], 
         step = data.draw(st.integers(1, len(message)))
         for at in range(0, len(message), step):
             more = at + step < len(message)
-            fields: dict[str, Any] = {"handle": UInt(0), "delivery_id": UInt(number), "delivery_tag": b"%d" % number, "more": more}
+            fields: dict[str, Any] = {
+                "handle": UInt(0),
+                "delivery_id": UInt(number),
+                "delivery_tag": b"%d" % number,
+                "more": more,
+            }
             wire += frame_of("transfer", message[at : at + step], **fields)
     peer.write(wire)
     assert stored(node) == messages

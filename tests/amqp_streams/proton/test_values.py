@@ -10,10 +10,25 @@ from hypothesis import strategies as st
 
 from amqp_streams.errors import PeerError, WireError
 from amqp_streams.proton.pointers import NULL
-from amqp_streams.proton.values import VALUE_BYTES_MAX, data_size, read_map, read_symbols, read_value, text, write_map, write_value
+from amqp_streams.proton.values import (
+    VALUE_BYTES_MAX,
+    data_size,
+    read_map,
+    read_symbols,
+    read_value,
+    text,
+    write_map,
+    write_value,
+)
 from amqp_streams.wire.codec import Array, Described, Symbol, ULong, encode
 
-values = st.none() | st.booleans() | st.integers(0, 1 << 40) | st.text(max_size=20) | st.text("abc", min_size=1).map(Symbol)
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers(0, 1 << 40)
+    | st.text(max_size=20)
+    | st.text("abc", min_size=1).map(Symbol)
+)
 
 
 @pytest.fixture
@@ -23,7 +38,11 @@ def data() -> Iterator[Any]:
     lib.pn_data_free(made)
 
 
-@given(st.dictionaries(st.text("abc-", min_size=1, max_size=9), values | st.lists(values, max_size=3), max_size=4))
+@given(
+    st.dictionaries(
+        st.text("abc-", min_size=1, max_size=9), values | st.lists(values, max_size=3), max_size=4
+    )
+)
 def test_what_is_put_is_read(entries: dict[str, object]) -> None:
     made = lib.pn_data(16)
     write_map(made, entries)
@@ -63,7 +82,9 @@ def test_what_is_not_there_or_no_map_is_empty(data: Any) -> None:
     ],
 )
 def test_capabilities_are_symbols_or_none_at_all(data: Any, offered: object, symbols: list[str]) -> None:
-    """AMQP 3.2: multiple values are an array, a single one may stand alone; whatever else a peer sends offers nothing."""
+    """AMQP 3.2: multiple values are an array, a single one may stand alone; whatever else a peer sends offers
+    nothing.
+    """
     encoded = encode(offered)
     assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
     assert read_symbols(data) == symbols
@@ -71,7 +92,13 @@ def test_capabilities_are_symbols_or_none_at_all(data: Any, offered: object, sym
 
 
 @pytest.mark.parametrize(
-    "value", [{Symbol("a"): 1}, {"text": [1, None, True]}, {Symbol("f"): Described(ULong(0x200), {Symbol("o"): "x"})}, []]
+    "value",
+    [
+        {Symbol("a"): 1},
+        {"text": [1, None, True]},
+        {Symbol("f"): Described(ULong(0x200), {Symbol("o"): "x"})},
+        [],
+    ],
 )
 def test_values_go_in_and_come_out(value: object) -> None:
     data = lib.pn_data(0)

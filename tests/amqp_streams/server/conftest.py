@@ -14,7 +14,9 @@ from amqp_streams.server.listening.listener import Listeners, listen
 from tests.amqp_streams.server.peers import LOCAL, Authority, Connect, Echoes, Listen, Peer
 
 
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """A module that says BOTH_LOOPS runs its tests on asyncio's loop and on uvloop's."""
     if getattr(getattr(item, "module", None), "BOTH_LOOPS", False):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -36,7 +38,9 @@ async def serve() -> AsyncIterator[Listen]:
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(factory: ConnectionFactory, *where: Listener, **settings: Any) -> Listeners:
-            made = await listen(where or (LOCAL,), factory, **{"limits": Limits(), "linger_s": 1.0, **settings})
+            made = await listen(
+                where or (LOCAL,), factory, **{"limits": Limits(), "linger_s": 1.0, **settings}
+            )
             stack.push_async_callback(made.close)
             return made
 
@@ -55,7 +59,9 @@ async def connect() -> AsyncIterator[Connect]:
 
     yield start
     for writer in writers:
-        if not writer.transport.is_closing():  # early releases of Python 3.11 cannot abort TLS that is closed already
+        if (
+            not writer.transport.is_closing()
+        ):  # early releases of Python 3.11 cannot abort TLS that is closed already
             writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()

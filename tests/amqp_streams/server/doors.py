@@ -42,7 +42,9 @@ class Doors:
             "data_dir": self.folder,
             "listen": (Listener(host=LOCAL, port=0), Listener(host=LOCAL, port=0, tls=True)),
             "admin_listen": Listener(host=LOCAL, port=0, tls=True),
-            "tls": tls.model_copy(update={"client_ca": self.authority.ca, "client_certificates": ClientCertificates.OPTIONAL}),
+            "tls": tls.model_copy(
+                update={"client_ca": self.authority.ca, "client_certificates": ClientCertificates.OPTIONAL}
+            ),
             "users": self.users,
             "anonymous": "never",
             "logs": {"temps": LogSettings()},
@@ -76,13 +78,18 @@ class Doors:
         """Where a way in is: amqp, amqps or wss."""
         assert self.server is not None
         addresses = self.server.addresses
-        where = {"amqp": addresses["amqp"][0], "amqps": addresses["amqp"][1], "wss": addresses["admin"][0]}[scheme]
+        where = {"amqp": addresses["amqp"][0], "amqps": addresses["amqp"][1], "wss": addresses["admin"][0]}[
+            scheme
+        ]
         return f"{scheme}://{user}{'@' if user else ''}{where}"
 
     def client(self, scheme: str, user: str = "", *, certificate: str | None = None, **sasl: Any) -> Client:
         """One of ours. `certificate`: the common name of the one that it shows."""
         return connect(
-            self.url(scheme, user), tls=self.shows(certificate), sasl=SaslOptions(**sasl), retry=RetryPolicy(first_ms=1, wait_max_ms=20)
+            self.url(scheme, user),
+            tls=self.shows(certificate),
+            sasl=SaslOptions(**sasl),
+            retry=RetryPolicy(first_ms=1, wait_max_ms=20),
         )
 
     def shows(self, certificate: str | None) -> TlsOptions:
@@ -100,7 +107,11 @@ class Doors:
         """Who is in, and how."""
         assert self.server is not None
         assert self.server.service is not None
-        return [(one.user, one.mechanism) for one in self.server.service.connections if isinstance(one, AmqpConnection)]
+        return [
+            (one.user, one.mechanism)
+            for one in self.server.service.connections
+            if isinstance(one, AmqpConnection)
+        ]
 
     @property
     def counts(self) -> dict[tuple[str, str], int]:

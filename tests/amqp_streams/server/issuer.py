@@ -28,7 +28,13 @@ KEYS["PS256"] = KEYS["RS256"]
 
 def claims(**changes: Any) -> dict[str, Any]:
     """Those of a good token; None takes one away."""
-    good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW_MS // 1000 + 60, "groups": ["ops", "dev"]}
+    good = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "alice",
+        "exp": NOW_MS // 1000 + 60,
+        "groups": ["ops", "dev"],
+    }
     return {name: value for name, value in (good | changes).items() if value is not None}
 
 
@@ -51,7 +57,9 @@ def _encoded(data: bytes) -> str:
 
 def public_pem(key: Any) -> bytes:
     """The public half, PEM."""
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     assert isinstance(public, bytes)
     return public
 
@@ -67,7 +75,9 @@ class KeyFolder:
     """Key files and the settings that name them."""
 
     folder: Path
-    settings: dict[str, Any] = field(default_factory=lambda: {"issuer": ISSUER, "audience": AUDIENCE, "keys": []})
+    settings: dict[str, Any] = field(
+        default_factory=lambda: {"issuer": ISSUER, "audience": AUDIENCE, "keys": []}
+    )
 
     def jwks(self, *keys: dict[str, Any], name: str = "jwks.json") -> "KeyFolder":
         """One more JWKS."""

@@ -73,7 +73,20 @@ class Authority:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 wants it
-        openssl("req", "-x509", *_KEY, "-keyout", self.folder / "ca.key", "-out", self.ca, "-subj", "/CN=test CA", "-days", "2", *usage)
+        openssl(
+            "req",
+            "-x509",
+            *_KEY,
+            "-keyout",
+            self.folder / "ca.key",
+            "-out",
+            self.ca,
+            "-subj",
+            "/CN=test CA",
+            "-days",
+            "2",
+            *usage,
+        )
 
     @property
     def ca(self) -> Path:

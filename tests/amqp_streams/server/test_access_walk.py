@@ -1,7 +1,7 @@
 """Every operation as every kind of user: who may do what, over real frames; and strangers learn no names.
 
-Each row of `OPERATIONS` is something that a peer can ask of the node, with the kinds of user that may. The kinds of links and the requests
-that there are come from the code: one that is in no row fails a test here.
+Each row of `OPERATIONS` is something that a peer can ask of the node, with the kinds of user that may. The
+kinds of links and the requests that there are come from the code: one that is in no row fails a test here.
 """
 
 from collections.abc import Callable
@@ -61,13 +61,17 @@ class Outcome:
 
 
 class Room:
-    """A node with a log `temps` in which `reader` keeps a place, and `member` one in the group `billing`; and a peer of one kind."""
+    """A node with a log `temps` in which `reader` keeps a place, and `member` one in the group `billing`; and
+    a peer of one kind.
+    """
 
     def __init__(self, kind: str) -> None:
         self.node = InMemoryNode({"temps": 2, "hidden": 2, "public": 1}, access=RULES)
         for log in ("temps", "hidden"):
             self.keep(log, "everybody" if log == "hidden" else "reader", "readers-container", "sub")
-            self.keep(log, "everybody" if log == "hidden" else "member", "members-container", "any", group="billing")
+            self.keep(
+                log, "everybody" if log == "hidden" else "member", "members-container", "any", group="billing"
+            )
         self.kind = kind
         container = "readers-container" if kind == "reader" else "its-container"
         self.peer = EnginePair(self.node, container=container, login=KINDS[kind])
@@ -93,7 +97,9 @@ class Room:
         cursors = self.node.service.node._consumers.places.of_log(found)
         return next(cursor.id for cursor in cursors if cursor.key.group == group)
 
-    def ask(self, operation: str, type_: str, name: str = "", log: str | None = None, **body: Any) -> tuple[int, str, Any]:
+    def ask(
+        self, operation: str, type_: str, name: str = "", log: str | None = None, **body: Any
+    ) -> tuple[int, str, Any]:
         """A request to `$management`: status, words, body."""
 
         def answers(link: Any) -> None:
@@ -101,7 +107,9 @@ class Room:
 
         receiver = self.peer.receiver(names.MANAGEMENT, prepare=answers, credit=10)
         properties = {"operation": operation, "type": type_, "name": name}
-        message = proton.Message(body=body | ({"log": log} if log else {}), id=1, reply_to="answers", properties=properties)
+        message = proton.Message(
+            body=body | ({"log": log} if log else {}), id=1, reply_to="answers", properties=properties
+        )
         self.peer.send(self.peer.sender(names.MANAGEMENT), message)
         answer = receiver.arrived[0].message
         told = mapping(answer.properties)
@@ -178,8 +186,13 @@ def attaches_replies(room: Room, _log: str) -> Outcome:
     return link_outcome(room.peer.receiver(None, prepare=dynamic))
 
 
-def asks(operation: str, type_: str, good: int, *, group: str | None = None, **body: Any) -> Callable[[Room, str], Outcome]:
-    """A request about one thing. Allowed: it is carried out, or it would be if the thing could be so changed."""
+def asks(
+    operation: str, type_: str, good: int, *, group: str | None = None, **body: Any
+) -> Callable[[Room, str], Outcome]:
+    """A request about one thing.
+
+    Allowed: it is carried out, or it would be if the thing could be so changed.
+    """
 
     def ask(room: Room, log: str) -> Outcome:
         if type_ == LOG:
@@ -213,7 +226,11 @@ def lists(type_: str, key: str, *, own: bool | None = None) -> Callable[[Room, s
         assert status == 200, words
         if type_ == LOG:
             return Outcome(allowed=log in [entry["name"] for entry in body[key]])
-        entries = [entry for entry in body[key] if entry["log"] == log and (own is None or (entry["group"] is None) == own)]
+        entries = [
+            entry
+            for entry in body[key]
+            if entry["log"] == log and (own is None or (entry["group"] is None) == own)
+        ]
         return Outcome(allowed=bool(entries))
 
     return ask
@@ -239,10 +256,22 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "read a partition": (attach.Consuming, reads(partition=1), READERS),
     "read in a group": (attach.Consuming, reads(group="billing-2"), MEMBERS),
     "read in another group": (attach.Consuming, reads(group="audit"), READERS),
-    "claim a partition of a group": (attach.Consuming, reads(group="billing-2", partition=0, epoch=5), MEMBERS),
+    "claim a partition of a group": (
+        attach.Consuming,
+        reads(group="billing-2", partition=0, epoch=5),
+        MEMBERS,
+    ),
     "read in a group that keeps its place": (attach.Consuming, reads(group="billing"), frozenset({"member"})),
-    "claim a partition of such a group": (attach.Consuming, reads(group="billing", partition=0, epoch=5), frozenset({"member"})),
-    "share the place of a group": (attach.Consuming, reads(group="billing", durable=True, name="share"), frozenset({"member"})),
+    "claim a partition of such a group": (
+        attach.Consuming,
+        reads(group="billing", partition=0, epoch=5),
+        frozenset({"member"}),
+    ),
+    "share the place of a group": (
+        attach.Consuming,
+        reads(group="billing", durable=True, name="share"),
+        frozenset({"member"}),
+    ),
     "keep a place": (attach.Consuming, reads(durable=True, name="own"), READERS),
     "resume the place of a reader": (attach.Consuming, takes_over, frozenset({"reader"})),
     "wait in a group": (attach.Pending, waits, MEMBERS),
@@ -256,14 +285,34 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "see a log listed": ((LOG, "QUERY"), lists(LOG, "logs"), TELLERS),
     "change a log": ((LOG, "UPDATE"), asks("UPDATE", LOG, 200, **LONGER_RETENTION), MANAGERS),
     "delete a log": ((LOG, "DELETE"), asks("DELETE", LOG, 204), MANAGERS),
-    "see a reader's cursor listed": ((CURSOR, "QUERY"), lists(CURSOR, "cursors", own=True), MANAGERS | {"reader"}),
-    "see the cursors of the log": ((CURSOR, "QUERY"), lists_of(CURSOR, "cursors"), MANAGERS | {"reader", "member"}),
+    "see a reader's cursor listed": (
+        (CURSOR, "QUERY"),
+        lists(CURSOR, "cursors", own=True),
+        MANAGERS | {"reader"},
+    ),
+    "see the cursors of the log": (
+        (CURSOR, "QUERY"),
+        lists_of(CURSOR, "cursors"),
+        MANAGERS | {"reader", "member"},
+    ),
     "see the groups of the log": ((GROUP, "QUERY"), lists_of(GROUP, "groups"), MANAGERS | MEMBERS),
-    "see a group's cursor listed": ((CURSOR, "QUERY"), lists(CURSOR, "cursors", own=False), MANAGERS | {"member"}),
+    "see a group's cursor listed": (
+        (CURSOR, "QUERY"),
+        lists(CURSOR, "cursors", own=False),
+        MANAGERS | {"member"},
+    ),
     "describe a reader's cursor": ((CURSOR, "READ"), asks("READ", CURSOR, 200), MANAGERS | {"reader"}),
-    "describe a group's cursor": ((CURSOR, "READ"), asks("READ", CURSOR, 200, group="billing"), MANAGERS | {"member"}),
+    "describe a group's cursor": (
+        (CURSOR, "READ"),
+        asks("READ", CURSOR, 200, group="billing"),
+        MANAGERS | {"member"},
+    ),
     "move a reader's cursor": ((CURSOR, "UPDATE"), asks("UPDATE", CURSOR, 200, **TO), MANAGERS | {"reader"}),
-    "move a group's cursor": ((CURSOR, "UPDATE"), asks("UPDATE", CURSOR, 200, group="billing", **TO), MANAGERS),
+    "move a group's cursor": (
+        (CURSOR, "UPDATE"),
+        asks("UPDATE", CURSOR, 200, group="billing", **TO),
+        MANAGERS,
+    ),
     "remove a reader's cursor": ((CURSOR, "DELETE"), asks("DELETE", CURSOR, 204), MANAGERS | {"reader"}),
     "remove a group's cursor": ((CURSOR, "DELETE"), asks("DELETE", CURSOR, 204, group="billing"), MANAGERS),
     "see a group listed": ((GROUP, "QUERY"), lists(GROUP, "groups"), MANAGERS | MEMBERS),
@@ -282,7 +331,9 @@ def test_each_operation_is_for_those_who_may(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_nobody_learns_whether_there_is_a_log_that_is_not_theirs(operation: str) -> None:
-    """What is refused is refused alike for a log that is there, with all that is kept in it, and for one that never was."""
+    """What is refused is refused alike for a log that is there, with all that is kept in it, and for one that
+    never was.
+    """
     _, ask, who = OPERATIONS[operation]
     for kind in sorted(EVERYBODY if who != EVERYBODY else NOBODY):
         there, not_there = ask(Room(kind), "hidden"), ask(Room(kind), "unknown")
@@ -294,12 +345,16 @@ def test_nobody_learns_whether_there_is_a_log_that_is_not_theirs(operation: str)
 
 
 def test_every_kind_of_link_and_every_request_is_in_the_table() -> None:
-    requests = {(type_, name) for type_, known in Room("reader").node.service.node._types.items() for name in known}
+    requests = {
+        (type_, name) for type_, known in Room("reader").node.service.node._types.items() for name in known
+    }
     links = {*get_args(attach.Grant), attach.Pending}
     assert {covered for covered, _, _ in OPERATIONS.values()} == requests | links
 
 
-def test_without_rules_whoever_is_let_in_may_do_everything_but_take_what_others_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rules_whoever_is_let_in_may_do_everything_but_take_what_others_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(__name__ + ".RULES", [])
     for operation, (_, ask, kept) in OPERATIONS.items():
         owner = next((who for who in ("reader", "member") if kept == {who}), None)

@@ -13,7 +13,12 @@ from tests.amqp_streams.server.peers import Authority
 
 def test_files_that_work_are_good(tmp_path: Path, authority: Authority) -> None:
     keys = KeyFolder(tmp_path).jwks(jwk("ES256"))
-    given = {"data_dir": tmp_path, "tls": authority.issue("node"), "users": tmp_path / "users.json", "oauth": keys.oauth()}
+    given = {
+        "data_dir": tmp_path,
+        "tls": authority.issue("node"),
+        "users": tmp_path / "users.json",
+        "oauth": keys.oauth(),
+    }
     check_files(NodeSettings.model_validate(given))
 
 
@@ -22,7 +27,10 @@ def test_files_that_work_are_good(tmp_path: Path, authority: Authority) -> None:
     [
         ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "none.pem: No such file"),
         ({"users": "/"}, "cannot read"),
-        ({"oauth": {"issuer": "https://i", "audience": ["a"], "keys": ["none.json"]}}, "cannot read none.json"),
+        (
+            {"oauth": {"issuer": "https://i", "audience": ["a"], "keys": ["none.json"]}},
+            "cannot read none.json",
+        ),
     ],
 )
 def test_a_file_that_does_not_work_is_named(settings: dict[str, object], words: str) -> None:

@@ -1,7 +1,7 @@
 """A commit outlives the read that started it: whatever is gone by the time it is back is left alone.
 
-The hazard is C memory: a delivery's pointer is dead once its link, its session or its connection is. A fault here is no exception but a
-crash of the process, so the rounds are run in a process of their own, too.
+The hazard is C memory: a delivery's pointer is dead once its link, its session or its connection is. A fault
+here is no exception but a crash of the process, so the rounds are run in a process of their own, too.
 """
 
 import subprocess
@@ -101,7 +101,9 @@ def test_consumers_that_are_gone_are_not_woken() -> None:
 
 
 def one_round(random: Random) -> None:
-    """Links, sessions and connections die while commits are in flight, in any order, and what was said of each event is true."""
+    """Links, sessions and connections die while commits are in flight, in any order, and what was said of
+    each event is true.
+    """
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 3}, store=store)
     pairs = [EnginePair(node) for _ in range(random.randint(1, 4))]
@@ -123,14 +125,22 @@ def one_round(random: Random) -> None:
             case 4 if store.in_flight:
                 store.complete()
             case 5:
-                store.fail(random.choice(node.store.logs["temps"].partitions), StorageError("broken"), stop=False)
-            case _ if not pair.lost and sender.link.state & sender.link.LOCAL_ACTIVE and sender.link.credit > 0:
+                store.fail(
+                    random.choice(node.store.logs["temps"].partitions), StorageError("broken"), stop=False
+                )
+            case _ if (
+                not pair.lost and sender.link.state & sender.link.LOCAL_ACTIVE and sender.link.credit > 0
+            ):
                 for _ in range(random.randint(1, 20)):
                     number = len(told)
                     message = random.choice([event(number), event(number), GARBAGE])
                     settled = random.random() < 0.2
                     told.append(
-                        (sender.link.name + pair.channel.peer, -1 if message is GARBAGE else number, sender.send(message, settled=settled))
+                        (
+                            sender.link.name + pair.channel.peer,
+                            -1 if message is GARBAGE else number,
+                            sender.send(message, settled=settled),
+                        )
                     )
         node.run()
         if random.random() < 0.3:
@@ -147,7 +157,10 @@ def event(number: int) -> bytes:
 
 
 def check(node: InMemoryNode, told: list[tuple[str, int, Sent]]) -> None:
-    """Accepted: there, once. Rejected or modified: not there. What one link sent lies in each partition in the order of its sending."""
+    """Accepted: there, once.
+
+    Rejected or modified: not there. What one link sent lies in each partition in the order of its sending.
+    """
     lying: list[list[int]] = []
     for partition in node.store.logs["temps"].partitions:
         numbers: list[int] = []

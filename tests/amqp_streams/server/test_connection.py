@@ -52,7 +52,9 @@ class Users:
 
 
 def test_the_open_offers_event_streams_and_says_the_limits() -> None:
-    node = InMemoryNode(container_id="node-7", limits=Limits(frame_bytes=4096, sessions=8, idle_timeout_ms=20_000))
+    node = InMemoryNode(
+        container_id="node-7", limits=Limits(frame_bytes=4096, sessions=8, idle_timeout_ms=20_000)
+    )
     answer = ScriptedPeer(node).open().fields
     assert symbols(answer["offered-capabilities"]) == [
         names.CAPABILITY_EVENT_STREAMS,
@@ -66,8 +68,14 @@ def test_the_open_offers_event_streams_and_says_the_limits() -> None:
     assert answer["container-id"] == "node-7"
     assert answer["max-frame-size"] == 4096
     assert answer["channel-max"] == 7
-    assert answer["idle-time-out"] == 10_000, "half of the silence that is tolerated, as the standard advises (2.4.5)"
-    assert answer["properties"] == {"product": "amqp-streams", "version": __version__, names.UNSETTLED_MAX: 8192}
+    assert answer["idle-time-out"] == 10_000, (
+        "half of the silence that is tolerated, as the standard advises (2.4.5)"
+    )
+    assert answer["properties"] == {
+        "product": "amqp-streams",
+        "version": __version__,
+        names.UNSETTLED_MAX: 8192,
+    }
 
 
 def test_a_peer_that_begins_without_sasl_is_anonymous_on_this_machine() -> None:
@@ -282,7 +290,9 @@ def test_a_peer_that_vanishes_leaves_nothing_behind() -> None:
 
 
 def test_a_stopping_server_closes_its_connections_and_says_why() -> None:
-    """Not link by link: a closing detach ends a link for good, and clients that reconnect do not attach it again."""
+    """Not link by link: a closing detach ends a link for good, and clients that reconnect do not attach it
+    again.
+    """
     node = InMemoryNode({"temps": 1})
     peer, silent = ScriptedPeer(node), ScriptedPeer(node, header=b"")
     peer.open()
@@ -305,7 +315,9 @@ def test_a_connection_that_is_being_closed_delivers_nothing_and_leaves_kept_plac
     """Its peer would not see the events, and a presettled subscriber would lose them."""
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node, container="app")
-    pair.receiver("temps", durable=True, name="sub", credit=10, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST))
+    pair.receiver(
+        "temps", durable=True, name="sub", credit=10, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
+    )
     (connection,) = node.service.connections
     connection.shut(PeerError(names.CONNECTION_FORCED, "the server is shutting down"))
     node.append("temps", b"a")
@@ -407,8 +419,12 @@ def test_a_peer_that_takes_nothing_is_written_to_only_so_much() -> None:
     assert len(receiver.arrived) == 6_000
 
 
-def test_a_peer_that_takes_everything_at_once_does_not_wait_for_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system takes megabytes at once: nothing is ever pending, so nothing drains, and a peer that settles nothing says nothing."""
+def test_a_peer_that_takes_everything_at_once_does_not_wait_for_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system takes megabytes at once: nothing is ever pending, so nothing drains, and a peer that settles
+    nothing says nothing.
+    """
     monkeypatch.setattr(testing_node, "DRAINED_WHEN_ABOVE", 1 << 40)
     node = InMemoryNode({"temps": 1})
     for _ in range(100):

@@ -1,4 +1,6 @@
-"""A durable consumer's place: what is settled advances it, it outlives link, connection and process, and nobody else's link pays for it."""
+"""A durable consumer's place: what is settled advances it, it outlives link, connection and process, and
+nobody else's link pays for it.
+"""
 
 import subprocess
 import sys
@@ -32,7 +34,9 @@ def filled(partitions: int = 1, **settings: Any) -> InMemoryNode:
 def subscribed(node: InMemoryNode, *, credit: int = 100, **options: object) -> tuple[EnginePair, Receiving]:
     """A new connection of container app that attaches its durable link."""
     pair = EnginePair(node, container="app")
-    return pair, pair.receiver("temps", name="sub", durable=True, credit=credit, **({"filters": EARLIEST} | options))
+    return pair, pair.receiver(
+        "temps", name="sub", durable=True, credit=credit, **({"filters": EARLIEST} | options)
+    )
 
 
 def rest(node: InMemoryNode, **options: Any) -> list[bytes]:
@@ -70,7 +74,9 @@ def test_a_place_is_the_first_event_that_is_not_settled() -> None:
         (proton.Delivery.MODIFIED, False),
     ],
 )
-def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(outcome: int | None, advances: bool) -> None:
+def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(
+    outcome: int | None, advances: bool
+) -> None:
     node = filled()
     pair, receiver = subscribed(node, credit=1)
     (arrived,) = receiver.take()
@@ -263,9 +269,11 @@ def test_settlements_of_ordinary_consumers_are_dealt_with_unseen() -> None:
 
 
 def one_round(random: Random) -> None:
-    """Groups, durable links and pending attaches whose connections die in any order, with settlements unwritten and writes in flight.
+    """Groups, durable links and pending attaches whose connections die in any order, with settlements
+    unwritten and writes in flight.
 
-    Each partition's events are then handed on without a gap: whoever comes last gets what nobody settled, and all of that.
+    Each partition's events are then handed on without a gap: whoever comes last gets what nobody settled, and
+    all of that.
     """
     store = MemoryStore()
     groups = GroupSettings(wait_ms=3000, pause_ms=500, handover_ms=1500, cursor_flush_ms=FLUSH_MS)
@@ -294,7 +302,9 @@ def one_round(random: Random) -> None:
         numbers = [int(body) for body in receiver.bodies]
         assert numbers == list(range(40 - len(numbers), 40)), f"a gap in partition {index}"
         partition = receiver.answered[names.PARTITION]
-        assert all((partition, b"%d" % number) in settled for number in range(40 - len(numbers))), "skipped and never settled"
+        assert all((partition, b"%d" % number) in settled for number in range(40 - len(numbers))), (
+            "skipped and never settled"
+        )
     node.disconnect(last)
     node.run()
     assert not node.service.effects._links, "what is gone is forgotten"
@@ -315,9 +325,13 @@ def step(
         case 2 | 3 | 4 if alive:
             pair = random.choice(alive)
             epoch = random.choice([None, None, None, random.randrange(5)])
-            options: dict[str, Any] = {"partition": random.randrange(3), "epoch": epoch} if epoch is not None else {}
+            options: dict[str, Any] = (
+                {"partition": random.randrange(3), "epoch": epoch} if epoch is not None else {}
+            )
             credit, settle = random.choice([0, 5, 1000]), random.choice([None, SECOND])
-            receiver = pair.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=credit, settle=settle, **options)
+            receiver = pair.receiver(
+                "temps", group="g", durable=True, filters=EARLIEST, credit=credit, settle=settle, **options
+            )
             receivers.append((pair, receiver))
         case 5 if alive:
             node.disconnect(random.choice(alive))
@@ -330,7 +344,9 @@ def step(
         case _ if receivers:
             pair, receiver = random.choice(receivers)
             for arrived in random.sample(receiver.arrived, random.randint(0, len(receiver.arrived))):
-                state = random.choice([proton.Delivery.ACCEPTED] * 3 + [proton.Delivery.REJECTED, proton.Delivery.RELEASED])
+                state = random.choice(
+                    [proton.Delivery.ACCEPTED] * 3 + [proton.Delivery.REJECTED, proton.Delivery.RELEASED]
+                )
                 receiver.arrived.remove(arrived)
                 if not pair.lost and receiver.link.state & proton.Endpoint.LOCAL_ACTIVE:
                     if state != proton.Delivery.RELEASED:

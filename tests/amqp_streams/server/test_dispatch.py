@@ -84,7 +84,11 @@ def test_a_detach_and_an_attach_in_one_block_are_taken_in_order() -> None:
 def test_open_begin_and_attach_may_come_at_once_and_attach_and_transfers_too() -> None:
     """Many clients do not wait for answers."""
     node = InMemoryNode({"temps": 1})
-    attach: dict[str, Any] = {"source": terminus(0x28, None), "target": terminus(0x29, "temps"), "initial_delivery_count": UInt(0)}
+    attach: dict[str, Any] = {
+        "source": terminus(0x28, None),
+        "target": terminus(0x29, "temps"),
+        "initial_delivery_count": UInt(0),
+    }
     wire = [frame_of("open", container_id="fast")]
     wire += [frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99))]
     peer = ScriptedPeer(node)
@@ -93,7 +97,11 @@ def test_open_begin_and_attach_may_come_at_once_and_attach_and_transfers_too() -
     wire = []
     for handle in range(3):
         wire += [frame_of("attach", name=f"l{handle}", handle=UInt(handle), role=False, **attach)]
-        wire += [frame_of("transfer", EVENT, handle=UInt(handle), delivery_id=UInt(handle), delivery_tag=b"%d" % handle)]
+        wire += [
+            frame_of(
+                "transfer", EVENT, handle=UInt(handle), delivery_id=UInt(handle), delivery_tag=b"%d" % handle
+            )
+        ]
     peer.write(b"".join(wire))
     assert node.store.logs["temps"].partitions[0].end == 3
 
@@ -101,7 +109,9 @@ def test_open_begin_and_attach_may_come_at_once_and_attach_and_transfers_too() -
 def test_the_end_of_a_session_ends_its_links_only() -> None:
     node = InMemoryNode({"temps": 2})
     peer = opened(node)
-    peer.send("begin", channel=1, next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99))
+    peer.send(
+        "begin", channel=1, next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99)
+    )
     peer.attach(0, target="temps")
     peer.attach(0, target="temps", channel=1, name="other")
     peer.attach(1, target="nowhere")
@@ -173,7 +183,9 @@ def test_refused_links_of_a_session_are_gone_with_it() -> None:
     node = InMemoryNode({"temps": 1}, limits=Limits(links=3))
     peer = opened(node)
     for _ in range(30):
-        peer.send("begin", channel=1, next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99))
+        peer.send(
+            "begin", channel=1, next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99)
+        )
         peer.attach(0, target="nowhere", channel=1)
         peer.send("end", channel=1)
     assert not peer.lost
@@ -219,18 +231,30 @@ def test_dispositions_and_flows_of_every_kind_of_link_are_borne() -> None:
         peer.flow(handle, 0, echo=True)
     for state in (0x23, 0x24, 0x25, 0x26, 0x27):
         for role in (True, False):
-            peer.send("disposition", role=role, first=UInt(0), last=UInt(20), settled=False, state=Described(ULong(state), []))
+            peer.send(
+                "disposition",
+                role=role,
+                first=UInt(0),
+                last=UInt(20),
+                settled=False,
+                state=Described(ULong(state), []),
+            )
     peer.send("disposition", role=True, first=UInt(0), last=UInt(20), settled=True)
     assert not peer.lost
 
 
-@pytest.mark.parametrize(("source", "beside"), [("temps", False), ("temps", True), ("temps/$info", True), ("nowhere", False)])
+@pytest.mark.parametrize(
+    ("source", "beside"), [("temps", False), ("temps", True), ("temps/$info", True), ("nowhere", False)]
+)
 @pytest.mark.parametrize("settled", [None, True])
 @pytest.mark.parametrize("tag", [b"x", struct.pack(">BBHQ", 0, 0, 60_000, 1 << 62)])
 def test_a_transfer_against_the_direction_of_its_link_closes_the_connection(
     source: str, beside: bool, settled: bool | None, tag: bytes
 ) -> None:
-    """AMQP 2.6: only the sender transfers. The engine takes it for one of the sender's own, with a tag that a peer made up."""
+    """AMQP 2.6: only the sender transfers.
+
+    The engine takes it for one of the sender's own, with a tag that a peer made up.
+    """
     peer = opened()
     if beside:
         peer.attach(1, target="temps")
@@ -272,8 +296,17 @@ _NAMES = ["open", "begin", "attach", "flow", "transfer", "disposition", "detach"
 
 def conversation() -> list[bytes]:
     """Frames of a peer that does a bit of everything, one by one."""
-    earliest: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): Described(ULong(0x200), {Symbol(names.OFFSET): Symbol("@earliest")})}
-    window = {"next_incoming_id": UInt(0), "incoming_window": UInt(999), "next_outgoing_id": UInt(0), "outgoing_window": UInt(999)}
+    earliest: Value = {
+        Symbol(names.FILTER_DELIVERY_ANNOTATIONS): Described(
+            ULong(0x200), {Symbol(names.OFFSET): Symbol("@earliest")}
+        )
+    }
+    window = {
+        "next_incoming_id": UInt(0),
+        "incoming_window": UInt(999),
+        "next_outgoing_id": UInt(0),
+        "outgoing_window": UInt(999),
+    }
     attach: dict[str, Any] = {
         "snd_settle_mode": None,
         "initial_delivery_count": UInt(0),
@@ -282,19 +315,60 @@ def conversation() -> list[bytes]:
     return [
         frame_of("open", container_id="c", idle_time_out=UInt(9000), max_frame_size=UInt(4096)),
         frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(999), outgoing_window=UInt(999)),
-        frame_of("attach", name="p", handle=UInt(0), role=False, source=terminus(0x28, "x"), target=terminus(0x29, "temps"), **attach),
         frame_of(
-            "attach", name="c", handle=UInt(1), role=True, source=terminus(0x28, "temps", filter=earliest), target=terminus(0x29, "y")
+            "attach",
+            name="p",
+            handle=UInt(0),
+            role=False,
+            source=terminus(0x28, "x"),
+            target=terminus(0x29, "temps"),
+            **attach,
         ),
-        frame_of("attach", name="i", handle=UInt(2), role=True, source=terminus(0x28, "temps/$info"), target=terminus(0x29, "y")),
-        frame_of("attach", name="m", handle=UInt(3), role=False, source=terminus(0x28, None), target=terminus(0x29, "$management")),
+        frame_of(
+            "attach",
+            name="c",
+            handle=UInt(1),
+            role=True,
+            source=terminus(0x28, "temps", filter=earliest),
+            target=terminus(0x29, "y"),
+        ),
+        frame_of(
+            "attach",
+            name="i",
+            handle=UInt(2),
+            role=True,
+            source=terminus(0x28, "temps/$info"),
+            target=terminus(0x29, "y"),
+        ),
+        frame_of(
+            "attach",
+            name="m",
+            handle=UInt(3),
+            role=False,
+            source=terminus(0x28, None),
+            target=terminus(0x29, "$management"),
+        ),
         frame_of("flow", handle=UInt(1), delivery_count=UInt(0), link_credit=UInt(50), echo=True, **window),
         frame_of("flow", handle=UInt(2), delivery_count=UInt(0), link_credit=UInt(5), drain=True, **window),
         frame_of("transfer", EVENT, handle=UInt(0), delivery_id=UInt(0), delivery_tag=b"0"),
         frame_of("transfer", EVENT[:4], handle=UInt(0), delivery_id=UInt(1), delivery_tag=b"1", more=True),
         frame_of("transfer", EVENT[4:], handle=UInt(0), delivery_id=UInt(1), delivery_tag=b"1"),
-        frame_of("transfer", b"\x00\x53\x77\xa1\x01x", handle=UInt(3), delivery_id=UInt(2), delivery_tag=b"2", settled=True),
-        frame_of("disposition", role=True, first=UInt(0), last=UInt(1), settled=True, state=Described(ULong(0x27), [True])),
+        frame_of(
+            "transfer",
+            b"\x00\x53\x77\xa1\x01x",
+            handle=UInt(3),
+            delivery_id=UInt(2),
+            delivery_tag=b"2",
+            settled=True,
+        ),
+        frame_of(
+            "disposition",
+            role=True,
+            first=UInt(0),
+            last=UInt(1),
+            settled=True,
+            state=Described(ULong(0x27), [True]),
+        ),
         frame(0, b""),
         frame_of("detach", handle=UInt(2), closed=True),
         frame_of("end"),
@@ -337,7 +411,16 @@ _SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Heal
 
 @_SETTINGS
 @given(
-    st.sampled_from([b"", AMQP_HEADER, SASL_HEADER, AMQP_HEADER + b"".join(_FRAMES[:2]), AMQP_HEADER + b"".join(_FRAMES[:6])]), st.binary()
+    st.sampled_from(
+        [
+            b"",
+            AMQP_HEADER,
+            SASL_HEADER,
+            AMQP_HEADER + b"".join(_FRAMES[:2]),
+            AMQP_HEADER + b"".join(_FRAMES[:6]),
+        ]
+    ),
+    st.binary(),
 )
 def test_arbitrary_bytes_at_any_stage_trouble_nobody_else(before: bytes, garbage: bytes) -> None:
     Neighbours().says(before, garbage)
@@ -351,7 +434,9 @@ def test_frames_with_bytes_changed_trouble_nobody_else(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 4), label="changes")):
         victim = frames[data.draw(st.integers(0, len(frames) - 1), label="frame")]
         if len(victim) > 8:
-            victim[data.draw(st.integers(8, len(victim) - 1), label="place")] = data.draw(st.integers(0, 255), label="value")
+            victim[data.draw(st.integers(8, len(victim) - 1), label="place")] = data.draw(
+                st.integers(0, 255), label="value"
+            )
     Neighbours().says(AMQP_HEADER, *map(bytes, frames))
 
 
@@ -369,21 +454,35 @@ _VALUES: st.SearchStrategy[Value] = st.recursive(
         st.integers(0, 2**64 - 1).map(ULong),
         st.text(max_size=8),
         st.binary(max_size=8),
-        st.sampled_from(["temps", "temps/$info", "$management", names.PARTITION, names.OFFSET, "@earliest"]).map(Symbol),
+        st.sampled_from(
+            ["temps", "temps/$info", "$management", names.PARTITION, names.OFFSET, "@earliest"]
+        ).map(Symbol),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.dictionaries(st.sampled_from(["a", names.PARTITION, names.OFFSET]).map(Symbol), inner, max_size=3),
-        st.builds(Described, st.sampled_from([0x23, 0x24, 0x25, 0x27, 0x28, 0x29, 0x30, 0x200]).map(ULong), st.lists(inner, max_size=6)),
+        st.builds(
+            Described,
+            st.sampled_from([0x23, 0x24, 0x25, 0x27, 0x28, 0x29, 0x30, 0x200]).map(ULong),
+            st.lists(inner, max_size=6),
+        ),
     ),
     max_leaves=8,
 )
 
 
 @_SETTINGS
-@given(st.lists(st.tuples(st.sampled_from(_NAMES), st.lists(_VALUES, max_size=14)), min_size=1, max_size=6), st.integers(2, 8))
-def test_performatives_with_fields_of_any_kind_trouble_nobody_else(said: list[tuple[str, list[Value]]], before: int) -> None:
-    frames = [frame(0, b"\x00" + encode(ULong(0x10 + _NAMES.index(name))) + encode_list(fields)) for name, fields in said]
+@given(
+    st.lists(st.tuples(st.sampled_from(_NAMES), st.lists(_VALUES, max_size=14)), min_size=1, max_size=6),
+    st.integers(2, 8),
+)
+def test_performatives_with_fields_of_any_kind_trouble_nobody_else(
+    said: list[tuple[str, list[Value]]], before: int
+) -> None:
+    frames = [
+        frame(0, b"\x00" + encode(ULong(0x10 + _NAMES.index(name))) + encode_list(fields))
+        for name, fields in said
+    ]
     Neighbours().says(AMQP_HEADER + b"".join(_FRAMES[:before]), *frames)
 
 
@@ -396,7 +495,10 @@ def test_bytes_one_by_one_are_the_same_as_all_at_once(block: int) -> None:
     gist = _gist(at_once.says(*said))
     assert len(gist) == 9
     assert gist == _gist(one_by_one.says(*said))
-    ends = [[partition.end for partition in each.node.store.logs["temps"].partitions] for each in (at_once, one_by_one)]
+    ends = [
+        [partition.end for partition in each.node.store.logs["temps"].partitions]
+        for each in (at_once, one_by_one)
+    ]
     assert ends[0] == ends[1]
 
 

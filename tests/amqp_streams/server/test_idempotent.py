@@ -1,4 +1,6 @@
-"""Producers that number their events, over the wire: any AMQP client's, with nothing but link properties and an annotation."""
+"""Producers that number their events, over the wire: any AMQP client's, with nothing but link properties and
+an annotation.
+"""
 
 from typing import Any
 

@@ -15,13 +15,17 @@ BOTH_LOOPS = True
 
 def tls_listener(authority: Authority, name: str = "server", *, client_ca: bool = False) -> dict[str, Any]:
     settings = authority.issue(name)
-    return {"tls": TlsContext(settings.model_copy(update={"client_ca": authority.ca}) if client_ca else settings)}
+    return {
+        "tls": TlsContext(settings.model_copy(update={"client_ca": authority.ca}) if client_ca else settings)
+    }
 
 
 TLS_LOCAL = Listener(host="127.0.0.1", port=0, tls=True)
 
 
-async def test_tls_carries_megabytes_both_ways(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+async def test_tls_carries_megabytes_both_ways(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
     sent = bytes(range(256)) * 4096 * 4
@@ -40,7 +44,9 @@ async def test_tls_connections_do_not_mix_in_the_shared_buffer(
 ) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     context = authority.client_context()
-    opened = await asyncio.gather(*(connect(listeners, ssl=context, server_hostname="localhost") for _ in range(8)))
+    opened = await asyncio.gather(
+        *(connect(listeners, ssl=context, server_hostname="localhost") for _ in range(8))
+    )
 
     async def talk(number: int) -> bool:
         reader, writer = opened[number]
@@ -56,7 +62,9 @@ async def test_over_tls_too_pending_grows_until_the_peer_reads(
     serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
 ) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
-    reader, _ = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost", limit=1024)
+    reader, _ = await connect(
+        listeners, ssl=authority.client_context(), server_hostname="localhost", limit=1024
+    )
     echo = await echoes.number(0)
     sent = 0
     while echo.channel.pending() <= DRAINED_WHEN_ABOVE:
@@ -69,7 +77,9 @@ async def test_over_tls_too_pending_grows_until_the_peer_reads(
     assert echo.channel.pending() <= DRAINED_WHEN_ABOVE
 
 
-async def test_tls_close_sends_what_is_buffered(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+async def test_tls_close_sends_what_is_buffered(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
     echo = await echoes.number(0)
@@ -97,8 +107,12 @@ async def test_tls_with_a_client_authority_wants_and_shows_the_certificate(
     assert len(echoes.made) == 1
 
 
-async def test_a_handshake_that_never_comes_is_given_up(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
-    listeners = await serve(echoes, TLS_LOCAL, limits=Limits(unauthenticated_ms=100), **tls_listener(authority))
+async def test_a_handshake_that_never_comes_is_given_up(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
+    listeners = await serve(
+        echoes, TLS_LOCAL, limits=Limits(unauthenticated_ms=100), **tls_listener(authority)
+    )
     peer = await connect(listeners)
     assert await closed_without_a_word(peer)
     assert await listeners.wait_closed(5)
@@ -119,7 +133,9 @@ async def test_a_handshake_that_does_not_come_gives_its_place_up(
     await hang_up(writer)
 
 
-async def test_noise_instead_of_a_handshake_is_refused(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+async def test_noise_instead_of_a_handshake_is_refused(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     reader, writer = await connect(listeners)
     writer.write(b"AMQP\x00\x01\x00\x00 no client hello at all")
@@ -129,7 +145,9 @@ async def test_noise_instead_of_a_handshake_is_refused(serve: Listen, connect: C
     assert not echoes.made
 
 
-async def test_close_gives_up_handshakes_under_way(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+async def test_close_gives_up_handshakes_under_way(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     _, _writer = await connect(listeners)
     async with asyncio.timeout(5):
@@ -139,7 +157,9 @@ async def test_close_gives_up_handshakes_under_way(serve: Listen, connect: Conne
     assert not listeners.channels
 
 
-async def test_new_connections_get_the_reloaded_certificate(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+async def test_new_connections_get_the_reloaded_certificate(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
     first, second = authority.issue("first"), authority.issue("second")
     settings = authority.issue("current")
     for source, target in ((first.certificate, settings.certificate), (first.key, settings.key)):

@@ -1,4 +1,6 @@
-"""Every mechanism over real sockets and real TLS, with our client and Proton's: who gets in as whom, and what the log tells of it."""
+"""Every mechanism over real sockets and real TLS, with our client and Proton's: who gets in as whom, and what
+the log tells of it.
+"""
 
 import asyncio
 import base64
@@ -94,7 +96,8 @@ async def test_a_certificate_of_another_authority_is_no_certificate(doors: Doors
     async with doors.open():
         other.server = doors.server
         tls = replace(
-            doors.shows("device-t7"), **{name: getattr(other.shows("device-t7"), name) for name in ("certificate_file", "key_file")}
+            doors.shows("device-t7"),
+            **{name: getattr(other.shows("device-t7"), name) for name in ("certificate_file", "key_file")},
         )
         with pytest.raises(ConnectError):
             await connect(doors.url("amqps"), tls=tls).connect()
@@ -117,8 +120,17 @@ def secrets_of(doors: Doors) -> set[str]:
     """What must never be told: the password, what is kept of it, as text, base64, hex."""
     kept = json.loads(doors.users.read_text())
     keys = [kept["users"]["ann"][algorithm.lower()].split("$")[2] for algorithm in ScramAlgorithm]
-    told = {PASSWORD, kept["salt_key"], kept["users"]["ann"]["argon2"], *(part for pair in keys for part in pair.split(":"))}
-    return told | {base64.b64encode(PASSWORD.encode()).decode(), PASSWORD.encode().hex(), PASSWORD.encode().hex(" ")}
+    told = {
+        PASSWORD,
+        kept["salt_key"],
+        kept["users"]["ann"]["argon2"],
+        *(part for pair in keys for part in pair.split(":")),
+    }
+    return told | {
+        base64.b64encode(PASSWORD.encode()).decode(),
+        PASSWORD.encode().hex(),
+        PASSWORD.encode().hex(" "),
+    }
 
 
 GOOD, BAD, OLD = token(sub="tom"), token(sub="tom", aud="another"), token(sub="tom", exp=5)
@@ -137,8 +149,12 @@ GOOD, BAD, OLD = token(sub="tom"), token(sub="tom", aud="another"), token(sub="t
         ),
     ],
 )
-async def test_no_secret_is_ever_told(doors: Doors, told: io.StringIO, user: str, sasl: dict[str, Any], good: bool) -> None:
-    secrets = secrets_of(doors) | {part for shown in (GOOD, BAD, OLD) for part in (shown, *shown.split(".")[1:])}
+async def test_no_secret_is_ever_told(
+    doors: Doors, told: io.StringIO, user: str, sasl: dict[str, Any], good: bool
+) -> None:
+    secrets = secrets_of(doors) | {
+        part for shown in (GOOD, BAD, OLD) for part in (shown, *shown.split(".")[1:])
+    }
     async with doors.open():
         client = doors.client("wss", user, **sasl)
         if good:
@@ -176,7 +192,9 @@ async def test_a_failed_login_is_told_with_user_mechanism_address_and_reason(doo
 # -- time
 
 
-async def test_a_connection_ends_with_its_token_and_goes_on_with_the_next(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_ends_with_its_token_and_goes_on_with_the_next(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client asks for another token and nothing is lost; a token that is not renewed is the end."""
     asked: list[str] = []
 
@@ -208,7 +226,9 @@ async def test_keys_and_rules_are_read_again(doors: Doors) -> None:
         assert guard.reload_tokens() is False
         async with doors.client("amqps", token=GOOD):
             pass
-        doors.keys.jwks({"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(bytes(32)).decode().rstrip("=")})
+        doors.keys.jwks(
+            {"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(bytes(32)).decode().rstrip("=")}
+        )
         assert guard.reload_tokens() is True
         with pytest.raises(AuthenticationError, match="invalid_token"):
             await doors.client("amqps", token=GOOD).connect()

@@ -1,4 +1,6 @@
-"""A message is delivered with the message-format that it came with, to every consumer, in whatever way it came and goes (AMQP 2.7.5)."""
+"""A message is delivered with the message-format that it came with, to every consumer, in whatever way it
+came and goes (AMQP 2.7.5).
+"""
 
 import errno
 from typing import Any
@@ -18,7 +20,9 @@ from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 AZURE = 0x80013700
 EVENT = b"\x00\x53\x75\xa0\x05event"
 EARLIEST: Value = {
-    Symbol("start"): Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): "@earliest"}),
+    Symbol("start"): Described(
+        Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): "@earliest"}
+    ),
 }
 
 
@@ -47,7 +51,9 @@ def formats(node: InMemoryNode, index: int = 0) -> list[int]:
 
 
 def received(peer: ScriptedPeer) -> list[tuple[int, bytes]]:
-    """The message-format and the end of the message of each delivery, of which the later transfers say the same."""
+    """The message-format and the end of the message of each delivery, of which the later transfers say the
+    same.
+    """
     found: list[tuple[int, bytes]] = []
     more = False
     for one in peer.take("transfer"):
@@ -65,7 +71,9 @@ def states(peer: ScriptedPeer) -> dict[int, Described]:
     return {
         number: state
         for said in peer.take("disposition")
-        for number in range(int(str(said.fields["first"])), int(str(said.fields["last"] or said.fields["first"])) + 1)
+        for number in range(
+            int(str(said.fields["first"])), int(str(said.fields["last"] or said.fields["first"])) + 1
+        )
         if isinstance(state := said.fields["state"], Described)
     }
 
@@ -87,7 +95,9 @@ def refusals(peer: ScriptedPeer) -> dict[int, tuple[str, str]]:
 def test_messages_are_stored_with_their_formats(block_bytes: int, target: str | None) -> None:
     node = InMemoryNode({"temps": 1}, block_bytes=block_bytes)
     peer = producing(node, target)
-    inner = frame_of("transfer", EVENT, handle=UInt(0), delivery_id=UInt(1), delivery_tag=b"1", message_format=UInt(7))
+    inner = frame_of(
+        "transfer", EVENT, handle=UInt(0), delivery_id=UInt(1), delivery_tag=b"1", message_format=UInt(7)
+    )
     addressed = message(body=inner) if target else message(body=inner, address="temps")
     peer.transfer(0, 0, addressed, message_format=UInt(0))
     peer.transfer(0, 1, addressed, message_format=UInt(0))
@@ -138,7 +148,9 @@ def test_a_transfer_that_comes_together_with_its_attach_keeps_its_format() -> No
         "attach", name="l", handle=UInt(9), role=False, source=terminus(0x28, None), target=terminus(0x29, "temps"),
         initial_delivery_count=UInt(0),
     )  # fmt: skip
-    first = frame_of("transfer", EVENT, handle=UInt(9), delivery_id=UInt(0), delivery_tag=b"0", message_format=UInt(AZURE))
+    first = frame_of(
+        "transfer", EVENT, handle=UInt(9), delivery_id=UInt(0), delivery_tag=b"0", message_format=UInt(AZURE)
+    )
     peer.write(attach + first)
     assert formats(node) == [AZURE]
 
@@ -146,7 +158,9 @@ def test_a_transfer_that_comes_together_with_its_attach_keeps_its_format() -> No
 def test_numbered_messages_keep_their_formats() -> None:
     node = InMemoryNode({"temps": 2})
     peer = opened(node)
-    peer.attach(0, target="temps", properties={Symbol(names.PRODUCER_ID): "job", Symbol(names.PARTITION): Symbol("0")})
+    peer.attach(
+        0, target="temps", properties={Symbol(names.PRODUCER_ID): "job", Symbol(names.PARTITION): Symbol("0")}
+    )
     for index, number in enumerate((0, 1, 1, 2)):
         one = proton.Message(body="x")
         one.instructions = {proton.symbol(names.SEQUENCE): proton.ulong(number)}
@@ -160,11 +174,20 @@ def test_a_message_without_sections_is_refused_whatever_its_format() -> None:
     peer = producing(node)
     peer.write(
         b"".join(
-            frame_of("transfer", payload, handle=UInt(0), delivery_id=UInt(n), delivery_tag=b"%d" % n, message_format=UInt(AZURE + n))
+            frame_of(
+                "transfer",
+                payload,
+                handle=UInt(0),
+                delivery_id=UInt(n),
+                delivery_tag=b"%d" % n,
+                message_format=UInt(AZURE + n),
+            )
             for n, payload in enumerate((b"plain", EVENT, b"\xff\xfe", EVENT))
         )
     )
-    assert {number: condition for number, (condition, _) in refusals(peer).items()} == dict.fromkeys((0, 2), names.DECODE_ERROR)
+    assert {number: condition for number, (condition, _) in refusals(peer).items()} == dict.fromkeys(
+        (0, 2), names.DECODE_ERROR
+    )
     assert formats(node) == [AZURE + 1, AZURE + 3]
 
 
@@ -175,11 +198,25 @@ def test_a_format_that_is_not_a_uint_is_refused_and_its_neighbours_are_stored(fi
     fields = b"\x43\x52\x01\xa0\x011" + field
     odd = frame(0, b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 4)) + fields + EVENT)
     before, after = (
-        frame_of("transfer", EVENT, handle=UInt(0), delivery_id=UInt(n), delivery_tag=b"%d" % n, message_format=UInt(n)) for n in (0, 2)
+        frame_of(
+            "transfer",
+            EVENT,
+            handle=UInt(0),
+            delivery_id=UInt(n),
+            delivery_tag=b"%d" % n,
+            message_format=UInt(n),
+        )
+        for n in (0, 2)
     )
     peer.write(before + odd + after)
     assert refusals(peer) == {
-        1: (names.INVALID_FIELD, "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)")
+        1: (
+            names.INVALID_FIELD,
+            (
+                "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP"
+                " 2.7.5)"
+            ),
+        )
     }
     assert formats(node) == [0, 2]
 
@@ -190,11 +227,13 @@ def test_refused_messages_use_up_credit_that_comes_back() -> None:
     for number in range(100):
         fields = b"\x43\x52" + bytes((number,)) + b"\xa0\x01" + bytes((number,)) + b"\x50\x07"
         peer.write(frame(0, b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 4)) + fields + EVENT))
-    (*_, flow) = peer.take("flow")
+    *_, flow = peer.take("flow")
     assert int(str(flow.fields["delivery-count"])) + int(str(flow.fields["link-credit"])) > 100
 
 
-def test_a_store_that_cannot_take_formats_refuses_only_the_messages_that_came_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_take_formats_refuses_only_the_messages_that_came_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = InMemoryNode({"temps": 1})
 
     def fail() -> None:
@@ -205,7 +244,11 @@ def test_a_store_that_cannot_take_formats_refuses_only_the_messages_that_came_wi
     peer.transfer(0, 0, EVENT, message_format=UInt(0))
     peer.transfer(0, 1, EVENT, message_format=UInt(AZURE))
     peer.transfer(0, 2, EVENT, message_format=UInt(0))
-    assert {number: state.descriptor for number, state in states(peer).items()} == {0: ULong(0x24), 1: ULong(0x27), 2: ULong(0x24)}
+    assert {number: state.descriptor for number, state in states(peer).items()} == {
+        0: ULong(0x24),
+        1: ULong(0x27),
+        2: ULong(0x24),
+    }
     assert formats(node) == [0, 0]
 
 
@@ -231,7 +274,9 @@ def consuming(node: InMemoryNode, **fields: Any) -> ScriptedPeer:
 @pytest.mark.parametrize("mode", [0, 1])
 def test_each_delivery_has_the_format_of_its_message(credit: int, mode: int) -> None:
     numbers = [0, AZURE, 0, 1, 0xFFFFFFFF, 0, 0x43434343]
-    peer = consuming(with_formats(*numbers), snd_settle_mode=Described(ULong(0), 0).value if mode == 0 else None)
+    peer = consuming(
+        with_formats(*numbers), snd_settle_mode=Described(ULong(0), 0).value if mode == 0 else None
+    )
     found: list[tuple[int, bytes]] = []
     for count in range(0, len(numbers) + credit, credit):
         peer.flow(0, credit, delivery_count=UInt(len(found)), next_incoming_id=UInt(count))
@@ -239,7 +284,9 @@ def test_each_delivery_has_the_format_of_its_message(credit: int, mode: int) -> 
     assert found == [(number, EVENT) for number in numbers]
 
 
-def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_transfer_stays_as_it_is() -> None:
+def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_transfer_stays_as_it_is() -> (
+    None
+):
     """Long tags are taken from transfers only, never from what is in a message."""
     like = b"\x00\x53\x14\xc0\x1b\x05\x43\x43\xa0\x10" + b"t" * 12 + b"FRMT" + b"\x43\x42"
     body = (like * 4000)[:90_000]
@@ -250,7 +297,10 @@ def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_t
     peer.attach(0, source="temps", filters=EARLIEST)
     peer.flow(0, 10)
     transfers = peer.take("transfer")
-    assert {(str(one.fields["delivery-id"]), str(one.fields["message-format"])) for one in transfers} == {("0", str(AZURE)), ("1", "0")}
+    assert {(str(one.fields["delivery-id"]), str(one.fields["message-format"])) for one in transfers} == {
+        ("0", str(AZURE)),
+        ("1", "0"),
+    }
     for number in "01":
         whole = b"".join(one.payload for one in transfers if str(one.fields["delivery-id"]) == number)
         assert whole.endswith(payload)
@@ -261,7 +311,9 @@ def test_what_is_given_back_comes_again_in_its_format() -> None:
     peer.flow(0, 10)
     assert [number for number, _ in received(peer)] == [AZURE, 0]
     for number in (0, 1):
-        peer.send("disposition", role=True, first=UInt(number), settled=True, state=Described(ULong(0x27), [True]))
+        peer.send(
+            "disposition", role=True, first=UInt(number), settled=True, state=Described(ULong(0x27), [True])
+        )
     again = peer.take("transfer")
     assert [one.fields["message-format"] for one in again] == [AZURE, 0]
     assert [len(tag_of(one)) for one in again] == [12, 12]
@@ -277,7 +329,9 @@ def test_a_place_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
     node = with_formats(AZURE, 0, 7)
     for expected, settled in ((3, 2), (1, 0)):
         pair = EnginePair(node, container="c")
-        receiving = pair.receiver("temps", name="kept", durable=True, credit=10, filters=filter_of("@earliest"))
+        receiving = pair.receiver(
+            "temps", name="kept", durable=True, credit=10, filters=filter_of("@earliest")
+        )
         arrived = receiving.take()
         assert len(arrived) == expected
         for each in arrived[:settled]:
@@ -301,13 +355,19 @@ def test_a_connection_without_formats_is_not_rewritten() -> None:
     assert not pair.lost
 
 
-def batched_links(node: InMemoryNode, *, known: bool, credit: int = 100, bytes_max: int = 1 << 20, where: str | None = None) -> Receiving:
+def batched_links(
+    node: InMemoryNode, *, known: bool, credit: int = 100, bytes_max: int = 1 << 20, where: str | None = None
+) -> Receiving:
     def ask(link: Any) -> None:
         link.source.capabilities.put_object(proton.symbol(names.CAPABILITY_BATCHED_DELIVERIES))
 
-    filters = filter_of("@earliest") | ({} if where is None else {"sql": proton.Described(proton.symbol(names.FILTEX_SQL), where)})
+    filters = filter_of("@earliest") | (
+        {} if where is None else {"sql": proton.Described(proton.symbol(names.FILTEX_SQL), where)}
+    )
     properties = {names.BATCH_BYTES: proton.ulong(bytes_max)} | ({names.BATCH_FORMATS: True} if known else {})
-    receiving = EnginePair(node).receiver("temps", filters=filters, credit=credit, prepare=ask, properties=properties)
+    receiving = EnginePair(node).receiver(
+        "temps", filters=filters, credit=credit, prepare=ask, properties=properties
+    )
     assert receiving.answered.get(names.BATCH_FORMATS) == (True if known else None)
     return receiving
 
@@ -317,9 +377,17 @@ def batched_links(node: InMemoryNode, *, known: bool, credit: int = 100, bytes_m
 def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: int) -> None:
     numbers = [0, 0, AZURE, 0, 1] * 40
     node = with_formats(*numbers)
-    batches = [read_batch(each.raw) for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived]
-    assert [batch.formats.get(index, 0) for batch in batches for index in range(len(batch.messages))] == numbers
-    assert all(len(each.raw) <= bytes_max for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived)
+    batches = [
+        read_batch(each.raw)
+        for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived
+    ]
+    assert [
+        batch.formats.get(index, 0) for batch in batches for index in range(len(batch.messages))
+    ] == numbers
+    assert all(
+        len(each.raw) <= bytes_max
+        for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived
+    )
 
 
 def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first_that_is_not_0() -> None:
@@ -335,10 +403,16 @@ def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first
 def test_filters_see_the_sections_of_a_message_of_any_format() -> None:
     node = InMemoryNode({"temps": 1})
     peer = producing(node)
-    for number, payload in enumerate((message(properties={"n": 1}), b"\x00\x53\x75", message(properties={"n": 1}), b"\x00\x53\x77\xff")):
+    for number, payload in enumerate(
+        (message(properties={"n": 1}), b"\x00\x53\x75", message(properties={"n": 1}), b"\x00\x53\x77\xff")
+    ):
         peer.transfer(0, number, payload, message_format=UInt(AZURE + number))
     peer = opened(node)
-    wanted: Value = {Symbol("where"): Described(Symbol(names.FILTEX_SQL), "n = 1 AND d.event-streams-offset >= '0000000000000000'")}
+    wanted: Value = {
+        Symbol("where"): Described(
+            Symbol(names.FILTEX_SQL), "n = 1 AND d.event-streams-offset >= '0000000000000000'"
+        )
+    }
     peer.attach(0, source="temps", filters=wanted)
     peer.flow(0, 10)
     assert [number for number, _ in received(peer)] == [AZURE, AZURE + 2]

@@ -54,7 +54,11 @@ def test_connections_beyond_the_quota_are_closed_naming_it() -> None:
     here = node(alice=Quota(connections=1))
     first, second = pair(here, "alice"), pair(here, "alice")
     assert closed_with(first) is None
-    assert closed_with(second) == f"{names.RESOURCE_LIMIT_EXCEEDED} quota 'connections' of 'alice' is used up: it allows at most 1 at once"
+    assert (
+        closed_with(second)
+        == f"{names.RESOURCE_LIMIT_EXCEEDED} quota 'connections' of 'alice' is used up: it allows at most 1"
+        " at once"
+    )
     assert closed_with(pair(here, "bob")) is None
     first.connection.close()
     here.run()
@@ -96,8 +100,16 @@ def test_producers_of_one_user_get_the_rate_together(users: tuple[str, str]) -> 
 
 
 def test_a_producer_that_sends_larger_messages_than_before_is_held_back() -> None:
-    """Its credit was meant for small ones. No more is read from it until its debt is paid, and it is not taken for dead."""
-    here = InMemoryNode({"temps": 1}, quotas={"alice": Quota(bytes_in=RATE)}, limits=Limits(idle_timeout_ms=8000), block_bytes=16 << 10)
+    """Its credit was meant for small ones.
+
+    No more is read from it until its debt is paid, and it is not taken for dead.
+    """
+    here = InMemoryNode(
+        {"temps": 1},
+        quotas={"alice": Quota(bytes_in=RATE)},
+        limits=Limits(idle_timeout_ms=8000),
+        block_bytes=16 << 10,
+    )
     alice = pair(here, "alice")
     link = alice.sender("temps")
     alice.send(link, proton.Message(body=b"x"))
@@ -126,7 +138,10 @@ def test_consumers_of_one_user_get_the_rate_together_and_others_theirs() -> None
     assert stored(here) == 1500
     alices = [pair(here, "alice"), pair(here, "alice")]
     logs = ("temps", "other")
-    readers = [alice.receiver(log, credit=5000, filters=filter_of("@earliest")) for alice, log in zip(alices, logs, strict=True)]
+    readers = [
+        alice.receiver(log, credit=5000, filters=filter_of("@earliest"))
+        for alice, log in zip(alices, logs, strict=True)
+    ]
     bob = pair(here, "bob").receiver("temps", credit=5000, filters=filter_of("@earliest"))
     assert len(bob.arrived) == 1500
     here.advance(10_000)
@@ -140,7 +155,8 @@ def test_consumers_of_one_user_get_the_rate_together_and_others_theirs() -> None
 
 
 @pytest.mark.parametrize(
-    "filters", [filter_of("@earliest"), {proton.symbol("sql"): proton.Described(proton.ulong(0x120), "TRUE OR x = 1")}]
+    "filters",
+    [filter_of("@earliest"), {proton.symbol("sql"): proton.Described(proton.ulong(0x120), "TRUE OR x = 1")}],
 )
 def test_large_events_behind_small_ones_are_held_back_as_well(filters: dict[object, object]) -> None:
     """How large events were says nothing of those that come."""
@@ -173,7 +189,9 @@ def test_a_reader_that_drains_while_it_waits_is_answered_in_the_end() -> None:
 
 
 def test_a_drain_is_not_answered_before_everything_was_sent() -> None:
-    """Clients take the answer for the end of the log: at once, while the quota is used up, events would be missing without a word."""
+    """Clients take the answer for the end of the log: at once, while the quota is used up, events would be
+    missing without a word.
+    """
     here = node(alice=Quota(bytes_out=RATE))
     link = (loader := pair(here, None)).sender("temps")
     for _ in range(300):
@@ -198,7 +216,11 @@ def test_a_drain_without_credit_is_answered_while_the_quota_is_used_up() -> None
     peer = ScriptedPeer(here, login=Login("alice"))
     peer.open()
     earliest: Value = {names.OFFSET: Symbol("@earliest")}
-    peer.attach(0, source="temps", filters={Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), earliest)})
+    peer.attach(
+        0,
+        source="temps",
+        filters={Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), earliest)},
+    )
     peer.flow(0, 1000)
     sent = len(peer.take("transfer"))
     assert 0 < sent < 300

@@ -52,7 +52,9 @@ def test_a_step_that_fails_keeps_no_other_from_being_done(work: Work) -> None:
     assert work.ticks(3) == ["regular_work_failed"]
     assert work.done == 3
     assert work.regular.faults == {"first": 3}
-    assert "the step 'first' of the regular work fails: AssertionError: a fault of our own" in (work.regular.hindrance() or "")
+    assert "the step 'first' of the regular work fails: AssertionError: a fault of our own" in (
+        work.regular.hindrance() or ""
+    )
     work.broken = False
     assert work.ticks(2) == ["regular_work_recovered"]
     assert work.regular.hindrance() is None

@@ -31,7 +31,9 @@ from tests.amqp_streams.decoded import condition_info, description
 
 
 def rule(users: str, logs: str, allow: str, **more: object) -> AccessRule:
-    return AccessRule.model_validate({"users": users.split(), "logs": logs.split(), "allow": allow.split(), **more})
+    return AccessRule.model_validate(
+        {"users": users.split(), "logs": logs.split(), "allow": allow.split(), **more}
+    )
 
 
 class Bench:
@@ -42,7 +44,9 @@ class Bench:
         self.guard = Guard(self.node.settings, self.node.service, executor=cast("Any", None))
 
     def pair(self, user: str | None, *groups: str, mechanism: str = "PLAIN") -> EnginePair:
-        return EnginePair(self.node, login=Login(user, frozenset(groups), mechanism=None if user is None else mechanism))
+        return EnginePair(
+            self.node, login=Login(user, frozenset(groups), mechanism=None if user is None else mechanism)
+        )
 
     def reload(self, **changes: Any) -> list[Any]:
         """The log lines of a reload that changes these settings."""
@@ -65,7 +69,12 @@ def test_links_that_stay_allowed_notice_nothing_and_the_others_are_closed() -> N
     bench = Bench()
     alice, bob = bench.pair("alice"), bench.pair("bob")
     stays = alice.sender("temps"), alice.receiver("temps", credit=10), bob.receiver("other/$info")
-    goes = bob.sender("temps"), bob.receiver("temps", credit=10), alice.receiver("other/$info"), bob.sender("other")
+    goes = (
+        bob.sender("temps"),
+        bob.receiver("temps", credit=10),
+        alice.receiver("other/$info"),
+        bob.sender("other"),
+    )
     lines = bench.reload(access=[rule("alice", "temps", "send receive"), rule("bob", "other", "info")])
     assert [link.refused for link in stays] == [None] * 3
     assert [link.refused for link in goes] == [names.UNAUTHORIZED_ACCESS] * 4
@@ -85,7 +94,11 @@ def test_a_relay_stays_and_its_next_message_is_judged_anew() -> None:
     assert alice.send(relay, proton.Message(address="temps"))[0].outcome == "accepted"
     bench.reload(access=[rule("alice", "other", "send")])
     [refused, sent] = alice.send(relay, proton.Message(address="temps"), proton.Message(address="other"))
-    assert (refused.outcome, refused.condition, sent.outcome) == ("rejected", names.UNAUTHORIZED_ACCESS, "accepted")
+    assert (refused.outcome, refused.condition, sent.outcome) == (
+        "rejected",
+        names.UNAUTHORIZED_ACCESS,
+        "accepted",
+    )
 
 
 def test_a_group_that_is_not_allowed_any_more_is_left_and_those_who_waited_are_told() -> None:
@@ -111,17 +124,26 @@ def test_groups_of_users_may_change() -> None:
 
 def test_rules_that_are_gone_leave_everything_open_and_say_so_where_others_can_come() -> None:
     bench = Bench(access=[rule("alice", "temps", "send")])
-    bench.node.service.settings = bench.node.settings.model_copy(update={"listen": (Listener(host="0.0.0.0", port=5672),)})
+    bench.node.service.settings = bench.node.settings.model_copy(
+        update={"listen": (Listener(host="0.0.0.0", port=5672),)}
+    )
     lines = bench.reload(access=[])
     assert bench.pair(None).sender("temps").refused is None
     assert [line["event"] for line in lines] == ["no_access_rules"]
 
 
-@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True)])
+@pytest.mark.parametrize(
+    ("host", "warned"),
+    [("127.0.0.1", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True)],
+)
 @pytest.mark.parametrize("listener", ["listen", "admin_listen"])
-def test_a_node_that_strangers_reach_says_that_it_has_no_rules(tmp_path: Path, host: str, warned: bool, listener: str) -> None:
+def test_a_node_that_strangers_reach_says_that_it_has_no_rules(
+    tmp_path: Path, host: str, warned: bool, listener: str
+) -> None:
     where = Listener(host=host, port=0)
-    settings = NodeSettings.model_validate({"data_dir": tmp_path, listener: [where] if listener == "listen" else where})
+    settings = NodeSettings.model_validate(
+        {"data_dir": tmp_path, listener: [where] if listener == "listen" else where}
+    )
     with capture_logs() as lines:
         warn_if_open(settings)
         warn_if_open(settings.model_copy(update={"access": (rule("*", "*", "send"),)}))
@@ -141,14 +163,19 @@ _RULES = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(_RULES, min_size=1, max_size=4))
-def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(history: list[list[AccessRule]]) -> None:
+def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(
+    history: list[list[AccessRule]],
+) -> None:
     """And no longer, whatever the rules were before: what is asked of the node is what is asked of the rules."""
     bench = Bench(user_groups={"ops": ["bob"]})
     asked = [
         (user, right, log, made)
         for user in ("alice", "bob", None)
         for log in ("temps", "other")
-        for right, made in (("send", bench.pair(user).sender(log)), ("receive", bench.pair(user).receiver(log)))
+        for right, made in (
+            ("send", bench.pair(user).sender(log)),
+            ("receive", bench.pair(user).receiver(log)),
+        )
     ]
     open_links = set(range(len(asked)))
     for rules in history:
@@ -216,8 +243,17 @@ def test_partitions_that_came_back_are_read_again_by_those_who_read_all() -> Non
     alice.send(sender, proton.Message(body=b"a"))
     bench.reload(redirects=[])
     alice.send(sender, *(proton.Message(body=bytes([index])) for index in range(8)))
-    assert {arrived.annotations[names.SOURCE_PARTITION] for arrived in agnostic.arrived} == {"0", "1", "2", "3"}
-    told = [list(each.elements) for arrived in agnostic.arrived if (each := arrived.annotations.get(names.ASSOCIATED_PARTITIONS))]
+    assert {arrived.annotations[names.SOURCE_PARTITION] for arrived in agnostic.arrived} == {
+        "0",
+        "1",
+        "2",
+        "3",
+    }
+    told = [
+        list(each.elements)
+        for arrived in agnostic.arrived
+        if (each := arrived.annotations.get(names.ASSOCIATED_PARTITIONS))
+    ]
     assert told == [["3"], ["0", "1", "2", "3"]]
 
 
@@ -235,7 +271,9 @@ def test_a_log_that_moved_away_whole_sends_everybody_there() -> None:
 
 
 def test_a_stranger_does_not_learn_where_a_log_is() -> None:
-    bench = Bench(redirects=[Redirect(log="t*", host="b.example", port=5673)], access=[rule("alice", "temps", "send")])
+    bench = Bench(
+        redirects=[Redirect(log="t*", host="b.example", port=5673)], access=[rule("alice", "temps", "send")]
+    )
     alice, bob = bench.pair("alice"), bench.pair("bob")
     assert alice.sender("temps").refused == names.LINK_REDIRECT
     assert bob.sender("temps").refused == bob.receiver("tests").refused == names.UNAUTHORIZED_ACCESS
@@ -296,7 +334,10 @@ def test_each_part_is_reloaded_independently_of_the_others() -> None:
 
     with capture_logs() as lines:
         reload_parts({"settings": broken, "users": lambda: Reloaded.CHANGED})
-    assert [(line["event"], line["log_level"]) for line in lines] == [("reload_failed", "error"), ("reload_incomplete", "error")]
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("reload_failed", "error"),
+        ("reload_incomplete", "error"),
+    ]
     assert (lines[1]["settings"], lines[1]["users"]) == ("failed", "changed")
     with capture_logs() as lines:
         reload_parts({"settings": lambda: Reloaded.UNCHANGED, "users": lambda: Reloaded.NONE})
@@ -338,7 +379,12 @@ def test_a_broken_configuration_changes_nothing_and_is_named() -> None:
 
 def test_what_needs_a_restart_is_named_and_not_taken() -> None:
     bench = Bench()
-    lines = bench.reload(limits=Limits(credit=5), container_id="new", quotas={"alice": Quota(links=1)}, logs={"more": LogSettings()})
+    lines = bench.reload(
+        limits=Limits(credit=5),
+        container_id="new",
+        quotas={"alice": Quota(links=1)},
+        logs={"more": LogSettings()},
+    )
     assert [line for line in lines if line["event"] == "restart_needed"] == [
         {"event": "restart_needed", "log_level": "warning", "settings": "container_id, limits.credit, logs"}
     ]

@@ -45,7 +45,9 @@ async def test_a_setting_that_the_configuration_does_not_name_stays_as_it_was_se
     store = MemoryStore()
     store.create("temps", LogSettings(partitions=4, retention_ms=604_800_000), incarnation="x")
     await _run(_settings(tmp_path, temps=LogSettings(partitions=4, segment_bytes=1 << 20)), store)
-    assert store.logs["temps"].settings == LogSettings(partitions=4, retention_ms=604_800_000, segment_bytes=1 << 20)
+    assert store.logs["temps"].settings == LogSettings(
+        partitions=4, retention_ms=604_800_000, segment_bytes=1 << 20
+    )
 
 
 async def test_a_log_configured_without_its_partitions_keeps_them(tmp_path: Path) -> None:
@@ -87,7 +89,13 @@ with _hangups_held():
 
 def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Path) -> None:
     """Unhandled, it would end a node during recovery; ignored, it would leave outdated settings in force."""
-    done = subprocess.run([sys.executable, "-c", HUNG_UP, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HUNG_UP, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
     assert "reloaded" in said
@@ -95,7 +103,9 @@ def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Pa
 
 async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_path: Path) -> None:
     """A load balancer needs time to notice that it must not send clients here."""
-    settings = _settings(tmp_path).model_copy(update={"admin_listen": Listener(host="127.0.0.1", port=0), "shutdown_delay_ms": 60_000})
+    settings = _settings(tmp_path).model_copy(
+        update={"admin_listen": Listener(host="127.0.0.1", port=0), "shutdown_delay_ms": 60_000}
+    )
     node = Server(settings)
     await node.start(MemoryStore())
     stopping = asyncio.create_task(node.announce_stop())
@@ -115,7 +125,9 @@ async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_p
         await node.stop()
 
 
-async def test_few_descriptors_bound_the_connections_and_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_descriptors_bound_the_connections_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.modules[Server.__module__], "raise_open_files", lambda _wanted: 1024)
     server = Server(_settings(tmp_path, temps=LogSettings(partitions=4)))
     try:
@@ -125,13 +137,20 @@ async def test_few_descriptors_bound_the_connections_and_the_log_says_so(tmp_pat
         use = server.service.status().uses["connections"]
         assert (server._admission.limit, use.limit) == (512, 512)
         (line,) = [line for line in lines if line["event"] == "connections_bounded"]
-        assert (line["connections"], line["limit"], line["descriptors"], line["partitions"]) == (512, 10_000, 1024, 4)
+        assert (line["connections"], line["limit"], line["descriptors"], line["partitions"]) == (
+            512,
+            10_000,
+            1024,
+            4,
+        )
     finally:
         await server.stop()
 
 
 async def test_who_has_opened_a_connection_keeps_its_place_when_strangers_come(tmp_path: Path) -> None:
-    server = Server(_settings(tmp_path, temps=LogSettings()).model_copy(update={"limits": Limits(connections=2)}))
+    server = Server(
+        _settings(tmp_path, temps=LogSettings()).model_copy(update={"limits": Limits(connections=2)})
+    )
     try:
         await server.start(MemoryStore())
         address = server.addresses["amqp"][0]

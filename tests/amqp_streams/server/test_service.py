@@ -1,4 +1,6 @@
-"""The service joins store, node and connections: one commit a turn, short turns, and a true picture of the moment."""
+"""The service joins store, node and connections: one commit a turn, short turns, and a true picture of the
+moment.
+"""
 
 import asyncio
 import itertools
@@ -37,7 +39,13 @@ def test_the_status_counts_what_is_there() -> None:
     pair.receiver("idle/$info")
     ScriptedPeer(node)
     status = node.service.status()
-    assert (status.ready, status.connections, status.producer_links, status.consumer_links, status.pending_bytes) == (False, 2, 1, 1, 0)
+    assert (
+        status.ready,
+        status.connections,
+        status.producer_links,
+        status.consumer_links,
+        status.pending_bytes,
+    ) == (False, 2, 1, 1, 0)
     temps = next(log for log in status.logs if log.name == "temps")
     assert (temps.events_in, temps.events_out, temps.bytes_in) == (3, 2, 3 * len(EVENT))
     assert temps.bytes_out == sum(len(each.raw) for each in receiver.arrived)
@@ -90,7 +98,9 @@ def test_no_turn_serves_more_consumers_than_it_may(monkeypatch: pytest.MonkeyPat
     node.append("temps", b"a")
     node.loop.run_ready()
     node.loop.run_ready()
-    assert len(node.service._pumps) >= 3 * PUMPS_A_TURN - 2 * PUMPS_A_TURN, "fewer are served in a turn that takes long"
+    assert len(node.service._pumps) >= 3 * PUMPS_A_TURN - 2 * PUMPS_A_TURN, (
+        "fewer are served in a turn that takes long"
+    )
     node.run()
     assert [receiver.bodies for receiver in receivers] == [[b"a"]] * (3 * PUMPS_A_TURN)
 

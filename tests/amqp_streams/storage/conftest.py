@@ -70,14 +70,18 @@ class Hand:
 def open_inline(files: FaultyFiles, **arguments: Any) -> Hand:
     """A store on files in memory, everything in this thread."""
     loop = ManualLoop()
-    store = DirectoryStore.open(ROOT, loop_call=loop.call, now_ms=lambda: NOW, files=files, tuning=SMALL, threads=False, **arguments)
+    store = DirectoryStore.open(
+        ROOT, loop_call=loop.call, now_ms=lambda: NOW, files=files, tuning=SMALL, threads=False, **arguments
+    )
     return Hand(store, loop)
 
 
 def open_real(path: Path, **arguments: Any) -> Hand:
     """A store on this machine's disk, with its threads."""
     loop = ManualLoop()
-    store = DirectoryStore.open(path, loop_call=loop.call, now_ms=lambda: NOW, **{"tuning": SMALL, **arguments})
+    store = DirectoryStore.open(
+        path, loop_call=loop.call, now_ms=lambda: NOW, **{"tuning": SMALL, **arguments}
+    )
     return Hand(store, loop)
 
 
@@ -123,7 +127,9 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""
     path = tmp_path / "tiny"
     path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("mounting a tmpfs needs root")
     yield path

@@ -12,7 +12,10 @@ from amqp_streams.testing import FaultyFiles
 from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 
 CHECKPOINT = Checkpoint(
-    True, 77, {"log": LogRecord("log", 5, "i", LogSettings(partitions=2, retention_ms=5000))}, {"log": ((0, 10), (3, 1 << 50))}
+    True,
+    77,
+    {"log": LogRecord("log", 5, "i", LogSettings(partitions=2, retention_ms=5000))},
+    {"log": ((0, 10), (3, 1 << 50))},
 )
 
 
@@ -29,7 +32,9 @@ def test_a_checkpoint_is_read_as_it_was_written() -> None:
 
 
 def test_settings_that_an_earlier_program_stored_without_bound_are_brought_within_it() -> None:
-    """Such a log could not be described, and with it no list of logs; its name and events are worth more than the number."""
+    """Such a log could not be described, and with it no list of logs; its name and events are worth more than
+    the number.
+    """
     content = CHECKPOINT.logs["log"].as_json()
     content["settings"] |= {"retention_ms": 1 << 63, "retention_bytes": 1 << 70, "segment_ms": 1 << 65}
     settings = LogRecord.from_json(content).settings
@@ -61,7 +66,12 @@ def test_any_content_comes_back(content: dict[str, object]) -> None:
 
 
 def test_well_formed_content_of_another_kind_is_not_believed() -> None:
-    for content in ({}, {"clean": True}, {"clean": True, "id": "x", "logs": {}}, {"clean": True, "id": "00", "logs": []}):
+    for content in (
+        {},
+        {"clean": True},
+        {"clean": True, "id": "x", "logs": {}},
+        {"clean": True, "id": "00", "logs": []},
+    ):
         assert _read(seal(content))[0] is None
 
 

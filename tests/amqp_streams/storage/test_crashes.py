@@ -1,8 +1,9 @@
-"""From one seed: appends, commits, reads, retention, crashes at any operation, recovery that crashes again; checked against a model.
+"""From one seed: appends, commits, reads, retention, crashes at any operation, recovery that crashes again;
+checked against a model.
 
-Laws checked after each opening: no accepted record is lost or changed, order is kept, numbers of visible records are never given out
-again, and what was never accepted is either there as it was sent or not there at all. States are as after some write, the last that
-ended or a later one.
+Laws checked after each opening: no accepted record is lost or changed, order is kept, numbers of visible
+records are never given out again, and what was never accepted is either there as it was sent or not there at
+all. States are as after some write, the last that ended or a later one.
 """
 
 import random
@@ -69,7 +70,8 @@ class LaggingStore(DirectoryStore):
 class Model:
     """What one partition must hold. `sent` is keyed by number and holds the commit that it went into, too.
 
-    `numbered`: by record, who numbered it, and how; `forgetting`: by the first record of an append, who was forgotten with it.
+    `numbered`: by record, who numbered it, and how; `forgetting`: by the first record of an append, who was
+    forgotten with it.
     """
 
     visible: list[tuple[bytes, int]] = field(default_factory=list)
@@ -107,7 +109,9 @@ class World:
         """As after the last write that ended, and after each one since."""
         self.settings = LogSettings(partitions=PARTITIONS, segment_bytes=64 << 10, segment_ms=50_000)
         if self.rng.random() < 0.5:
-            self.settings = self.settings.model_copy(update={"retention_bytes": 1 << 20, "retention_ms": 400_000})
+            self.settings = self.settings.model_copy(
+                update={"retention_bytes": 1 << 20, "retention_ms": 400_000}
+            )
         self.numbered = self.rng.choice([0.0, 0.1, 0.9])
         self.formatted = self.rng.random() < 0.5
         self.last = 0
@@ -182,9 +186,13 @@ class World:
         numbers = self._numbers(model, base, len(messages)) if self.rng.random() < self.numbered else None
         formats = array("I", map(format_of, messages)) if self.formatted else None
         sizes = bytes(min(255, len(message)) for message in messages)
-        assert base == partition.append(messages, sizes, self.now_ms, numbers, formats if formats and any(formats) else None)
+        assert base == partition.append(
+            messages, sizes, self.now_ms, numbers, formats if formats and any(formats) else None
+        )
         sequence = self.store.sequence
-        model.sent.update({base + place: (message, self.now_ms, sequence) for place, message in enumerate(messages)})
+        model.sent.update(
+            {base + place: (message, self.now_ms, sequence) for place, message in enumerate(messages)}
+        )
 
     def _numbers(self, model: Model, base: int, count: int) -> Numbers:
         producer = self.rng.choice(["a", "b", "c", "é" * 100])
@@ -193,7 +201,9 @@ class World:
         self.last += count
         for place in range(base, base + count):
             model.forgetting.pop(place, None)
-        model.numbered.update({base + place: (producer, sequence) for place, sequence in enumerate(sequences)})
+        model.numbered.update(
+            {base + place: (producer, sequence) for place, sequence in enumerate(sequences)}
+        )
         gone = self.rng.choice(["a", "b", "c"])
         if gone == producer or self.rng.random() < 0.8:
             return Numbers(producer, sequences)
@@ -213,9 +223,14 @@ class World:
     def _write_states(self) -> None:
         for _ in range(self.rng.choice([1, 1, 3])):
             keys = [f"key-{self.rng.randrange(30)}" for _ in range(self.rng.choice([1, 2, 5]))]
-            changes = {key: self.rng.randbytes(self.rng.choice([0, 9, 600])) if self.rng.random() < 0.8 else None for key in keys}
+            changes = {
+                key: self.rng.randbytes(self.rng.choice([0, 9, 600])) if self.rng.random() < 0.8 else None
+                for key in keys
+            }
             state = self.states[-1] | {key: value for key, value in changes.items() if value is not None}
-            self.states.append({key: value for key, value in state.items() if changes.get(key, value) is not None})
+            self.states.append(
+                {key: value for key, value in state.items() if changes.get(key, value) is not None}
+            )
             self.store.states.write(changes)
             assert dict(self.store.states.items("")) == self.states[-1]
         if self.rng.random() < 0.7:
@@ -240,7 +255,10 @@ class World:
             at = self.rng.randrange(partition.start, partition.end)
             self._compare(partition, model, at, self.rng.choice([1, 1000, 100_000]))
             after_ms = model.visible[at][1]
-            naive = next((n for n in range(model.start, len(model.visible)) if model.visible[n][1] > after_ms), len(model.visible))
+            naive = next(
+                (n for n in range(model.start, len(model.visible)) if model.visible[n][1] > after_ms),
+                len(model.visible),
+            )
             assert partition.seek_timestamp(after_ms) == naive
 
     def _compare(self, partition: Partition, model: Model, at: int, bytes_max: int) -> int:
@@ -279,7 +297,12 @@ class World:
     def _open(self) -> None:
         self.loop = ManualLoop()
         store = LaggingStore.open(
-            ROOT, loop_call=self.loop.call, now_ms=lambda: self.now_ms, files=self.files, tuning=self.tuning, threads=False
+            ROOT,
+            loop_call=self.loop.call,
+            now_ms=lambda: self.now_ms,
+            files=self.files,
+            tuning=self.tuning,
+            threads=False,
         )
         assert isinstance(store, LaggingStore)
         self.store = store

@@ -1,4 +1,6 @@
-"""The embedded store where the world fails it: full disks, failing writes and syncs, locked directories; and what its modes promise."""
+"""The embedded store where the world fails it: full disks, failing writes and syncs, locked directories; and
+what its modes promise.
+"""
 
 import errno
 import os
@@ -220,7 +222,9 @@ def test_a_failed_write_stops_its_partition_and_no_other() -> None:
     hand = open_inline(files)
     first, second, *_ = _four(hand)
     hand.write(first, b"durable" * 1000)
-    files.fault = lambda operation, path: errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    files.fault = lambda operation, path: (
+        errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    )
     failures = _failures(hand, (first, b"x" * 5000), (second, b"y" * 5000))
     assert list(failures) == [first]
     files.fault = lambda operation, path: 0
@@ -235,7 +239,9 @@ def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> N
     files = FaultyFiles()
     hand = open_inline(files)
     first, *_ = _four(hand)
-    files.fault = lambda operation, path: errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    files.fault = lambda operation, path: (
+        errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    )
     _failures(hand, (first, b"x" * 5000))
     depths = []
     for _ in range(3):
@@ -246,7 +252,9 @@ def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> N
 
 
 @pytest.mark.parametrize("size", [10, 9000], ids=["journal", "segments"])
-def test_events_that_cannot_be_encoded_fail_alone_and_commits_go_on(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_cannot_be_encoded_fail_alone_and_commits_go_on(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hand = open_inline(FaultyFiles())
     first, second, third, _ = _four(hand)
     encode = record.encode
@@ -290,7 +298,9 @@ def test_a_failed_journal_sync_stops_those_with_records_in_it_and_the_rest_goes_
     hand = open_inline(files)
     first, second, third, fourth = _four(hand)
     hand.write(first, b"journaled, durable")
-    files.fault = lambda operation, path: errno.EIO if operation == "fdatasync" and path.suffix == ".journal" else 0
+    files.fault = lambda operation, path: (
+        errno.EIO if operation == "fdatasync" and path.suffix == ".journal" else 0
+    )
     failures = _failures(hand, (second, b"a"), (third, b"b"))
     assert set(failures) == {second, third}
     files.fault = lambda operation, path: 0
@@ -309,7 +319,9 @@ def test_a_background_sync_that_fails_stops_the_partition_and_the_journal_keeps_
     files = FaultyFiles()
     hand = open_inline(files)
     first, second, *_ = _four(hand)
-    files.fault = lambda operation, path: errno.EIO if operation == "fdatasync" and path.parent.name == "0" and path.suffix == ".log" else 0
+    files.fault = lambda operation, path: (
+        errno.EIO if operation == "fdatasync" and path.parent.name == "0" and path.suffix == ".log" else 0
+    )
     written = []
     for number in range(100):
         if first.facts().failure:
@@ -353,7 +365,9 @@ def test_records_damaged_in_the_middle_are_fenced_and_both_sides_stay_readable()
     hand = open_inline(files)
     first = hand.store.logs["log"].partitions[0]
     assert read_all_until_damage(first) == [b"%d" % number * 6000 for number in range(3)]
-    with pytest.raises(CorruptionError, match=r"log/0/0000000000000000\.log at byte 18132: records 3 to 3 are damaged") as caught:
+    with pytest.raises(
+        CorruptionError, match=r"log/0/0000000000000000\.log at byte 18132: records 3 to 3 are damaged"
+    ) as caught:
         first.read(3, 100)
     assert (caught.value.first, caught.value.after) == (3, 4)
     chunk = first.read(4, 100)

@@ -1,4 +1,6 @@
-"""What takes space on a disk gives it back when it is removed: a full disk heals by retention and by deletion, without a restart."""
+"""What takes space on a disk gives it back when it is removed: a full disk heals by retention and by
+deletion, without a restart.
+"""
 
 import contextlib
 from pathlib import Path

@@ -16,10 +16,16 @@ from tests.amqp_streams.storage.conftest import NOW, open_real
 def directory(tmp_path: Path) -> Path:
     """Two partitions with some segments each, closed in order."""
     hand = open_real(tmp_path / "data")
-    partitions = hand.store.create("log", LogSettings(partitions=2, segment_bytes=64 << 10), incarnation="i").partitions
+    partitions = hand.store.create(
+        "log", LogSettings(partitions=2, segment_bytes=64 << 10), incarnation="i"
+    ).partitions
     for round_ in range(60):
         for partition in partitions:
-            partition.append([b"%d-%d-%d" % (partition.index, round_, place) * 50 for place in range(10)], bytes(10), NOW + round_)
+            partition.append(
+                [b"%d-%d-%d" % (partition.index, round_, place) * 50 for place in range(10)],
+                bytes(10),
+                NOW + round_,
+            )
         hand.commit()
     hand.store.close()
     return tmp_path / "data"
@@ -31,7 +37,9 @@ def _bytes(directory: Path) -> dict[Path, bytes]:
 
 def test_a_sound_directory_has_no_findings_and_is_left_as_it_is(directory: Path) -> None:
     before, counts, seen = _bytes(directory), Verified(), list[tuple[int, int]]()
-    assert list(verify(directory, counts=counts, progress=lambda done, total: seen.append((done, total)))) == []
+    assert (
+        list(verify(directory, counts=counts, progress=lambda done, total: seen.append((done, total)))) == []
+    )
     assert (counts.logs, counts.partitions, counts.records) == (1, 2, 1200)
     assert counts.segments > 4
     assert seen[-1][0] == seen[-1][1] == counts.bytes
@@ -68,7 +76,11 @@ def test_a_running_server_is_left_alone_unless_told_otherwise(tmp_path: Path) ->
         list(dump(tmp_path, "log"))
     assert [record.message for record in dump(tmp_path, "log", force=True)] == [b"a", b"b"]
     counts = Verified()
-    assert not [finding for finding in verify(tmp_path, force=True, counts=counts) if finding.severity is Severity.DAMAGE]
+    assert not [
+        finding
+        for finding in verify(tmp_path, force=True, counts=counts)
+        if finding.severity is Severity.DAMAGE
+    ]
     assert counts.records == 2, "though no segment has them yet"
     hand.store.close()
 
@@ -90,8 +102,15 @@ def test_dump_shows_records_with_number_and_time(directory: Path) -> None:
 
 
 def test_dump_begins_at_a_number_or_a_time_and_ends_at_a_count(directory: Path) -> None:
-    assert [record.number for record in dump(directory, "log", partition=1, start=123, count=3)] == [123, 124, 125]
-    assert [record.number for record in dump(directory, "log", partition=0, after_ms=NOW + 41, count=2)] == [420, 421]
+    assert [record.number for record in dump(directory, "log", partition=1, start=123, count=3)] == [
+        123,
+        124,
+        125,
+    ]
+    assert [record.number for record in dump(directory, "log", partition=0, after_ms=NOW + 41, count=2)] == [
+        420,
+        421,
+    ]
     with pytest.raises(KeyError):
         list(dump(directory, "log", partition=2))
     with pytest.raises(KeyError):
@@ -111,8 +130,12 @@ def test_dump_stops_at_damage_and_says_where_to_go_on(directory: Path) -> None:
     assert rest == list(range(caught.value.after, 600))
 
 
-def test_damage_that_a_start_would_not_heal_is_damage_though_the_journal_has_the_records(tmp_path: Path) -> None:
-    """What an index covers is not scanned at a start: the store would refuse to read it, so `verify` must not call it a torn tail."""
+def test_damage_that_a_start_would_not_heal_is_damage_though_the_journal_has_the_records(
+    tmp_path: Path,
+) -> None:
+    """What an index covers is not scanned at a start: the store would refuse to read it, so `verify` must not
+    call it a torn tail.
+    """
     hand = open_real(tmp_path / "data")
     partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
     hand.write(partition, *[b"%04d" % number for number in range(50)])

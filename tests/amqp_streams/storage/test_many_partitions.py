@@ -11,7 +11,9 @@ from tests.amqp_streams.storage.conftest import NOW, open_inline
 def test_retention_comes_to_every_partition_a_few_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_store, "RETAINED_A_CALL", 3)
     hand = open_inline(FaultyFiles())
-    log = hand.store.create("log", LogSettings(partitions=8, retention_ms=1000, segment_ms=1000), incarnation="i")
+    log = hand.store.create(
+        "log", LogSettings(partitions=8, retention_ms=1000, segment_ms=1000), incarnation="i"
+    )
     for partition in log.partitions:
         partition.append([b"a" * 3000], b"\0", NOW)
     hand.commit()

@@ -19,7 +19,12 @@ AZURE = 0x80013700
 
 
 def put(hand: Hand, partition: Partition, *formats: int, size: int = 10) -> None:
-    partition.append([b"x" * size] * len(formats), bytes(len(formats)), NOW, formats=array("I", formats) if any(formats) else None)
+    partition.append(
+        [b"x" * size] * len(formats),
+        bytes(len(formats)),
+        NOW,
+        formats=array("I", formats) if any(formats) else None,
+    )
     hand.commit()
 
 
@@ -37,7 +42,9 @@ def formats_of(partition: Partition, bytes_max: int = 1 << 20) -> list[int]:
 
 
 @pytest.mark.parametrize("bytes_max", [1, 25, 1 << 20])
-def test_each_record_has_the_format_that_it_came_with(hand: Hand, partition: Partition, bytes_max: int) -> None:
+def test_each_record_has_the_format_that_it_came_with(
+    hand: Hand, partition: Partition, bytes_max: int
+) -> None:
     hand.store.allow_formats()
     put(hand, partition, 0, 0)
     put(hand, partition, 0, AZURE, 0, 1)
@@ -71,7 +78,11 @@ def test_a_directory_gets_format_3_with_the_first_message_format_and_keeps_it(tm
     hand.store.close()
     again = open_real(tmp_path)
     again.store.allow_numbers()
-    assert (format_of_directory(tmp_path), reached(only(again)), formats_of(only(again))) == (3, {"p": 5}, [0, AZURE])
+    assert (format_of_directory(tmp_path), reached(only(again)), formats_of(only(again))) == (
+        3,
+        {"p": 5},
+        [0, AZURE],
+    )
     again.store.close()
     assert list(verify(tmp_path)) == []
 
@@ -94,7 +105,11 @@ def test_formats_come_back_from_the_journal_and_from_segments(tmp_path: Path) ->
         put(hand, partition, *formats, size=900)
         expected += formats
     counts = Verified()
-    assert [finding for finding in verify(tmp_path, force=True, counts=counts) if finding.severity.name == "DAMAGE"] == []
+    assert [
+        finding
+        for finding in verify(tmp_path, force=True, counts=counts)
+        if finding.severity.name == "DAMAGE"
+    ] == []
     assert formats_of(partition) == expected
     hand.store.close()
     again = open_real(tmp_path)

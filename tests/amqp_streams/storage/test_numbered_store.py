@@ -26,7 +26,13 @@ def reached(partition: Partition) -> dict[str, int]:
 
 
 def put(
-    hand: Hand, partition: Partition, producer: str, first: int, *messages: bytes, now_ms: int = NOW, gone: tuple[str, ...] = ()
+    hand: Hand,
+    partition: Partition,
+    producer: str,
+    first: int,
+    *messages: bytes,
+    now_ms: int = NOW,
+    gone: tuple[str, ...] = (),
 ) -> None:
     numbers = Numbers(producer, array("Q", range(first, first + len(messages))), gone)
     partition.append(list(messages), bytes(len(messages)), now_ms, numbers)
@@ -40,7 +46,9 @@ def only(hand: Hand) -> Partition:
 # -- every store
 
 
-def test_numbers_are_known_when_their_events_are_durable_and_not_before(hand: Hand, partition: Partition) -> None:
+def test_numbers_are_known_when_their_events_are_durable_and_not_before(
+    hand: Hand, partition: Partition
+) -> None:
     hand.store.allow_numbers()
     partition.append([b"a", b"b"], bytes(2), NOW, Numbers("p", array("Q", [3, 9])))
     partition.append([b"c"], bytes(1), NOW)
@@ -51,7 +59,9 @@ def test_numbers_are_known_when_their_events_are_durable_and_not_before(hand: Ha
     assert read_all(partition) == [b"a", b"b", b"c"]
 
 
-def test_whoever_stored_something_last_is_last_and_the_forgotten_are_gone(hand: Hand, partition: Partition) -> None:
+def test_whoever_stored_something_last_is_last_and_the_forgotten_are_gone(
+    hand: Hand, partition: Partition
+) -> None:
     for producer in "abca":
         put(hand, partition, producer, len(read_all(partition)), b"x")
     assert list(partition.producers) == ["b", "c", "a"]
@@ -77,7 +87,9 @@ def test_numbers_of_a_failed_commit_are_not_known() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_retention_forgets_nobody(clean: bool) -> None:
-    """Idle producers' events go, segment by segment, until nothing of theirs is left; then the process is killed, or not."""
+    """Idle producers' events go, segment by segment, until nothing of theirs is left; then the process is
+    killed, or not.
+    """
     files = FaultyFiles()
     hand = open_inline(files)
     partition = hand.store.create("log", AGED, incarnation="i").partitions[0]
@@ -99,13 +111,18 @@ def test_retention_forgets_nobody(clean: bool) -> None:
 
 
 def test_an_index_says_nothing_of_what_lies_behind_it() -> None:
-    """With sync=never the power takes what an index of a closed segment must not speak of: that would be a hole."""
+    """With sync=never the power takes what an index of a closed segment must not speak of: that would be a
+    hole.
+    """
     files, tuning = FaultyFiles(), replace(SMALL, sync_bytes=1 << 30, index_bytes=1 << 30)
 
     def opened() -> Hand:
         loop = ManualLoop()
         sync = Sync.parse("never")
-        return Hand(DirectoryStore.open(ROOT, sync, loop_call=loop.call, files=files, tuning=tuning, threads=False), loop)
+        return Hand(
+            DirectoryStore.open(ROOT, sync, loop_call=loop.call, files=files, tuning=tuning, threads=False),
+            loop,
+        )
 
     hand = opened()
     partition = hand.store.create("log", LogSettings(segment_bytes=64 << 10), incarnation="i").partitions[0]
@@ -151,7 +168,11 @@ def test_a_directory_gets_format_2_with_the_first_numbers_and_keeps_it(tmp_path:
     put(hand, partition, "p", 5, b"numbered")
     hand.store.close()
     again = open_real(tmp_path)
-    assert (format_of_directory(tmp_path), reached(only(again)), read_all(only(again))) == (2, {"p": 5}, [b"plain", b"numbered"])
+    assert (format_of_directory(tmp_path), reached(only(again)), read_all(only(again))) == (
+        2,
+        {"p": 5},
+        [b"plain", b"numbered"],
+    )
     again.store.close()
 
 
@@ -201,14 +222,17 @@ def test_a_directory_that_cannot_be_marked_takes_no_numbers() -> None:
 
 def test_producers_are_shown_and_checked_without_the_server(tmp_path: Path) -> None:
     hand = open_real(tmp_path)
-    partition = hand.store.create("log", LogSettings(partitions=2, segment_bytes=64 << 10), incarnation="i").partitions[0]
+    partition = hand.store.create(
+        "log", LogSettings(partitions=2, segment_bytes=64 << 10), incarnation="i"
+    ).partitions[0]
     hand.store.allow_numbers()
     put(hand, partition, "idle", 7, b"x")
     for number in range(40):
         put(hand, partition, "busy", number, b"x" * 9000)
     put(hand, partition, "last", 1, b"only in the journal")
     shown = {
-        index: {producer: one.sequence for producer, one in table.items()} for index, table in dump_producers(tmp_path, "log", force=True)
+        index: {producer: one.sequence for producer, one in table.items()}
+        for index, table in dump_producers(tmp_path, "log", force=True)
     }
     assert shown == {0: {"idle": 7, "busy": 39, "last": 1}, 1: {}}
     hand.store.close()

@@ -107,7 +107,13 @@ def test_seeking_a_timestamp_gives_the_first_record_after_it(hand: Hand, partiti
 
 def test_facts_tell_what_is_there(hand: Hand, partition: Partition) -> None:
     facts = partition.facts()
-    assert (facts.start, facts.end, facts.first_timestamp_ms, facts.last_timestamp_ms, facts.failure) == (0, 0, None, None, None)
+    assert (facts.start, facts.end, facts.first_timestamp_ms, facts.last_timestamp_ms, facts.failure) == (
+        0,
+        0,
+        None,
+        None,
+        None,
+    )
     hand.write(partition, b"a" * 10, now_ms=NOW)
     hand.write(partition, b"a" * 10, now_ms=NOW + 9)
     facts = partition.facts()
@@ -153,7 +159,11 @@ def test_a_message_larger_than_any_buffer_goes_through(hand: Hand) -> None:
 def test_a_log_is_made_once_and_found_by_its_name(hand: Hand) -> None:
     log = hand.store.create("a.b-c_1", LogSettings(partitions=3), incarnation="xyz")
     assert hand.store.logs["a.b-c_1"] == log or hand.store.logs["a.b-c_1"] is log
-    assert [(partition.log, partition.index) for partition in log.partitions] == [("a.b-c_1", 0), ("a.b-c_1", 1), ("a.b-c_1", 2)]
+    assert [(partition.log, partition.index) for partition in log.partitions] == [
+        ("a.b-c_1", 0),
+        ("a.b-c_1", 1),
+        ("a.b-c_1", 2),
+    ]
     with pytest.raises(ValueError, match="exists"):
         hand.store.create("a.b-c_1", LogSettings(), incarnation="other")
     with pytest.raises(ValueError, match="not a valid log name"):

@@ -1,4 +1,6 @@
-"""States: what each store promises of them, and what the data directory does when the disk does not do its part."""
+"""States: what each store promises of them, and what the data directory does when the disk does not do its
+part.
+"""
 
 import errno
 import random
@@ -20,7 +22,9 @@ from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, open_re
 PATH = ROOT / FILE
 Write = dict[str, bytes | None]
 
-writes = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.none() | st.binary(max_size=700), max_size=4), max_size=12)
+writes = st.lists(
+    st.dictionaries(st.sampled_from("abcdef"), st.none() | st.binary(max_size=700), max_size=4), max_size=12
+)
 
 
 def findings(hand: Hand) -> list[tuple[Severity, int | None]]:
@@ -177,7 +181,9 @@ def test_the_file_of_another_directory_keeps_the_store_closed_with_a_remedy() ->
     files = FaultyFiles()
     open_inline(files).store.close()
     files.damage(PATH, lambda data: data.__setitem__(slice(None), state_record.encode_head(7)))
-    with pytest.raises(StorageError, match=r"states belongs to another data directory: restore the right file"):
+    with pytest.raises(
+        StorageError, match=r"states belongs to another data directory: restore the right file"
+    ):
         killed(files)
 
 
@@ -217,7 +223,9 @@ def break_on(files: FaultyFiles, operation: str, number: int = errno.EIO) -> Non
 
 
 @pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
-def test_a_write_that_failed_goes_with_the_next_into_a_new_file(failing: tuple[FaultyFiles, Hand], operation: str) -> None:
+def test_a_write_that_failed_goes_with_the_next_into_a_new_file(
+    failing: tuple[FaultyFiles, Hand], operation: str
+) -> None:
     files, hand = failing
     old = files._find(PATH)
     break_on(files, operation)
@@ -235,11 +243,15 @@ def test_a_write_that_failed_goes_with_the_next_into_a_new_file(failing: tuple[F
 
 
 @pytest.mark.parametrize("operation", ["open", "pwritev", "fdatasync", "rename", "fsync_dir"])
-def test_while_the_disk_fails_every_write_says_so_and_nothing_durable_is_lost(failing: tuple[FaultyFiles, Hand], operation: str) -> None:
+def test_while_the_disk_fails_every_write_says_so_and_nothing_durable_is_lost(
+    failing: tuple[FaultyFiles, Hand], operation: str
+) -> None:
     files, hand = failing
     break_on(files, "fdatasync")
     assert hand.keep({"b": b"2"})
-    files.fault = lambda now, path: errno.EIO if now == operation and (path.name.startswith(FILE) or path == ROOT) else 0
+    files.fault = lambda now, path: (
+        errno.EIO if now == operation and (path.name.startswith(FILE) or path == ROOT) else 0
+    )
     for number in range(3):
         assert hand.keep({"c": b"%d" % number})
     files.fault = lambda now, path: 0
@@ -248,7 +260,9 @@ def test_while_the_disk_fails_every_write_says_so_and_nothing_durable_is_lost(fa
     assert everything(open_inline(files)) == {"a": b"1", "b": b"2", "c": b"2", "d": b"4"}
 
 
-def test_a_full_disk_refuses_and_heals_and_leaves_nothing_lying_about(failing: tuple[FaultyFiles, Hand]) -> None:
+def test_a_full_disk_refuses_and_heals_and_leaves_nothing_lying_about(
+    failing: tuple[FaultyFiles, Hand],
+) -> None:
     files, hand = failing
     files.space = files._used() + 10
     for _ in range(3):
@@ -281,7 +295,9 @@ def test_closing_writes_what_a_failure_left_behind(failing: tuple[FaultyFiles, H
     assert (everything(again), findings(again)) == ({"a": b"1", "b": b"2"}, [])
 
 
-def test_a_directory_whose_states_could_not_be_written_was_not_closed_in_order(failing: tuple[FaultyFiles, Hand]) -> None:
+def test_a_directory_whose_states_could_not_be_written_was_not_closed_in_order(
+    failing: tuple[FaultyFiles, Hand],
+) -> None:
     files, hand = failing
     break_on(files, "pwritev")
     assert hand.keep({"b": b"2"})
@@ -330,12 +346,16 @@ def test_with_an_interval_a_failed_sync_has_everything_written_anew(tmp_path: Pa
 
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_is_lost_with_the_power_a_write_is_there_as_a_whole_or_not_at_all(seed: int) -> None:
-    """With the disk's sectors kept or lost by chance, in each sync mode; only with `always` what had ended must be there."""
+    """With the disk's sectors kept or lost by chance, in each sync mode; only with `always` what had ended
+    must be there.
+    """
     rng = random.Random(seed)
     files, sync = FaultyFiles(), Sync.parse(rng.choice(["always", "never", "interval:1000"]))
     hand = open_inline(files, sync=sync)
     for number in range(rng.randint(1, 40)):
-        hand.keep({"a": b"%d" % number, "b": b"%d" % number, f"{number % 3}": rng.randbytes(rng.choice([5, 900]))})
+        hand.keep(
+            {"a": b"%d" % number, "b": b"%d" % number, f"{number % 3}": rng.randbytes(rng.choice([5, 900]))}
+        )
     files.power_loss(rng)
     again = open_inline(files, sync=sync)
     assert again.store.states.get("a") == again.store.states.get("b")
@@ -346,7 +366,9 @@ def test_whatever_is_lost_with_the_power_a_write_is_there_as_a_whole_or_not_at_a
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_fails_and_whenever_the_power_goes_what_ended_well_is_there(seed: int) -> None:
-    """Errors at any operation, short writes; each opening finds the values as after the last write that ended well, or a later one."""
+    """Errors at any operation, short writes; each opening finds the values as after the last write that ended
+    well, or a later one.
+    """
     rng = random.Random(seed)
     files, states = FaultyFiles(), [dict[str, bytes]()]
     faults = [errno.EIO, errno.ENOSPC, -1]

@@ -55,7 +55,9 @@ def test_with_rules_what_none_of_them_allows_is_refused(right: Right) -> None:
 )
 def test_a_rule_is_for_whom_it_names(users: str, allowed: set[str | None]) -> None:
     access = Access([rule(users, "temps", "send")], {"ops": ["alice", "carol"]})
-    assert {user for user in ("alice", "bob", None) if access.allows(Identity(user), Right.SEND, "temps")} == allowed
+    assert {
+        user for user in ("alice", "bob", None) if access.allows(Identity(user), Right.SEND, "temps")
+    } == allowed
 
 
 def test_groups_that_credentials_name_count_like_configured_ones() -> None:
@@ -83,7 +85,9 @@ def test_patterns_match_as_those_of_file_names_do(patterns: list[str], log: str)
 
 
 def test_groups_of_a_rule_narrow_reading() -> None:
-    access = Access([rule("alice", "temps", "receive info", "billing* audit"), rule("bob", "temps", "receive")])
+    access = Access(
+        [rule("alice", "temps", "receive info", "billing* audit"), rule("bob", "temps", "receive")]
+    )
     for group, allowed in {
         "billing": True,
         "billing-2": True,
@@ -99,9 +103,16 @@ def test_groups_of_a_rule_narrow_reading() -> None:
 
 
 def test_rules_add_up() -> None:
-    access = Access([rule("alice", "temps", "send"), rule("*", "t*", "receive", "g"), rule("group:ops", "*", "manage")], {"ops": ["alice"]})
+    access = Access(
+        [rule("alice", "temps", "send"), rule("*", "t*", "receive", "g"), rule("group:ops", "*", "manage")],
+        {"ops": ["alice"]},
+    )
     alice = access.of(ALICE)
-    assert [right for right in Right if alice.allows(right, "temps", "g")] == [Right.SEND, Right.RECEIVE, Right.MANAGE]
+    assert [right for right in Right if alice.allows(right, "temps", "g")] == [
+        Right.SEND,
+        Right.RECEIVE,
+        Right.MANAGE,
+    ]
     assert [right for right in Right if alice.allows(right, "x", "g")] == [Right.MANAGE]
     assert [right for right in Right if access.of(BOB).allows(right, "temps", "g")] == [Right.RECEIVE]
 
@@ -111,13 +122,21 @@ def test_a_refusal_names_the_right_the_log_and_the_group() -> None:
     with pytest.raises(PeerError) as refused:
         access.of(ALICE).require(Right.RECEIVE, "temps", "billing")
     assert refused.value.condition == names.UNAUTHORIZED_ACCESS
-    assert refused.value.description == "user 'alice' has no right 'receive' on 'temps' in consumer group 'billing'"
-    assert access.of(NOBODY).refusal(Right.SEND, "x").description == "an anonymous connection has no right 'send' on 'x'"
+    assert (
+        refused.value.description
+        == "user 'alice' has no right 'receive' on 'temps' in consumer group 'billing'"
+    )
+    assert (
+        access.of(NOBODY).refusal(Right.SEND, "x").description
+        == "an anonymous connection has no right 'send' on 'x'"
+    )
     access.of(ALICE).require(Right.SEND, "x")
 
 
 def test_a_log_is_seen_by_those_who_may_ask_about_it_or_change_it() -> None:
-    access = Access([rule("alice", "a", "info"), rule("alice", "b", "manage"), rule("alice", "c", "send receive")])
+    access = Access(
+        [rule("alice", "a", "info"), rule("alice", "b", "manage"), rule("alice", "c", "send receive")]
+    )
     assert [log for log in "abcd" if access.of(ALICE).sees(log)] == ["a", "b"]
 
 

@@ -50,7 +50,9 @@ def test_a_partition_of_the_wrong_type_is_an_invalid_field(log: StoredLog, wante
 
 
 @pytest.mark.parametrize("name", ["4", "-1", "02", "", "two", "2 ", "٢", "9" * 500])
-def test_a_partition_that_does_not_exist_is_not_found_and_the_error_says_which_do(log: StoredLog, name: str) -> None:
+def test_a_partition_that_does_not_exist_is_not_found_and_the_error_says_which_do(
+    log: StoredLog, name: str
+) -> None:
     with pytest.raises(PeerError, match=r"0 to 3 \(see temps/\$info\)") as refused:
         named_partition(log, name)
     assert refused.value.condition == names.NOT_FOUND
@@ -62,7 +64,14 @@ def test_a_bound_link_is_told_its_partition_and_an_agnostic_one_nothing(log: Sto
     bound = {names.PARTITION: Symbol("2")}
     assert answered_properties(Producing(log, log.partitions[2])) == bound
     assert answered_properties(consuming(log, bound=True)) == bound
-    others: list[Grant] = [Producing(log, None), consuming(log, bound=False), Relaying(), Informing(log), Managing(), Replying(frozenset())]
+    others: list[Grant] = [
+        Producing(log, None),
+        consuming(log, bound=False),
+        Relaying(),
+        Informing(log),
+        Managing(),
+        Replying(frozenset()),
+    ]
     assert [answered_properties(grant) for grant in others] == [{}] * len(others)
 
 

@@ -13,7 +13,10 @@ ASKED = frozenset({"queue", names.CAPABILITY_BATCHED_DELIVERIES})
 
 
 def test_who_does_not_ask_gets_ordinary_deliveries() -> None:
-    assert requested_batching(frozenset({"queue"}), {names.BATCH_EVENTS: UInt(5), names.CONSUMER_GROUP: "g"}) is None
+    assert (
+        requested_batching(frozenset({"queue"}), {names.BATCH_EVENTS: UInt(5), names.CONSUMER_GROUP: "g"})
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,7 +32,9 @@ def test_what_is_asked_for_is_kept_within_bounds(properties: Mapping[str, Value]
     assert requested_batching(ASKED, properties) == batching
 
 
-@pytest.mark.parametrize("properties", [{names.BATCH_EVENTS: UInt(0)}, {names.BATCH_BYTES: "many"}, {names.BATCH_EVENTS: True}])
+@pytest.mark.parametrize(
+    "properties", [{names.BATCH_EVENTS: UInt(0)}, {names.BATCH_BYTES: "many"}, {names.BATCH_EVENTS: True}]
+)
 def test_what_is_no_number_is_refused(properties: Mapping[str, Value]) -> None:
     with pytest.raises(PeerError, match=next(iter(properties))) as caught:
         requested_batching(ASKED, properties)
@@ -37,9 +42,12 @@ def test_what_is_no_number_is_refused(properties: Mapping[str, Value]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "durable"), [({names.CONSUMER_GROUP: "g"}, False), ({names.EPOCH: ULong(1)}, False), ({Symbol("any"): None}, True)]
+    ("properties", "durable"),
+    [({names.CONSUMER_GROUP: "g"}, False), ({names.EPOCH: ULong(1)}, False), ({Symbol("any"): None}, True)],
 )
-def test_whose_events_are_settled_one_by_one_gets_no_batches(properties: Mapping[str, Value], durable: bool) -> None:
+def test_whose_events_are_settled_one_by_one_gets_no_batches(
+    properties: Mapping[str, Value], durable: bool
+) -> None:
     with pytest.raises(PeerError, match="group") as caught:
         requested_batching(ASKED, properties, durable=durable)
     assert caught.value.condition == names.NOT_IMPLEMENTED

@@ -51,7 +51,9 @@ def test_a_partition_with_events_tells_its_bounds(log: StoredLog, append: Append
 def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, store: MemoryStore) -> None:
     """Section 6: the list MUST carry an entry for the main partition if the log is unpartitioned."""
     assert [entry["partition"] for entry in partitions(log)] == ["0", "1", "2", "3"]
-    assert [entry["partition"] for entry in partitions(store.create("one", LogSettings(), incarnation="i"))] == ["0"]
+    assert [
+        entry["partition"] for entry in partitions(store.create("one", LogSettings(), incarnation="i"))
+    ] == ["0"]
 
 
 def test_a_partition_that_another_container_serves_tells_which(log: StoredLog) -> None:
@@ -75,7 +77,13 @@ def test_the_log_tells_its_own_settings_beside_its_partitions(store: MemoryStore
     log = store.create("kept", LogSettings(retention_ms=5000, retention_bytes=1 << 20), incarnation="abc")
     top = log_info(log, "interval:5")
     del top[names.INFO_PARTITIONS]
-    assert top == {"log": "kept", "incarnation": "abc", "retention-ms": 5000, "retention-bytes": 1 << 20, "sync": "interval:5"}
+    assert top == {
+        "log": "kept",
+        "incarnation": "abc",
+        "retention-ms": 5000,
+        "retention-bytes": 1 << 20,
+        "sync": "interval:5",
+    }
 
 
 def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:

@@ -31,13 +31,21 @@ def plain(body: str) -> bytes:
 
 
 def hinted(
-    body: str, *, target: Any = None, key: Any = None, to: str | None = None, note: str | None = None, durable: bool = False
+    body: str,
+    *,
+    target: Any = None,
+    key: Any = None,
+    to: str | None = None,
+    note: str | None = None,
+    durable: bool = False,
 ) -> bytes:
     """A message as Proton encodes it."""
     message = proton.Message(body=body, durable=durable, address=to)
     instructions = {names.TARGET_PARTITION: target, "note": note}
     if any(instructions.values()):
-        message.instructions = {proton.symbol(key): value for key, value in instructions.items() if value is not None}
+        message.instructions = {
+            proton.symbol(key): value for key, value in instructions.items() if value is not None
+        }
     if key is not None:
         message.annotations = {proton.symbol(names.GROUP_KEY): key}
     return bytes(message.encode())
@@ -88,7 +96,9 @@ def conditions(receipt: Receipt) -> dict[int, str]:
 
 def taken(receipt: Receipt, count: int) -> list[int]:
     """Indices of a batch that some partition took."""
-    return sorted(index for part in receipt.parts for index in (range(count) if part.indices is None else part.indices))
+    return sorted(
+        index for part in receipt.parts for index in (range(count) if part.indices is None else part.indices)
+    )
 
 
 def test_a_bound_link_puts_everything_into_its_partition_as_it_came(room: Room) -> None:
@@ -96,7 +106,12 @@ def test_a_bound_link_puts_everything_into_its_partition_as_it_came(room: Room) 
     receipt = room.receive(Producing(room.temps, room.temps.partitions[2]), *batch)
     assert room.stored(room.temps) == [[], [], batch, []]
     (part,) = receipt.parts
-    assert (part.partition, part.indices, part.count, part.bytes) == (room.temps.partitions[2], None, 3, 3 * len(plain("a")))
+    assert (part.partition, part.indices, part.count, part.bytes) == (
+        room.temps.partitions[2],
+        None,
+        3,
+        3 * len(plain("a")),
+    )
 
 
 def test_a_bound_link_does_not_follow_keys(room: Room) -> None:
@@ -122,7 +137,9 @@ def test_a_log_with_one_partition_takes_whole_batches(room: Room) -> None:
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=20))
 def test_a_key_always_leads_to_its_partition(keys: list[str]) -> None:
     room = Room()
-    room.receive(Producing(room.temps, None), *(hinted(f"{index}", key=key) for index, key in enumerate(keys)))
+    room.receive(
+        Producing(room.temps, None), *(hinted(f"{index}", key=key) for index, key in enumerate(keys))
+    )
     wanted = [sum(partition_of_key(key, PARTITIONS) == index for key in keys) for index in range(PARTITIONS)]
     assert room.counts(room.temps) == wanted
 
@@ -134,13 +151,21 @@ def test_a_named_partition_comes_before_a_key(room: Room, kind: Callable[[str], 
 
 
 def test_the_partition_named_is_stripped_and_all_else_kept_byte_by_byte(room: Room) -> None:
-    """4.6.6: the event log MUST strip the annotation once it has evaluated it. The header and the bare message stay as they came."""
+    """4.6.6: the event log MUST strip the annotation once it has evaluated it.
+
+    The header and the bare message stay as they came.
+    """
     message = hinted("x", target=proton.symbol("1"), key="k", durable=True)
     room.receive(Producing(room.temps, None), message)
     ((stored,),) = [messages for messages in room.stored(room.temps) if messages]
     read = proton.Message()
     read.decode(stored)
-    assert (read.instructions or None, read.durable, read.annotations, read.body) == (None, True, {names.GROUP_KEY: "k"}, "x")
+    assert (read.instructions or None, read.durable, read.annotations, read.body) == (
+        None,
+        True,
+        {names.GROUP_KEY: "k"},
+        "x",
+    )
     assert stored == strip(message)[1]
     assert names.TARGET_PARTITION.encode() not in stored
 
@@ -184,7 +209,10 @@ def test_a_batch_of_nothing_but_garbage_is_refused_whole(room: Room) -> None:
     assert (conditions(receipt), receipt.parts) == ({0: names.DECODE_ERROR, 1: names.DECODE_ERROR}, [])
 
 
-@given(st.lists(st.sampled_from(["plain", "keyed", "named", "wrong", "garbage", "noted"]), max_size=20), st.booleans())
+@given(
+    st.lists(st.sampled_from(["plain", "keyed", "named", "wrong", "garbage", "noted"]), max_size=20),
+    st.booleans(),
+)
 def test_each_message_of_a_batch_is_taken_once_or_refused_once(kinds: list[str], bound: bool) -> None:
     room = Room()
     batch = [
@@ -204,7 +232,9 @@ def test_each_message_of_a_batch_is_taken_once_or_refused_once(kinds: list[str],
     refused = [index for index, _ in receipt.refused]
     assert sorted(taken(receipt, len(batch)) + refused) == list(range(len(batch)))
     assert set(refused) == {index for index, kind in enumerate(kinds) if kind in {"wrong", "garbage"}}
-    for part in receipt.parts:  # what a part says it took is what lies in the partition, in the order of the batch
+    for (
+        part
+    ) in receipt.parts:  # what a part says it took is what lies in the partition, in the order of the batch
         indices = range(len(batch)) if part.indices is None else part.indices
         wanted = [strip(batch[index])[1] for index in indices]
         assert part.count == len(wanted)
@@ -234,7 +264,9 @@ def test_when_every_partition_has_stopped_everything_is_refused(room: Room) -> N
 
 @pytest.mark.parametrize("error", [DiskFullError("full"), StorageError("the commit before this one failed")])
 def test_a_refusal_that_passes_takes_no_partition_out_of_the_turn(room: Room, error: StorageError) -> None:
-    """A full disk heals, and so does a partition that waits for a failed commit to be over: only a stopped one stays out."""
+    """A full disk heals, and so does a partition that waits for a failed commit to be over: only a stopped
+    one stays out.
+    """
     partition = room.temps.partitions[1]
     grant = Producing(room.temps, None)
     partition.refusal = error  # type: ignore[attr-defined]  # the twin's own
@@ -249,7 +281,13 @@ def test_a_refusal_that_passes_takes_no_partition_out_of_the_turn(room: Room, er
 
 def test_on_a_null_target_each_message_says_where_it_goes(room: Room) -> None:
     grant = Relaying()
-    receipt = room.receive(grant, hinted("a", to="temps"), hinted("b", to="other"), hinted("c", to="temps"), hinted("d", to="temps"))
+    receipt = room.receive(
+        grant,
+        hinted("a", to="temps"),
+        hinted("b", to="other"),
+        hinted("c", to="temps"),
+        hinted("d", to="temps"),
+    )
     assert receipt.refused == []
     assert taken(receipt, 4) == [0, 1, 2, 3]
     assert (room.counts(room.temps), room.counts(room.other)) == ([1, 1, 1, 0], [1])
@@ -273,7 +311,9 @@ def test_hints_hold_on_a_null_target_too(room: Room) -> None:
         (GARBAGE, names.DECODE_ERROR),
     ],
 )
-def test_a_relayed_message_that_can_go_nowhere_refuses_itself_only(room: Room, message: bytes, condition: str) -> None:
+def test_a_relayed_message_that_can_go_nowhere_refuses_itself_only(
+    room: Room, message: bytes, condition: str
+) -> None:
     receipt = room.receive(Relaying(), hinted("a", to="other"), message, hinted("b", to="other"))
     assert conditions(receipt) == {1: condition}
     assert room.counts(room.other) == [2]
@@ -319,7 +359,9 @@ def test_events_for_a_partition_elsewhere_are_refused_naming_the_way(room: Room)
     ]
     receipt = room.receive(grant, *messages)
     assert conditions(receipt) == dict.fromkeys((1, 3, 5, 7), names.LINK_REDIRECT)
-    assert ["b.example" in str(reason) for _, reason in sorted(receipt.refused, key=lambda each: each[0])] == [True, False, True, False]
+    assert [
+        "b.example" in str(reason) for _, reason in sorted(receipt.refused, key=lambda each: each[0])
+    ] == [True, False, True, False]
     assert room.counts(room.temps) == [2, 0, 2, 0]
 
 
@@ -330,12 +372,14 @@ def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
     grant = Relaying()
     assert not intake.receive(grant, [hinted("a", to="temps", target="1")], NOW).refused
     places[0] = ELSEWHERE
-    assert conditions(intake.receive(grant, [hinted("b", to="temps", target="1")], NOW)) == {0: names.LINK_REDIRECT}
+    assert conditions(intake.receive(grant, [hinted("b", to="temps", target="1")], NOW)) == {
+        0: names.LINK_REDIRECT
+    }
     assert not intake.receive(grant, [hinted("c", to="temps", target="2")], NOW).refused
     places[0] = dict.fromkeys(range(PARTITIONS), ELSEWHERE[1])
-    assert conditions(intake.receive(grant, [hinted("d", to="temps"), hinted("e", to="temps")], NOW)) == dict.fromkeys(
-        (0, 1), names.LINK_REDIRECT
-    )
+    assert conditions(
+        intake.receive(grant, [hinted("d", to="temps"), hinted("e", to="temps")], NOW)
+    ) == dict.fromkeys((0, 1), names.LINK_REDIRECT)
     places[0] = NOWHERE
     assert not intake.receive(grant, [hinted("f", to="temps", target="1")], NOW).refused
 
@@ -344,7 +388,13 @@ def test_relayed_messages_go_to_logs_that_their_sender_may_send_to(room: Room) -
     """Each `to` is judged once a link: the refusal is the same whether there is such a log or not."""
     rule = AccessRule(users=("alice",), logs=("temps",), allow=(Right.SEND,))
     grant = Relaying(Access([rule]).of(Identity("alice")))
-    receipt = room.receive(grant, hinted("a", to="temps"), hinted("b", to="other"), hinted("c", to="unknown"), hinted("d", to="temps"))
+    receipt = room.receive(
+        grant,
+        hinted("a", to="temps"),
+        hinted("b", to="other"),
+        hinted("c", to="unknown"),
+        hinted("d", to="temps"),
+    )
     assert conditions(receipt) == {1: names.UNAUTHORIZED_ACCESS, 2: names.UNAUTHORIZED_ACCESS}
     told = [str(reason).replace("'unknown'", "'other'") for _, reason in receipt.refused]
     assert told[0] == told[1]

@@ -27,7 +27,9 @@ from amqp_streams.wire.types import Array, Int, Symbol, Timestamp, ULong, Value
 from tests.amqp_streams.decoded import mapping
 
 
-def message(body: Any = None, *, correlation: Any = None, reply_to: str | None = "me", **properties: Any) -> bytes:
+def message(
+    body: Any = None, *, correlation: Any = None, reply_to: str | None = "me", **properties: Any
+) -> bytes:
     """A request as a client of Proton's makes it."""
     written = proton.Message(body=body, id="request-1", properties=properties or None, reply_to=reply_to)
     if correlation is not None:
@@ -36,7 +38,9 @@ def message(body: Any = None, *, correlation: Any = None, reply_to: str | None =
 
 
 def request(name: str = "temps", **body: Value) -> Request:
-    return Request("CREATE", "event-log", name, {key.replace("_", "-"): value for key, value in body.items()}, "me", 1)
+    return Request(
+        "CREATE", "event-log", name, {key.replace("_", "-"): value for key, value in body.items()}, "me", 1
+    )
 
 
 def test_a_request_is_taken_apart() -> None:
@@ -60,7 +64,8 @@ def test_what_is_missing_is_empty_and_what_is_of_another_type_is_not_taken_for_m
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"", b"garbage", b"\x00\x53\x77", b"\x00\x53\x73\xc0\xff\x01", b"\x00\x53\x74\xc1\x04\x03\x40\x40\x40"]
+    "garbage",
+    [b"", b"garbage", b"\x00\x53\x77", b"\x00\x53\x73\xc0\xff\x01", b"\x00\x53\x74\xc1\x04\x03\x40\x40\x40"],
 )
 def test_what_is_no_message_has_no_answer(garbage: bytes) -> None:
     with pytest.raises(WireError):
@@ -77,8 +82,12 @@ def test_a_name_that_is_no_name_is_a_bad_request(name: str) -> None:
 def test_settings_given_are_put_over_those_there_are() -> None:
     base = LogSettings(partitions=2, retention_ms=5000)
     assert requested_settings(request(), base) == base
-    changed = requested_settings(request(partitions=Int(3), segment_bytes=ULong(1 << 20), retention_bytes=2 << 20), base)
-    assert changed == LogSettings(partitions=3, retention_ms=5000, segment_bytes=1 << 20, retention_bytes=2 << 20)
+    changed = requested_settings(
+        request(partitions=Int(3), segment_bytes=ULong(1 << 20), retention_bytes=2 << 20), base
+    )
+    assert changed == LogSettings(
+        partitions=3, retention_ms=5000, segment_bytes=1 << 20, retention_bytes=2 << 20
+    )
 
 
 def test_a_setting_may_be_unset() -> None:
@@ -121,7 +130,9 @@ def test_settings_are_described_by_the_names_that_requests_use() -> None:
 @pytest.mark.parametrize("correlation", ["text", ULong(7), b"binary", None])
 def test_an_answer_says_its_status_under_both_spellings(correlation: Value) -> None:
     """Clients look for one or the other."""
-    answer = answer_message(Request("READ", "", "", {}, "me", correlation), Answer(404, "no such log", {"a": Symbol("b")}))
+    answer = answer_message(
+        Request("READ", "", "", {}, "me", correlation), Answer(404, "no such log", {"a": Symbol("b")})
+    )
     read = proton.Message()
     read.decode(answer)
     assert read.properties == {
@@ -142,7 +153,11 @@ def extents(body: dict[Value, Value], name: str = "temps") -> Extents:
 
 def test_extents_are_asked_of_the_log_named_or_of_those_listed() -> None:
     assert extents({}) == Extents(("temps",), None, None)
-    listed = {"logs": ["a", "b"], "partitions": Array(Symbol, (Symbol("0"), Symbol("7"))), "timestamp": Timestamp(5)}
+    listed = {
+        "logs": ["a", "b"],
+        "partitions": Array(Symbol, (Symbol("0"), Symbol("7"))),
+        "timestamp": Timestamp(5),
+    }
     assert extents(cast("dict[Value, Value]", listed)) == Extents(("a", "b"), ("0", "7"), 4)
     assert extents({"missing-ok": True}) == Extents(("temps",), None, None, missing_ok=True)
 
@@ -179,5 +194,8 @@ def test_a_request_of_very_many_values_is_refused_before_it_is_decoded() -> None
 
 
 def test_the_longest_lists_that_a_request_may_have_are_decoded() -> None:
-    body = {"logs": [f"log-{number}" for number in range(10_000)], "partitions": [str(number) for number in range(10_000)]}
+    body = {
+        "logs": [f"log-{number}" for number in range(10_000)],
+        "partitions": [str(number) for number in range(10_000)],
+    }
     assert parse_request(message(body, operation="EXTENTS", type="event-log")).body == body

@@ -51,7 +51,8 @@ class Room:
 
     def grant(self, producer: str = "p", partition: int | None = None, **options: object) -> Producing:
         bound = None if partition is None else self.log.partitions[partition]
-        return Producing(self.log, bound, numbered=self.numbering.attach(self.log, producer, bound), **options)  # type: ignore[arg-type]
+        numbered = self.numbering.attach(self.log, producer, bound)
+        return Producing(self.log, bound, numbered=numbered, **options)  # type: ignore[arg-type]  # as given
 
     def send(self, grant: Producing, *messages: bytes) -> Receipt:
         assert grant.numbered is not None
@@ -75,13 +76,19 @@ def room() -> Room:
 
 
 def conditions(receipt: Receipt) -> dict[int, str]:
-    return {index: reason.condition if isinstance(reason, PeerError) else str(reason) for index, reason in receipt.refused}
+    return {
+        index: reason.condition if isinstance(reason, PeerError) else str(reason)
+        for index, reason in receipt.refused
+    }
 
 
 def test_events_without_a_hint_go_to_the_one_partition_of_their_producer(room: Room) -> None:
     """However many links there were before, and whatever went over them."""
     for turn in range(3):
-        room.send(room.grant("query/7"), *[with_sequence(plain("x"), number) for number in range(turn * 5, turn * 5 + 5)])
+        room.send(
+            room.grant("query/7"),
+            *[with_sequence(plain("x"), number) for number in range(turn * 5, turn * 5 + 5)],
+        )
     expected = [0] * PARTITIONS
     expected[partition_of_key("query/7", PARTITIONS)] = 15
     assert room.counts() == expected
@@ -120,7 +127,10 @@ def test_a_key_and_a_target_count_as_without_numbers(room: Room) -> None:
 
 def test_keyed_events_of_our_client_are_spread_by_their_keys(room: Room) -> None:
     """Their annotations come behind a section that is the same on all: the fast way has to look at keys, too."""
-    bare = [b"\x00\x53\x72" + hinted("k", key=f"key-{number}").partition(b"\x00\x53\x72")[2] for number in range(20)]
+    bare = [
+        b"\x00\x53\x72" + hinted("k", key=f"key-{number}").partition(b"\x00\x53\x72")[2]
+        for number in range(20)
+    ]
     room.send(room.grant(), *[with_sequence(message, number) for number, message in enumerate(bare)])
     assert sum(room.counts()) == 20
     assert sum(count > 0 for count in room.counts()) > 1
@@ -134,7 +144,9 @@ def test_a_number_counts_within_its_partition(room: Room) -> None:
 
 
 def test_a_message_without_a_number_is_refused_and_nothing_else_is_disturbed(room: Room) -> None:
-    receipt = room.send(room.grant(partition=0), with_sequence(plain("a"), 0), plain("b"), with_sequence(plain("c"), 2))
+    receipt = room.send(
+        room.grant(partition=0), with_sequence(plain("a"), 0), plain("b"), with_sequence(plain("c"), 2)
+    )
     assert conditions(receipt) == {1: names.INVALID_FIELD}
     assert room.stored(0) == [plain("a"), plain("c")]
 
@@ -145,9 +157,18 @@ def test_what_is_wrong_with_a_message_is_said_before_anybody_looks_whether_it_wa
     numbered = proton.Message(body="x")
     numbered.instructions = {proton.symbol(names.SEQUENCE): "seven"}
     receipt = room.send(
-        grant, GARBAGE, bytes(numbered.encode()), with_sequence(hinted("x", target="3"), 1), with_sequence(hinted("x", target="99"), 1)
+        grant,
+        GARBAGE,
+        bytes(numbered.encode()),
+        with_sequence(hinted("x", target="3"), 1),
+        with_sequence(hinted("x", target="99"), 1),
     )
-    assert conditions(receipt) == {0: names.DECODE_ERROR, 1: names.DECODE_ERROR, 2: names.NOT_ALLOWED, 3: names.NOT_FOUND}
+    assert conditions(receipt) == {
+        0: names.DECODE_ERROR,
+        1: names.DECODE_ERROR,
+        2: names.NOT_ALLOWED,
+        3: names.NOT_FOUND,
+    }
     assert not receipt.settled
 
 
@@ -181,7 +202,11 @@ def test_a_partition_that_stopped_refuses_the_whole_share(room: Room) -> None:
 def test_a_producer_whose_partition_is_elsewhere_is_told_where(room: Room) -> None:
     place = partition_of_key("p", PARTITIONS)
     grant = room.grant(elsewhere={place: Elsewhere("other", 5672)})
-    receipt = room.send(grant, with_sequence(plain("a"), 0), with_sequence(hinted("x", target=str((place + 1) % PARTITIONS)), 1))
+    receipt = room.send(
+        grant,
+        with_sequence(plain("a"), 0),
+        with_sequence(hinted("x", target=str((place + 1) % PARTITIONS)), 1),
+    )
     assert conditions(receipt) == {0: names.LINK_REDIRECT}
     assert conditions(room.send(grant, with_sequence(plain("a"), 2))) == {0: names.LINK_REDIRECT}
     assert sum(room.counts()) == 1

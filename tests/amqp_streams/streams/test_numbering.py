@@ -1,4 +1,6 @@
-"""What a producer numbered is stored once, in order, and what was accepted is stored, whatever fails and whoever repeats it."""
+"""What a producer numbered is stored once, in order, and what was accepted is stored, whatever fails and
+whoever repeats it.
+"""
 
 import random
 from array import array
@@ -43,7 +45,9 @@ class Desk:
         if fresh:
             try:
                 numbers = Numbers(link.producer, fresh, numbering.admit(link, partition, self.now_ms))
-                partition.append([b"%d" % sequence for sequence in fresh], bytes(len(fresh)), self.now_ms, numbers)
+                partition.append(
+                    [b"%d" % sequence for sequence in fresh], bytes(len(fresh)), self.now_ms, numbers
+                )
             except (StorageError, PeerError) as error:
                 link.owe(partition, fresh[0], error)
                 sifted.refused += [(place, error) for place in (*sifted.fresh, *sifted.twins)]
@@ -250,7 +254,9 @@ def test_an_id_is_any_short_text(value: Value) -> None:
     assert producer_id(value) == value
 
 
-@pytest.mark.parametrize("value", ["", "x" * (PRODUCER_ID_BYTES_MAX + 1), "é" * PRODUCER_ID_BYTES_MAX, 7, b"p", "\ud800"])
+@pytest.mark.parametrize(
+    "value", ["", "x" * (PRODUCER_ID_BYTES_MAX + 1), "é" * PRODUCER_ID_BYTES_MAX, 7, b"p", "\ud800"]
+)
 def test_anything_else_is_none(value: Value) -> None:
     with pytest.raises(PeerError, match=names.PRODUCER_ID):
         producer_id(value)
@@ -260,7 +266,9 @@ def test_anything_else_is_none(value: Value) -> None:
 
 
 class Sender:
-    """An honest producer: it sends in order from where it was told to, and what failed again, in order, before anything else."""
+    """An honest producer: it sends in order from where it was told to, and what failed again, in order,
+    before anything else.
+    """
 
     def __init__(self, desk: Desk, first: int) -> None:
         self.desk = desk
@@ -293,7 +301,9 @@ class Sender:
 
 @given(st.integers(0, 1 << 32))
 def test_whatever_is_sent_fails_or_begins_anew_each_event_is_there_once_and_in_order(seed: int) -> None:
-    """Links come and go, commits fail, processes crash; what was accepted is stored, nothing twice, nothing out of order."""
+    """Links come and go, commits fail, processes crash; what was accepted is stored, nothing twice, nothing
+    out of order.
+    """
     rng = random.Random(seed)
     desk = Desk()
     senders = [Sender(desk, 0)]
@@ -346,7 +356,9 @@ def test_whatever_is_sent_fails_or_begins_anew_each_event_is_there_once_and_in_o
 
 
 def test_producers_of_different_users_are_different_whatever_they_call_themselves() -> None:
-    """Otherwise a user could send one high number under another's name, and the other's events would be accepted but not stored."""
+    """Otherwise a user could send one high number under another's name, and the other's events would be
+    accepted but not stored.
+    """
     long = "p" * PRODUCER_ID_BYTES_MAX
     asked = [
         (None, "p"),

@@ -1,6 +1,8 @@
-"""Ownership beside a model of what its peers have been told, over any order of attaches, losses, writes, failures and restarts.
+"""Ownership beside a model of what its peers have been told, over any order of attaches, losses, writes,
+failures and restarts.
 
-The model keeps what a peer or a disk could know: who was granted what, which epochs were told, which are durable. Spec: Event Streams 4.5.
+The model keeps what a peer or a disk could know: who was granted what, which epochs were told, which are
+durable. Spec: Event Streams 4.5.
 """
 
 from collections import Counter
@@ -14,7 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from amqp_streams import names
 from amqp_streams.config import GroupSettings
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, Evicted, Hold, HoldState, Leaving, Ownership, Record, Refused
+from amqp_streams.streams.groups.ownership import (
+    Assigned,
+    Change,
+    Claim,
+    Evicted,
+    Hold,
+    HoldState,
+    Leaving,
+    Ownership,
+    Record,
+    Refused,
+)
 
 Place = tuple[str, int]
 
@@ -63,7 +76,12 @@ class Groups(RuleBasedStateMachine):
             assert refused.condition == names.LINK_DETACH_FORCED
             assert not self.settings.wait_ms
 
-    @rule(data=st.data(), group=st.sampled_from(GROUPS), member=st.sampled_from(MEMBERS), epoch=st.none() | st.integers(0, 8))
+    @rule(
+        data=st.data(),
+        group=st.sampled_from(GROUPS),
+        member=st.sampled_from(MEMBERS),
+        epoch=st.none() | st.integers(0, 8),
+    )
     def attach_to_one(self, data: st.DataObject, group: str, member: str, epoch: int | None) -> None:
         partition = data.draw(st.integers(0, self.partitions - 1))
         active = self.owners.get((group, partition))
@@ -71,7 +89,9 @@ class Groups(RuleBasedStateMachine):
         under_way = any(write.place == (group, partition) for write in self.writes)
         refused = self.claim(Claim(group, partition, epoch, member))
         if refused is None:
-            assert active is None or (epoch is not None and epoch > told), "an active link yields to greater epochs only"
+            assert active is None or (epoch is not None and epoch > told), (
+                "an active link yields to greater epochs only"
+            )
             return
         durable = self.durable.get((group, partition), 0)
         assert refused.condition == names.RESOURCE_LOCKED
@@ -81,7 +101,10 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting or self.owners or self.writes)
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """A link ends: it detached, or its connection is gone. Whether it was granted, waits, or has its epoch being written."""
+        """A link ends: it detached, or its connection is gone.
+
+        Whether it was granted, waits, or has its epoch being written.
+        """
         known = [*self.waiting, *self.owners.values(), *(write.hold for write in self.writes)]
         hold = data.draw(st.sampled_from(known))
         self.waiting.pop(hold, None)
@@ -167,7 +190,9 @@ class Groups(RuleBasedStateMachine):
         self.waiting.pop(hold, None)
         assert hold.state is HoldState.OWNING
         assert hold.claim.partition in (None, hold.partition)
-        assert hold.epoch >= max(self.told.get(place, 0), hold.claim.epoch or 0), "epochs never fall, and nobody gets less than it gave"
+        assert hold.epoch >= max(self.told.get(place, 0), hold.claim.epoch or 0), (
+            "epochs never fall, and nobody gets less than it gave"
+        )
         assert hold.epoch <= self.durable.get(place, 0), "what is told is on the disk"
         self.told[place] = hold.epoch
 

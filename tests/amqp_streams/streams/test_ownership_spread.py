@@ -1,4 +1,7 @@
-"""Partitions spread evenly over whatever members come and go, and then stay where they are. Spec: Event Streams 4.5.1."""
+"""Partitions spread evenly over whatever members come and go, and then stay where they are.
+
+Spec: Event Streams 4.5.1.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,14 +11,25 @@ from hypothesis import strategies as st
 
 from amqp_streams.config import GroupSettings
 from amqp_streams.errors import PeerError
-from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, Hold, HoldState, Leaving, Ownership, Refused
+from amqp_streams.streams.groups.ownership import (
+    Assigned,
+    Change,
+    Claim,
+    Hold,
+    HoldState,
+    Leaving,
+    Ownership,
+    Refused,
+)
 
 PAUSE = 600
 STEP = 200
 
 
 class Crowd:
-    """Members that keep as many links as they want: each comes back when its link was closed or refused, as our client does."""
+    """Members that keep as many links as they want: each comes back when its link was closed or refused, as
+    our client does.
+    """
 
     def __init__(self, partitions: int, *, wait_ms: int, retry_ms: int = STEP) -> None:
         self.ownership = Ownership(partitions, GroupSettings(wait_ms=wait_ms, pause_ms=PAUSE))
@@ -84,7 +98,9 @@ class Crowd:
         return Counter({member: owners.count(member) for member in self.wants})
 
     def assert_even(self) -> None:
-        """Of two members that could hold the same, none has two more; no partition lies idle that anybody wants."""
+        """Of two members that could hold the same, none has two more; no partition lies idle that anybody
+        wants.
+        """
         loads = self.loads()
         assert sum(loads.values()) == min(self.partitions, sum(self.wants.values()))
         unsatisfied = [member for member, count in self.wants.items() if loads[member] < count]
@@ -92,7 +108,9 @@ class Crowd:
             assert max(loads.values()) - loads[member] <= 1, loads
 
 
-changes_of_mind = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 10), st.integers(0, 5 * PAUSE)), min_size=1, max_size=8)
+changes_of_mind = st.lists(
+    st.tuples(st.sampled_from("abcde"), st.integers(0, 10), st.integers(0, 5 * PAUSE)), min_size=1, max_size=8
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,7 +132,12 @@ def test_whoever_comes_and_goes_the_spread_becomes_even_and_then_rests(
 
 
 @settings(deadline=None)
-@given(st.integers(2, 8), st.integers(1, 3), st.integers(1, 4), st.lists(st.sampled_from([0, STEP, 2 * STEP]), min_size=1, max_size=30))
+@given(
+    st.integers(2, 8),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.lists(st.sampled_from([0, STEP, 2 * STEP]), min_size=1, max_size=30),
+)
 def test_a_member_that_comes_and_goes_faster_than_the_pause_moves_nothing(
     partitions: int, stable: int, links: int, stays_ms: list[int]
 ) -> None:
@@ -129,7 +152,9 @@ def test_a_member_that_comes_and_goes_faster_than_the_pause_moves_nothing(
         crowd.set_links("flapping", 0)
         crowd.pass_time(STEP)
     assert len(crowd.leavings) == moved
-    assert {member: load for member, load in crowd.loads().items() if load} == {member: load for member, load in before.items() if load}
+    assert {member: load for member, load in crowd.loads().items() if load} == {
+        member: load for member, load in before.items() if load
+    }
 
 
 def test_ten_members_over_eight_partitions_hold_one_each_and_two_stand_by() -> None:

@@ -13,7 +13,9 @@ B, C = Elsewhere("b.example", 5672), Elsewhere("c.example", 5671, "node-c")
 
 
 def redirect(log: str, place: Elsewhere, *partitions: int) -> Redirect:
-    return Redirect(log=log, partitions=partitions or None, host=place.host, port=place.port, container=place.container)
+    return Redirect(
+        log=log, partitions=partitions or None, host=place.host, port=place.port, container=place.container
+    )
 
 
 def test_without_redirects_everything_is_here() -> None:
@@ -70,11 +72,22 @@ def test_a_link_that_asks_for_none_is_sent_away_when_there_is_none_here() -> Non
     require_here("temps", 2, NOWHERE, None)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc*"), st.lists(st.integers(0, 5), max_size=3), st.sampled_from([B, C])), max_size=5))
-def test_each_partition_is_in_one_place_and_never_out_of_range(rules: list[tuple[str, list[int], Elsewhere]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc*"), st.lists(st.integers(0, 5), max_size=3), st.sampled_from([B, C])),
+        max_size=5,
+    )
+)
+def test_each_partition_is_in_one_place_and_never_out_of_range(
+    rules: list[tuple[str, list[int], Elsewhere]],
+) -> None:
     redirects = Redirects([redirect(log, place, *partitions) for log, partitions, place in rules])
     for log in "abcd":
         places = redirects.of(log, 4)
         for index in range(6):
-            naming = [place for pattern, partitions, place in rules if pattern in (log, "*") and (not partitions or index in partitions)]
+            naming = [
+                place
+                for pattern, partitions, place in rules
+                if pattern in (log, "*") and (not partitions or index in partitions)
+            ]
             assert places.get(index) == (naming[0] if naming and index < 4 else None)

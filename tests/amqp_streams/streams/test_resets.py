@@ -27,7 +27,9 @@ def asked(log: StoredLog, /, **body: Value) -> dict[int, int]:
         ({"offset": Symbol(offset_text(1)), "partition": Symbol("0"), "timestamp": None}, {0: 2}),
     ],
 )
-def test_each_way_to_say_where(log: StoredLog, append: Append, body: dict[str, Value], positions: dict[int, int]) -> None:
+def test_each_way_to_say_where(
+    log: StoredLog, append: Append, body: dict[str, Value], positions: dict[int, int]
+) -> None:
     append(log.partitions[0], NOW, NOW + 5, NOW + 9)
     append(log.partitions[1], NOW)
     assert asked(log, **body) == positions

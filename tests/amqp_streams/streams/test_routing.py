@@ -31,7 +31,10 @@ def test_each_partition_has_one_name_only(name: str, count: int) -> None:
     assert index is None or str(index) == name
 
 
-@given(st.lists(st.integers(0, 50), max_size=20), st.lists(st.integers(0, 1023), min_size=1, max_size=9, unique=True))
+@given(
+    st.lists(st.integers(0, 50), max_size=20),
+    st.lists(st.integers(0, 1023), min_size=1, max_size=9, unique=True),
+)
 def test_turns_are_dealt_evenly_whatever_the_batches(batches: list[int], partitions: list[int]) -> None:
     dealer = RoundRobin()
     got = dict.fromkeys(partitions, 0)

@@ -27,9 +27,14 @@ def test_fields_have_the_standards_names_with_underscores() -> None:
 def test_a_terminus_has_its_fields_in_their_places() -> None:
     assert terminus(0x29, None) == Described(ULong(0x29), [])
     assert terminus(0x29, "a", dynamic=True) == Described(ULong(0x29), ["a", None, None, None, True])
-    assert terminus(0x28, "a", filter={}) == Described(ULong(0x28), ["a", None, None, None, None, None, None, {}])
+    assert terminus(0x28, "a", filter={}) == Described(
+        ULong(0x28), ["a", None, None, None, None, None, None, {}]
+    )
 
 
-@pytest.mark.parametrize(("value", "expected"), [(None, []), (Symbol("a"), ["a"]), (Array(Symbol, (Symbol("a"), Symbol("b"))), ["a", "b"])])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, []), (Symbol("a"), ["a"]), (Array(Symbol, (Symbol("a"), Symbol("b"))), ["a", "b"])],
+)
 def test_one_symbol_and_an_array_of_them_are_read_alike(value: Value, expected: list[str]) -> None:
     assert symbols(value) == expected

@@ -31,21 +31,31 @@ def expected(partition: str, number: int, timestamp_ms: int) -> dict[Any, Any]:
 
 
 @given(partitions, firsts, timestamps, st.integers(0, 40) | st.integers(995, 2005))
-def test_a_run_has_the_annotations_of_each_record(partition: str, first: int, timestamp_ms: int, count: int) -> None:
+def test_a_run_has_the_annotations_of_each_record(
+    partition: str, first: int, timestamp_ms: int, count: int
+) -> None:
     run = AnnotationWriter(partition).run(first, timestamp_ms, count)
     assert len(run) == count
     for number in {0, 1, count // 2, count - 1} & set(range(count)):
         written, end = decode(run[number])
         assert end == len(run[number])
         assert written == Described(ULong(0x71), expected(partition, first + number, timestamp_ms))
-        assert [type(value) for value in mapping(described(written).value).values()] == [Symbol, Timestamp, Symbol]
+        assert [type(value) for value in mapping(described(written).value).values()] == [
+            Symbol,
+            Timestamp,
+            Symbol,
+        ]
 
 
 @given(firsts, st.lists(st.integers(0, 5), max_size=60), timestamps.map(lambda start: start // 2))
-def test_runs_with_different_timestamps_are_those_of_the_single_records(first: int, steps: list[int], start: int) -> None:
+def test_runs_with_different_timestamps_are_those_of_the_single_records(
+    first: int, steps: list[int], start: int
+) -> None:
     times = array("q", [start + sum(steps[: index + 1]) for index in range(len(steps))])
     writer = AnnotationWriter("7")
-    assert writer.runs(first, times) == [writer.run(first + index, at, 1)[0] for index, at in enumerate(times)]
+    assert writer.runs(first, times) == [
+        writer.run(first + index, at, 1)[0] for index, at in enumerate(times)
+    ]
 
 
 def test_runs_go_on_over_the_thousands() -> None:
@@ -61,7 +71,9 @@ def test_the_last_offset_can_be_written() -> None:
 
 @given(
     st.dictionaries(
-        st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1), st.none() | st.integers(0, 9) | st.text(), max_size=40
+        st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1),
+        st.none() | st.integers(0, 9) | st.text(),
+        max_size=40,
     )
 )
 def test_further_annotations_stand_on_every_record(extra: dict[str, object]) -> None:
@@ -75,7 +87,9 @@ def test_further_annotations_stand_on_every_record(extra: dict[str, object]) -> 
     st.sampled_from([b"", b"\x00\x53\x70\x45"]),
     st.lists(st.sampled_from([b"", b"\x00\x53\x70\x45", b"\x00\x53\x70\xc0\x02\x01\x41"]), max_size=5),
 )
-def test_a_message_is_put_together_so_that_stripping_gives_back_what_was_stored(usual: bytes, heads: list[bytes]) -> None:
+def test_a_message_is_put_together_so_that_stripping_gives_back_what_was_stored(
+    usual: bytes, heads: list[bytes]
+) -> None:
     for fronts in (heads, [usual] * 3):
         stored = [front + DATA for front in fronts]
         sizes = bytes(map(len, fronts))
@@ -83,7 +97,8 @@ def test_a_message_is_put_together_so_that_stripping_gives_back_what_was_stored(
         whole = assemble(annotations, stored, sizes)
         assert [strip(message) for message in whole] == list(zip(sizes, stored, strict=True))
         assert [
-            message[size : size + len(written)] for message, size, written in zip(whole, sizes, annotations, strict=True)
+            message[size : size + len(written)]
+            for message, size, written in zip(whole, sizes, annotations, strict=True)
         ] == annotations
         assert all(len(sections(message)) in {2, 3} for message in whole)
 

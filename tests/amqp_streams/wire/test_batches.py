@@ -1,4 +1,6 @@
-"""What was written into a batch is what is read, for our reader and for one that walks the standard's sections."""
+"""What was written into a batch is what is read, for our reader and for one that walks the standard's
+sections.
+"""
 
 from array import array
 
@@ -14,7 +16,9 @@ from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, U
 from amqp_streams.wire.layout import DATA, sections
 from tests.amqp_streams.decoded import mapping
 
-EVENTS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1 << 40), st.binary(max_size=300)), min_size=1, max_size=40)
+EVENTS = st.lists(
+    st.tuples(st.integers(1, 50), st.integers(0, 1 << 40), st.binary(max_size=300)), min_size=1, max_size=40
+)
 
 
 def columns(events: list[tuple[int, int, bytes]]) -> tuple["array[int]", "array[int]", list[bytes]]:
@@ -40,9 +44,18 @@ def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) 
 @settings(deadline=None)
 @given(EVENTS)
 def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int, bytes]]) -> None:
-    """Whoever knows nothing of batches still gets annotations of arrays, the place of the last event, and the data sections."""
+    """Whoever knows nothing of batches still gets annotations of arrays, the place of the last event, and the
+    data sections.
+    """
     offsets, stamps, messages = columns(events)
-    written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 1, extra={names.EVENTS_SKIPPED: 3, "left-out": None})
+    written = write_batch(
+        "7",
+        offsets,
+        stamps,
+        messages,
+        next_offset=offsets[-1] + 1,
+        extra={names.EVENTS_SKIPPED: 3, "left-out": None},
+    )
     first, *body = sections(written)
     annotations = decode(written, first.start)[0]
     assert isinstance(annotations, Described)
@@ -56,7 +69,9 @@ def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int
         names.BATCH_TIMESTAMPS: Array(Timestamp, tuple(map(Timestamp, stamps))),
         names.BATCH_SIZES: Array(UInt, tuple(UInt(len(message)) for message in messages)),
     }
-    assert [decode(written, section.start)[0] for section in body] == [Described(ULong(DATA), message) for message in messages]
+    assert [decode(written, section.start)[0] for section in body] == [
+        Described(ULong(DATA), message) for message in messages
+    ]
     assert read_batch(written).annotations == {
         names.TIMESTAMP: stamps[-1],
         names.OFFSET: f"{offsets[-1]:016d}",
@@ -82,7 +97,9 @@ def test_sizes_may_be_missing_and_sections_short() -> None:
         Symbol(names.BATCH_TIMESTAMPS): Array(Timestamp, (Timestamp(1 << 40), Timestamp(1 << 41))),
     }
     head = encode(Described(ULong(0x71), entries))
-    batch = read_batch(head + b"".join(encode(Described(ULong(0x75), body)) for body in (b"one", b"two" * 100)))
+    batch = read_batch(
+        head + b"".join(encode(Described(ULong(0x75), body)) for body in (b"one", b"two" * 100))
+    )
     assert (batch.offsets.tolist(), batch.timestamps_ms.tolist()) == ([1, 1000], [1 << 40, 1 << 41])
     assert (batch.messages, batch.next_offset) == ([b"one", b"two" * 100], None)
 
@@ -90,7 +107,9 @@ def test_sizes_may_be_missing_and_sections_short() -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
-    written = bytearray(write_batch("0", array("Q", [1, 2]), array("q", [5, 5]), [b"a", b"bc"], next_offset=3))
+    written = bytearray(
+        write_batch("0", array("Q", [1, 2]), array("q", [5, 5]), [b"a", b"bc"], next_offset=3)
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         written[data.draw(st.integers(0, len(written) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(written[: data.draw(st.integers(0, len(written)))])
@@ -109,7 +128,8 @@ def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
         b"\x00\x53\x75\xa0\x01x",
         write_batch("0", array("Q", [1]), array("q", [5]), [b"a"], next_offset=2) + b"\x00\x53\x75\xa0\x01x",
         write_batch("0", array("Q", [1]), array("q", [5]), [b"a"], next_offset=2)[:-1],
-        encode(Described(ULong(0x71), {Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1),))})) + b"\x00\x53\x75\xa0\x01x",
+        encode(Described(ULong(0x71), {Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1),))}))
+        + b"\x00\x53\x75\xa0\x01x",
         b"\x00\x53\x71\x40\x00\x53\x75\xa0\x01x",
     ],
 )
@@ -120,18 +140,24 @@ def test_what_is_no_batch_is_refused_in_words(message: bytes) -> None:
 
 @settings(deadline=None)
 @given(EVENTS, st.data())
-def test_formats_that_are_not_0_are_told_by_the_places_of_their_events(events: list[tuple[int, int, bytes]], data: st.DataObject) -> None:
+def test_formats_that_are_not_0_are_told_by_the_places_of_their_events(
+    events: list[tuple[int, int, bytes]], data: st.DataObject
+) -> None:
     offsets, stamps, messages = columns(events)
     formats = data.draw(st.dictionaries(st.integers(0, len(messages) - 1), st.integers(1, (1 << 32) - 1)))
     written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5, formats=formats)
     batch = read_batch(written)
     assert (batch.formats, batch.messages) == (formats, messages)
-    assert len(written) <= BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + FORMAT_BYTES * len(formats) + sum(map(len, messages))
+    assert len(written) <= BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + FORMAT_BYTES * len(
+        formats
+    ) + sum(map(len, messages))
     assert formats or written == write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5)
 
 
 @pytest.mark.parametrize("formats", [{2: 1}, {7: 5, 0: 1}])
 def test_formats_of_events_that_are_not_in_the_batch_are_an_error(formats: dict[int, int]) -> None:
-    written = write_batch("0", array("Q", [1, 2]), array("q", [1, 1]), [b"a", b"b"], next_offset=3, formats=formats)
+    written = write_batch(
+        "0", array("Q", [1, 2]), array("q", [1, 1]), [b"a", b"b"], next_offset=3, formats=formats
+    )
     with pytest.raises(WireError, match="message-formats of a batch of 2 events"):
         read_batch(written)

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Array, Described, Symbol, UByte, ULong, Value, decode, encode, few_values, skip
+from amqp_streams.wire.codec import (
+    Array,
+    Described,
+    Symbol,
+    UByte,
+    ULong,
+    Value,
+    decode,
+    encode,
+    few_values,
+    skip,
+)
 from amqp_streams.wire.decoder import DESCRIBED_MAX
 from tests.amqp_streams.wire import values as strategies
 
@@ -86,7 +97,9 @@ def test_what_is_wrong_is_said_with_its_place(data: str, words: str) -> None:
 
 @pytest.mark.parametrize("unit", ["00", "c0 ff 01", "00 41", "f0 00 00 ff ff 00 00 00 01"])
 def test_depth_is_bounded_however_it_is_made(unit: str) -> None:
-    """A million descriptors, lists or arrays within each other end in an error, not in the interpreter's stack."""
+    """A million descriptors, lists or arrays within each other end in an error, not in the interpreter's
+    stack.
+    """
     data = bytes.fromhex(unit) * 20_000
     with pytest.raises(WireError):
         decode(data)
@@ -95,7 +108,9 @@ def test_depth_is_bounded_however_it_is_made(unit: str) -> None:
 
 
 def test_a_value_of_very_many_descriptors_is_refused_before_they_are_all_passed() -> None:
-    """They follow each other as descriptors of a value that never comes: a message of 16 MiB was seconds of the node's loop."""
+    """They follow each other as descriptors of a value that never comes: a message of 16 MiB was seconds of
+    the node's loop.
+    """
     unit = b"\x00\x40"
     assert skip(unit * DESCRIBED_MAX + b"\x40") == 2 * DESCRIBED_MAX + 1
     with pytest.raises(WireError, match="descriptors"):
@@ -121,7 +136,10 @@ def test_encodings_that_are_not_the_compact_ones_are_understood() -> None:
     assert decode(bytes.fromhex("d0 00000004 00000000")) == ([], 9)
     assert decode(bytes.fromhex("5601")) == (True, 2)
     assert decode(bytes.fromhex("e0 04 02 a3 00 00")) == (Array(Symbol, (Symbol(""), Symbol(""))), 6)
-    assert decode(bytes.fromhex("00 a3 01 61 00 a3 01 62 40")) == (Described(Symbol("a"), Described(Symbol("b"), None)), 9)
+    assert decode(bytes.fromhex("00 a3 01 61 00 a3 01 62 40")) == (
+        Described(Symbol("a"), Described(Symbol("b"), None)),
+        9,
+    )
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,13 @@ def test_the_most_compact_encoding_is_chosen(value: object, expected: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "small", "wide"), [("x" * 255, 0xA1, None), ("x" * 256, None, 0xB1), ([None] * 254, 0xC0, None), ([None] * 255, None, 0xD0)]
+    ("value", "small", "wide"),
+    [
+        ("x" * 255, 0xA1, None),
+        ("x" * 256, None, 0xB1),
+        ([None] * 254, 0xC0, None),
+        ([None] * 255, None, 0xD0),
+    ],
 )
 def test_sizes_widen_only_when_they_must(value: object, small: int | None, wide: int | None) -> None:
     assert encode(value)[0] == (small or wide)

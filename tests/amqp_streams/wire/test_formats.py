@@ -1,4 +1,6 @@
-"""Message-formats are found in whatever encoding a transfer is written, wherever blocks are cut, and in transfers only."""
+"""Message-formats are found in whatever encoding a transfer is written, wherever blocks are cut, and in
+transfers only.
+"""
 
 from typing import Any
 
@@ -43,19 +45,31 @@ def fed(*frames: bytes) -> FormatFinder:
     return Stream().feed(AMQP + b"".join(frames))
 
 
-def transfer(number: int, tag: bytes, payload: bytes, message_format: int | None, *, handle: int = 0, **fields: Any) -> bytes:
+def transfer(
+    number: int, tag: bytes, payload: bytes, message_format: int | None, *, handle: int = 0, **fields: Any
+) -> bytes:
     first: dict[str, Any] = {"handle": UInt(handle), "delivery_id": UInt(number), "delivery_tag": tag}
-    return frame_of("transfer", payload, **first, message_format=None if message_format is None else UInt(message_format), **fields)
+    return frame_of(
+        "transfer",
+        payload,
+        **first,
+        message_format=None if message_format is None else UInt(message_format),
+        **fields,
+    )
 
 
-def written(*fields: bytes, descriptor: bytes = b"\x00\x53\x14", header: bytes = b"", wide: bool = False) -> bytes:
+def written(
+    *fields: bytes, descriptor: bytes = b"\x00\x53\x14", header: bytes = b"", wide: bool = False
+) -> bytes:
     """A transfer by the bytes of its fields."""
     content = b"".join(fields)
     size, count = (len(content) + (4 if wide else 1)), len(fields)
     head = b"\xd0" + size.to_bytes(4) + count.to_bytes(4) if wide else bytes((0xC0, size, count))
     body = descriptor + head + content + EVENT
     if header:
-        return (8 + len(header) + len(body)).to_bytes(4) + bytes((2 + len(header) // 4, 0, 0, 0)) + header + body
+        return (
+            (8 + len(header) + len(body)).to_bytes(4) + bytes((2 + len(header) // 4, 0, 0, 0)) + header + body
+        )
     return frame(0, body)
 
 
@@ -98,9 +112,20 @@ def test_a_format_is_found_with_any_tag_and_number(message_format: int, tag: byt
     ],
 )
 def test_each_encoding_is_read(
-    descriptor: bytes, header: bytes, handle: bytes, tag: bytes, *, wide: bool, written_format: bytes, expected: int
+    descriptor: bytes,
+    header: bytes,
+    handle: bytes,
+    tag: bytes,
+    *,
+    wide: bool,
+    written_format: bytes,
+    expected: int,
 ) -> None:
-    finder = fed(written(handle, b"\x52\x07", tag, written_format, b"\x42", descriptor=descriptor, header=header, wide=wide))
+    finder = fed(
+        written(
+            handle, b"\x52\x07", tag, written_format, b"\x42", descriptor=descriptor, header=header, wide=wide
+        )
+    )
     assert (finder.take(LINK, [b"tag"], None) or [0]) == [expected]
 
 
@@ -110,11 +135,19 @@ def test_fields_that_are_left_out_at_the_end_are_0() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.binary(max_size=31), st.sampled_from([None, 0, 1, AZURE]), st.binary(max_size=5000), st.integers(0, 1)), max_size=6
+        st.tuples(
+            st.binary(max_size=31),
+            st.sampled_from([None, 0, 1, AZURE]),
+            st.binary(max_size=5000),
+            st.integers(0, 1),
+        ),
+        max_size=6,
     ),
     st.data(),
 )
-def test_every_format_is_found_wherever_the_stream_is_cut(sent: list[tuple[bytes, int | None, bytes, int]], data: st.DataObject) -> None:
+def test_every_format_is_found_wherever_the_stream_is_cut(
+    sent: list[tuple[bytes, int | None, bytes, int]], data: st.DataObject
+) -> None:
     whole = AMQP + b"".join(
         transfer(index, b"%d" % index + tag, EVENT + content, number, handle=handle)
         for index, (tag, number, content, handle) in enumerate(sent)
@@ -124,7 +157,11 @@ def test_every_format_is_found_wherever_the_stream_is_cut(sent: list[tuple[bytes
     for first, after in zip([0, *cuts], [*cuts, len(whole)], strict=True):
         stream.feed(whole[first:after])
     for wanted in (0, 1):
-        here = [(b"%d" % index + tag, number or 0) for index, (tag, number, _, handle) in enumerate(sent) if handle == wanted]
+        here = [
+            (b"%d" % index + tag, number or 0)
+            for index, (tag, number, _, handle) in enumerate(sent)
+            if handle == wanted
+        ]
         found = stream.finder.take((0, wanted), [tag for tag, _ in here], None)
         assert (found or [0] * len(here)) == [number for _, number in here]
 
@@ -134,7 +171,9 @@ def test_a_message_that_contains_a_transfer_is_not_taken_for_one(block_bytes: in
     """Somebody's event may be made to look like the transfer of the next one, which is of somebody else."""
     inner = transfer(1, b"next", EVENT, AZURE)
     data = b"\x00\x53\x75\xb0" + len(inner).to_bytes(4) + inner
-    whole = AMQP + transfer(0, b"tag", data, 0) + transfer(1, b"next", EVENT, 0) + transfer(2, b"last", EVENT, 3)
+    whole = (
+        AMQP + transfer(0, b"tag", data, 0) + transfer(1, b"next", EVENT, 0) + transfer(2, b"last", EVENT, 3)
+    )
     stream = Stream()
     found: list[int] = []
     for at in range(0, len(whole), block_bytes):
@@ -174,7 +213,9 @@ def test_later_transfers_may_repeat_tag_and_format_or_not(later: tuple[bytes | N
 def test_a_format_that_only_a_later_transfer_without_a_tag_has_is_of_the_delivery_in_progress() -> None:
     stream = Stream()
     stream.feed(AMQP + transfer(3, b"tag", EVENT, 0, more=True)).prune()
-    finder = stream.feed(frame_of("transfer", EVENT, handle=UInt(0), message_format=UInt(7)) + transfer(4, b"more", EVENT, 0))
+    finder = stream.feed(
+        frame_of("transfer", EVENT, handle=UInt(0), message_format=UInt(7)) + transfer(4, b"more", EVENT, 0)
+    )
     assert finder.take(LINK, [b"tag", b"more"], None) == [7, 0]
 
 
@@ -207,7 +248,8 @@ def test_what_nobody_takes_is_bounded() -> None:
 def test_a_sender_is_found_by_the_name_that_it_attached_with(block_bytes: int, release: bool) -> None:
     attaches = [("a", 7, 0, False), ("b", 300, 2, False), ("r", 1, 0, True), ("a", 9, 3, False)]
     whole = AMQP + b"".join(
-        frame_of("attach", channel=channel, name=name, handle=UInt(handle), role=receiver) for name, handle, channel, receiver in attaches
+        frame_of("attach", channel=channel, name=name, handle=UInt(handle), role=receiver)
+        for name, handle, channel, receiver in attaches
     )
     stream, found = Stream(), list[tuple[str, tuple[int, int]]]()
     for at in range(0, len(whole), block_bytes):

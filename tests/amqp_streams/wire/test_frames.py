@@ -50,7 +50,9 @@ def flow(channel: int = 1, handle: int | None = 2, *, echo: bool = True, **field
 
 
 @given(st.lists(st.tuples(channels, st.binary(max_size=40))), st.integers(0, 20))
-def test_frames_are_read_as_written_and_a_part_of_one_is_waited_for(written: list[tuple[int, bytes]], cut: int) -> None:
+def test_frames_are_read_as_written_and_a_part_of_one_is_waited_for(
+    written: list[tuple[int, bytes]], cut: int
+) -> None:
     data = b"".join([frame(channel, body) for channel, body in written])
     assert list(read_frames(data)) == [Frame(0, channel, body) for channel, body in written]
     if written:
@@ -63,7 +65,9 @@ def test_a_frame_with_an_extended_header_is_read() -> None:
     assert read_frame(bytes.fromhex("0000000e 03 01 0005 ffffffff 4142")) == (Frame(SASL, 5, b"AB"), 14)
 
 
-@pytest.mark.parametrize("header", ["00000007 02 00 0000", "00000008 01 00 0000", "00000008 03 00 0000", "00000000 00 00 0000"])
+@pytest.mark.parametrize(
+    "header", ["00000007 02 00 0000", "00000008 01 00 0000", "00000008 03 00 0000", "00000000 00 00 0000"]
+)
 def test_a_frame_that_cannot_be_is_an_error(header: str) -> None:
     with pytest.raises(WireError, match="frame at byte 0"):
         read_frame(bytes.fromhex(header))
@@ -84,7 +88,14 @@ def test_a_performative_is_read_as_written(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x45", encode(Described(ULong(0x10), {})), encode(Described(ULong(0x30), [])), encode(Described(Symbol("x"), []))]
+    "body",
+    [
+        b"",
+        b"\x45",
+        encode(Described(ULong(0x10), {})),
+        encode(Described(ULong(0x30), [])),
+        encode(Described(Symbol("x"), [])),
+    ],
 )
 def test_what_is_no_performative_is_an_error(body: bytes) -> None:
     with pytest.raises(WireError):
@@ -150,7 +161,9 @@ def test_a_flow_says_what_it_was_given(channel: int, fields: dict[str, Any]) -> 
     ((_, at, body),) = read_frames(written)
     read = read_performative(body).fields
     assert at == channel
-    assert {name.replace("_", "-"): value or None if value is False else value for name, value in fields.items()}.items() <= read.items()
+    assert {
+        name.replace("_", "-"): value or None if value is False else value for name, value in fields.items()
+    }.items() <= read.items()
     excess = (fields["link_credit"] or 0) > (1 << 31) - 1
     wanted = [Echo(channel, fields["handle"], fields["echo"], excess)]
     assert find_echoes(written) == (wanted if fields["echo"] or excess else [])
@@ -173,7 +186,9 @@ def test_a_flow_says_what_it_was_given(channel: int, fields: dict[str, Any]) -> 
     ),
     st.data(),
 )
-def test_each_echo_of_a_stream_is_found_once_however_it_is_cut(parts: list[bytes], data: st.DataObject) -> None:
+def test_each_echo_of_a_stream_is_found_once_however_it_is_cut(
+    parts: list[bytes], data: st.DataObject
+) -> None:
     stream = b"AMQP\x00\x01\x00\x00" + b"".join(parts)
     expected = find_echoes(stream)
     assert expected == [echo for part in parts for echo in find_echoes(part)]
@@ -186,7 +201,14 @@ def test_each_echo_of_a_stream_is_found_once_however_it_is_cut(parts: list[bytes
 
 
 def test_each_echo_is_found_once_byte_by_byte() -> None:
-    stream = TRANSFER * 10 + flow(1, 2) + TRANSFER + flow(3, None) + flow(4, 5, properties={"p": "q" * 400}) + TRANSFER * 20
+    stream = (
+        TRANSFER * 10
+        + flow(1, 2)
+        + TRANSFER
+        + flow(3, None)
+        + flow(4, 5, properties={"p": "q" * 400})
+        + TRANSFER * 20
+    )
     finder = EchoFinder()
     found = [echo for byte in stream for echo in finder.feed(bytes((byte,)))]
     assert found == [Echo(1, 2), Echo(3, None), Echo(4, 5)]
@@ -205,7 +227,15 @@ def test_a_flow_in_the_wide_encodings_is_found() -> None:
 
 flows = st.lists(
     st.sampled_from(
-        [b"\x00\x53\x13", b"\xc0\x20\x0a", b"\xd0\x00\x00\x00", b"\x02\x00\x00\x01", b"\x00\x00\x00\x20", b"\x41" * 10, b"\x43" * 9]
+        [
+            b"\x00\x53\x13",
+            b"\xc0\x20\x0a",
+            b"\xd0\x00\x00\x00",
+            b"\x02\x00\x00\x01",
+            b"\x00\x00\x00\x20",
+            b"\x41" * 10,
+            b"\x43" * 9,
+        ]
     ),
     max_size=12,
 )
@@ -256,7 +286,9 @@ def test_a_flow_that_is_none_or_asks_for_nothing_gets_no_echo(fields: str) -> No
 @given(st.binary(max_size=700), st.integers(min_value=0, max_value=60))
 def test_a_flow_that_begins_in_a_skipped_block_is_found_where_it_ends(before: bytes, cut: int) -> None:
     """Blocks of nothing but transfers are not searched; the flow behind them may have begun in one."""
-    wanted = flow_frame(3, next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=4, handle=5, echo=True)
+    wanted = flow_frame(
+        3, next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=4, handle=5, echo=True
+    )
     stream, end = before + wanted, len(before) + min(cut, len(wanted) - 1)
     finder = EchoFinder()
     finder.skip(stream[:end][-FLOW_SIZE_MAX:])

@@ -1,4 +1,6 @@
-"""Names with a NUL are found in an open and in attaches, wherever blocks of bytes are cut, and nothing else is."""
+"""Names with a NUL are found in an open and in attaches, wherever blocks of bytes are cut, and nothing else
+is.
+"""
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,14 @@ from amqp_streams.wire.types import UInt
 
 
 def attach(name: str = "link", source: str | None = None, target: str | None = None) -> bytes:
-    return frame_of("attach", name=name, handle=UInt(0), role=False, source=terminus(0x28, source), target=terminus(0x29, target))
+    return frame_of(
+        "attach",
+        name=name,
+        handle=UInt(0),
+        role=False,
+        source=terminus(0x28, source),
+        target=terminus(0x29, target),
+    )
 
 
 def found(*blocks: bytes, opened: bool = True) -> set[tuple[str, ...]]:
@@ -30,14 +39,19 @@ def found(*blocks: bytes, opened: bool = True) -> set[tuple[str, ...]]:
         (attach("one", "two", "three"), set()),
         (frame_of("open", container_id="me\0you"), {("me",)}),
         (frame_of("open", container_id="me", hostname="host"), set()),
-        (frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(0), outgoing_window=UInt(0)), set()),
+        (
+            frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(0), outgoing_window=UInt(0)),
+            set(),
+        ),
     ],
 )
 def test_each_name_with_a_nul_is_found(frame: bytes, names: set[tuple[str, ...]]) -> None:
     assert found(frame, opened=False) == names
 
 
-@given(st.lists(st.sampled_from(["plain", "a\0b", "c\0", "d" * 260 + "\0"]), min_size=1, max_size=4), st.data())
+@given(
+    st.lists(st.sampled_from(["plain", "a\0b", "c\0", "d" * 260 + "\0"]), min_size=1, max_size=4), st.data()
+)
 def test_they_are_found_wherever_the_stream_is_cut(names: list[str], data: st.DataObject) -> None:
     stream = b"\x00\x53\x12\xc0" + b"".join(attach(name, source=f"s{name}") for name in names)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))

@@ -30,7 +30,18 @@ def test_the_reserved_words_are_positions_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1", "-1", "@first", "@Earliest", "00000000000000010", " 000000000000001", "+000000000000001", "\u0660" * 16, "0x00000000000010"],
+    [
+        "",
+        "1",
+        "-1",
+        "@first",
+        "@Earliest",
+        "00000000000000010",
+        " 000000000000001",
+        "+000000000000001",
+        "\u0660" * 16,
+        "0x00000000000010",
+    ],
 )
 def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="16 decimal digits"):

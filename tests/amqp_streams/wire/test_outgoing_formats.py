@@ -28,10 +28,15 @@ def long_tag(message_format: int) -> bytes:
 
 
 @given(
-    st.lists(st.tuples(NUMBERS, st.one_of(st.none(), NUMBERS), st.sampled_from([b"", EVENT, b"x" * 300, "like"])), max_size=8),
+    st.lists(
+        st.tuples(NUMBERS, st.one_of(st.none(), NUMBERS), st.sampled_from([b"", EVENT, b"x" * 300, "like"])),
+        max_size=8,
+    ),
     st.lists(st.integers(0, 400), max_size=20),
 )
-def test_each_transfer_gets_its_format_and_all_else_stays(sent: list[tuple[int, int | None, bytes | str]], cuts: list[int]) -> None:
+def test_each_transfer_gets_its_format_and_all_else_stays(
+    sent: list[tuple[int, int | None, bytes | str]], cuts: list[int]
+) -> None:
     written: list[bytes] = []
     for number, message_format, content in sent:
         payload = transfer(0, long_tag(1), EVENT) if isinstance(content, str) else content
@@ -51,7 +56,11 @@ def test_each_transfer_gets_its_format_and_all_else_stays(sent: list[tuple[int, 
         if one.name != "transfer":
             continue
         number, message_format, _ = next(expected)
-        assert (one.fields["delivery-id"], one.fields["delivery-tag"], one.fields["message-format"]) == (number, TAG, message_format or 0)
+        assert (one.fields["delivery-id"], one.fields["delivery-tag"], one.fields["message-format"]) == (
+            number,
+            TAG,
+            message_format or 0,
+        )
         assert one.payload == read_performative(other).payload
 
 

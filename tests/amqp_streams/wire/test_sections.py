@@ -1,4 +1,6 @@
-"""Sections are found in whatever form they come; what is stored is what was sent less the delivery annotations, byte for byte."""
+"""Sections are found in whatever form they come; what is stored is what was sent less the delivery
+annotations, byte for byte.
+"""
 
 import contextlib
 import itertools
@@ -34,7 +36,9 @@ BODIES: dict[str, Any] = {"data": b"\x00abc", "value": "text", "sequence": [1, 2
 
 
 @given(messages())
-def test_stripping_removes_the_delivery_annotations_and_nothing_else(message: tuple[list[int], list[bytes]]) -> None:
+def test_stripping_removes_the_delivery_annotations_and_nothing_else(
+    message: tuple[list[int], list[bytes]],
+) -> None:
     codes, parts = message
     received = b"".join(parts)
     size, stored = strip(received)
@@ -59,7 +63,12 @@ def proton_messages() -> list[Message]:
     """Every combination of sections that Proton can be asked for."""
     made = []
     for durable, instructions, annotations, identity, properties, (kind, body) in itertools.product(
-        (False, True), (None, {symbol("a"): 1}), (None, {symbol("b"): 2}), (None, "id"), (None, {"x": 1}), BODIES.items()
+        (False, True),
+        (None, {symbol("a"): 1}),
+        (None, {symbol("b"): 2}),
+        (None, "id"),
+        (None, {"x": 1}),
+        BODIES.items(),
     ):
         message: Any = Message(body=body, inferred=kind != "value", durable=durable)
         message.instructions, message.annotations, message.properties = instructions, annotations, properties
@@ -95,7 +104,10 @@ batches = st.lists(messages().map(lambda message: b"".join(message[1])) | st.bin
 alike = st.builds(
     lambda prefix, parts: [prefix + part for part in parts],
     messages().map(lambda message: message[1][0]),
-    st.lists(st.sampled_from([DATA, short(0x73, []), b"", short(0x71, {}), b"\x00\x53", b"\x00\x53\x75\x40"]), max_size=8),
+    st.lists(
+        st.sampled_from([DATA, short(0x73, []), b"", short(0x71, {}), b"\x00\x53", b"\x00\x53\x75\x40"]),
+        max_size=8,
+    ),
 )
 
 
@@ -169,14 +181,26 @@ def test_what_is_no_message_is_refused_with_the_reason(message: bytes, words: st
 
 
 ANY_HEAD = st.sampled_from(
-    [b"\x00\x53\x70", b"\x00\x53\x71", b"\x00\x53\x72", b"\x00\x53\x73", short(0x70, []), short(0x70, [True]), short(0x71, {}), b""]
+    [
+        b"\x00\x53\x70",
+        b"\x00\x53\x71",
+        b"\x00\x53\x72",
+        b"\x00\x53\x73",
+        short(0x70, []),
+        short(0x70, [True]),
+        short(0x71, {}),
+        b"",
+    ]
 )
 KEY = b"\xa3\x17event-streams-group-key"
 TARGET = b"\xa3\x1eevent-streams-target-partition"
 nearly = st.builds(
     lambda parts, tail: b"".join(parts) + tail,
     st.lists(
-        ANY_HEAD | st.sampled_from([b"\x00\x53\x72\xc1\xff\x02" + KEY, b"\x00\x53\x71\xc1\x40\x02" + TARGET, KEY + b"\xa1", TARGET]),
+        ANY_HEAD
+        | st.sampled_from(
+            [b"\x00\x53\x72\xc1\xff\x02" + KEY, b"\x00\x53\x71\xc1\x40\x02" + TARGET, KEY + b"\xa1", TARGET]
+        ),
         max_size=4,
     ),
     st.binary(max_size=40),
@@ -210,7 +234,9 @@ def test_arbitrary_bytes_raise_nothing_but_wire_error(message: bytes) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("others", [{}, {Symbol("x-opt-a"): 1, Symbol("x-opt-b"): "y" * 300}])
 @pytest.mark.parametrize("value", ["device-7", Symbol("device-7"), "é" * 200, ""])
-def test_routing_hints_are_found_among_other_annotations(prefix: bytes, form: Form, others: dict, value: str) -> None:
+def test_routing_hints_are_found_among_other_annotations(
+    prefix: bytes, form: Form, others: dict, value: str
+) -> None:
     for entries in ({Symbol(GROUP_KEY): value, **others}, {**others, Symbol(GROUP_KEY): value}):
         for front in (prefix, prefix + form(0x71, {})):
             assert group_key(front + form(0x72, entries) + DATA) == value
@@ -236,7 +262,9 @@ def test_a_routing_hint_of_another_type_is_an_error(value: object) -> None:
         target_partition(short(0x71, {Symbol(TARGET_PARTITION): value}) + DATA)
 
 
-@pytest.mark.parametrize("other", [{Symbol("x"): GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(GROUP_KEY): None}])
+@pytest.mark.parametrize(
+    "other", [{Symbol("x"): GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(GROUP_KEY): None}]
+)
 def test_the_name_of_a_hint_elsewhere_is_no_hint(other: dict) -> None:
     assert group_key(short(0x72, other) + DATA) is None
 

@@ -24,17 +24,33 @@ def noted(value: object, message: bytes = BARE, **more: object) -> bytes:
 
 
 @given(st.lists(st.tuples(SEQUENCES, MESSAGES), min_size=1, max_size=9), st.booleans())
-def test_a_batch_is_taken_apart_as_each_of_its_messages_is(events: list[tuple[int, bytes]], header: bool) -> None:
+def test_a_batch_is_taken_apart_as_each_of_its_messages_is(
+    events: list[tuple[int, bytes]], header: bool
+) -> None:
     front = HEADER if header else b""
     messages = [with_sequence(front + message, sequence) for sequence, message in events]
     split = split_batch(messages)
     assert split is not None
-    assert list(split.sequences) == [sequence_of(message) for message in messages] == [sequence for sequence, _ in events]
-    assert split.stored == [strip(message)[1] for message in messages] == [front + message for _, message in events]
+    assert (
+        list(split.sequences)
+        == [sequence_of(message) for message in messages]
+        == [sequence for sequence, _ in events]
+    )
+    assert (
+        split.stored
+        == [strip(message)[1] for message in messages]
+        == [front + message for _, message in events]
+    )
     assert list(split.header_sizes) == [strip(message)[0] for message in messages]
 
 
-@given(st.lists(st.one_of(st.binary(max_size=60), st.builds(with_sequence, MESSAGES, SEQUENCES)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=60), st.builds(with_sequence, MESSAGES, SEQUENCES)),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_a_batch_with_anything_else_in_it_is_left_to_those_who_look_closely(messages: list[bytes]) -> None:
     split = split_batch(messages)
     if split is not None:
@@ -58,7 +74,9 @@ def test_what_proton_writes_is_understood() -> None:
     assert list(split.sequences) == [1 << 40]
 
 
-@pytest.mark.parametrize("value", [0, 5, 1 << 40, UByte(5), UInt(5), ULong(5), ULong(0), ULong(SEQUENCE_MAX), Byte(5)])
+@pytest.mark.parametrize(
+    "value", [0, 5, 1 << 40, UByte(5), UInt(5), ULong(5), ULong(0), ULong(SEQUENCE_MAX), Byte(5)]
+)
 def test_any_integer_from_0_on_will_do(value: int) -> None:
     assert sequence_of(noted(value)) == value
 

@@ -44,7 +44,9 @@ def test_an_integer_type_takes_its_range_and_nothing_beyond(kind: type, low: int
 
 
 @given(st.sampled_from(INTEGERS), st.data())
-def test_an_integer_prints_as_a_number_and_shows_its_type_to_developers(row: tuple[type, int, int], data: st.DataObject) -> None:
+def test_an_integer_prints_as_a_number_and_shows_its_type_to_developers(
+    row: tuple[type, int, int], data: st.DataObject
+) -> None:
     kind, low, high = row
     number = data.draw(st.integers(low, high))
     assert (str(kind(number)), f"{kind(number)}") == (str(number), str(number))

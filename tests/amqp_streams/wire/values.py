@@ -38,7 +38,20 @@ decimals = (
     | st.binary(min_size=8, max_size=8).map(Decimal64)
     | st.binary(min_size=16, max_size=16).map(Decimal128)
 )
-scalars = st.none() | st.booleans() | longs | integers | floats | doubles | texts | symbols | binaries | chars | decimals | st.uuids()
+scalars = (
+    st.none()
+    | st.booleans()
+    | longs
+    | integers
+    | floats
+    | doubles
+    | texts
+    | symbols
+    | binaries
+    | chars
+    | decimals
+    | st.uuids()
+)
 
 
 def _arrays(children):
@@ -59,7 +72,9 @@ def _arrays(children):
     }
     descriptors = st.none() | symbols | st.integers(0, ULong.HIGH).map(ULong)
     return st.sampled_from(sorted(kinds, key=lambda kind: kind.__name__)).flatmap(
-        lambda kind: st.builds(Array, st.just(kind), st.lists(kinds[kind], max_size=4).map(tuple), descriptors)
+        lambda kind: st.builds(
+            Array, st.just(kind), st.lists(kinds[kind], max_size=4).map(tuple), descriptors
+        )
     )
 
 

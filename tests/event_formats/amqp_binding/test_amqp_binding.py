@@ -47,7 +47,9 @@ def test_data_that_announces_an_event_comes_back_as_data(event: CloudEvent) -> N
     assert group_key(encode(CloudEvent({**event.attributes, "partitionkey": "k"}, event.data))) == "k"
 
 
-@pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents+json; charset=utf-16"])
+@pytest.mark.parametrize(
+    "content_type", ["application/cloudevents+avro", "application/cloudevents+json; charset=utf-16"]
+)
 def test_an_unknown_event_format_is_reported(content_type: str) -> None:
     with pytest.raises(InvalidEventError, match=r"utf-16|event format"):
         decode(Event(b"x", content_type=content_type).encode())
@@ -70,9 +72,13 @@ def test_others_read_it(event: CloudEvent) -> None:
 
 def test_the_sdk_reads_it() -> None:
     message = Message()
-    message.decode(encode(CloudEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, b'{"a": 1}')))
+    message.decode(
+        encode(CloudEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, b'{"a": 1}'))
+    )
     theirs = sdk.from_binary(
-        sdk.AMQPMessage({"content-type": message.content_type}, mapping(message.properties), binary(message.body)),
+        sdk.AMQPMessage(
+            {"content-type": message.content_type}, mapping(message.properties), binary(message.body)
+        ),
         JSONFormat(),
         SdkEvent,
     )
@@ -81,8 +87,13 @@ def test_the_sdk_reads_it() -> None:
 
 @pytest.mark.parametrize("mode", [sdk.to_binary, sdk.to_structured])
 def test_what_the_sdk_writes_is_read(mode: object) -> None:
-    theirs = mode(SdkEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, {"a": 1}), JSONFormat())  # type: ignore[operator]
-    properties = {name: timestamp(value) if name.endswith("time") else value for name, value in theirs.application_properties.items()}
+    theirs = mode(
+        SdkEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, {"a": 1}), JSONFormat()
+    )  # type: ignore[operator]
+    properties = {
+        name: timestamp(value) if name.endswith("time") else value
+        for name, value in theirs.application_properties.items()
+    }
     message = Message(theirs.application_data, inferred=True, properties=properties)
     message.content_type = symbol(theirs.properties["content-type"])
     event = decode(bytes(message.encode()))
@@ -100,7 +111,9 @@ def test_the_partition_key_is_the_group_key() -> None:
 
 def test_long_texts_and_many_attributes_have_room() -> None:
     many = {f"x{number}": "é" * number for number in range(200)}
-    event = CloudEvent({**REQUIRED, **many, "partitionkey": "k" * 999, "datacontenttype": "a/" + "b" * 300}, b"x" * 70_000)
+    event = CloudEvent(
+        {**REQUIRED, **many, "partitionkey": "k" * 999, "datacontenttype": "a/" + "b" * 300}, b"x" * 70_000
+    )
     assert decode(encode(event)) == event
 
 
@@ -108,12 +121,16 @@ def test_long_texts_and_many_attributes_have_room() -> None:
 def test_both_prefixes_are_read(prefix: str) -> None:
     """AMQP binding 3.1.3.1: `cloudEvents_` or `cloudEvents:`; receivers SHOULD take both."""
     properties = {f"{prefix}{name}": value for name, value in REQUIRED.items()}
-    message = Event(b"x", properties={**properties, "other": "y", "cloudEvents": "z"}, content_type="text/plain").encode()
+    message = Event(
+        b"x", properties={**properties, "other": "y", "cloudEvents": "z"}, content_type="text/plain"
+    ).encode()
     assert decode(message) == CloudEvent({**REQUIRED, "datacontenttype": "text/plain"}, b"x")
 
 
 def test_one_attribute_in_both_spellings_must_agree() -> None:
-    assert decode(Event(b"", properties={**PROPERTIES, "cloudEvents:id": "1"}).encode()).attributes["id"] == "1"
+    assert (
+        decode(Event(b"", properties={**PROPERTIES, "cloudEvents:id": "1"}).encode()).attributes["id"] == "1"
+    )
     with pytest.raises(InvalidEventError, match="id occurs in both spellings"):
         decode(Event(b"", properties={**PROPERTIES, "cloudEvents:id": "2"}).encode())
 
@@ -141,7 +158,9 @@ def test_native_types_are_read() -> None:
         "y": b"\xff",
         "s": "sym",
     }
-    text = Event(b"", properties={**PROPERTIES, "cloudEvents_time": "2024-05-01T12:00:00.123456789+02:00"}).encode()
+    text = Event(
+        b"", properties={**PROPERTIES, "cloudEvents_time": "2024-05-01T12:00:00.123456789+02:00"}
+    ).encode()
     assert decode(text).attributes["time"] == "2024-05-01T12:00:00.123456789+02:00"
 
 
@@ -153,14 +172,20 @@ def test_structured_mode_is_read() -> None:
         assert event == CloudEvent({**REQUIRED, "datacontenttype": "application/json"}, b'{"a": [1, 2]}')
 
 
-@pytest.mark.parametrize(("body", "data"), [("text é", "text é".encode()), (b"bytes", b"bytes"), (None, None)])
+@pytest.mark.parametrize(
+    ("body", "data"), [("text é", "text é".encode()), (b"bytes", b"bytes"), (None, None)]
+)
 def test_a_body_that_is_a_value_is_read_when_it_is_bytes_or_text(body: object, data: bytes | None) -> None:
     front = Event(b"", properties=PROPERTIES).encode().removesuffix(b"\x00\x53\x75\xa0\x00")
     assert decode(front + b"\x00\x53\x77" + encode_value(body)).data == data
 
 
 def test_pieces_of_data_are_put_together() -> None:
-    message = Event(b"ab", properties=PROPERTIES).encode() + b"\x00\x53\x75\xa0\x02cd" + b"\x00\x53\x75\xb0\x00\x00\x00\x01e"
+    message = (
+        Event(b"ab", properties=PROPERTIES).encode()
+        + b"\x00\x53\x75\xa0\x02cd"
+        + b"\x00\x53\x75\xb0\x00\x00\x00\x01e"
+    )
     assert decode(message).data == b"abcde"
 
 
@@ -178,7 +203,11 @@ def test_headers_and_annotations_are_passed_over() -> None:
 
 def test_wide_and_long_spellings_are_read() -> None:
     """A map of 4-byte sizes, strings of 4-byte sizes, descriptors of 8 bytes: other writers' habits."""
-    pairs = b"".join(b"\xb1" + len(text).to_bytes(4) + text for pair in PROPERTIES.items() for text in (pair[0].encode(), pair[1].encode()))
+    pairs = b"".join(
+        b"\xb1" + len(text).to_bytes(4) + text
+        for pair in PROPERTIES.items()
+        for text in (pair[0].encode(), pair[1].encode())
+    )
     section = b"\xd1" + (len(pairs) + 4).to_bytes(4) + (8).to_bytes(4) + pairs
     for descriptor in (b"\x00\x53\x74", b"\x00\x80" + (0x74).to_bytes(8)):
         assert decode(descriptor + section + b"\x00\x53\x75\xa0\x00") == CloudEvent(REQUIRED, b"")
@@ -200,14 +229,22 @@ def test_wide_and_long_spellings_are_read() -> None:
         ({}, "application/cloudevents+json", b"{", "JSON"),
     ],
 )
-def test_what_is_no_event_is_told(properties: dict[str, object], content_type: str | None, body: object, words: str) -> None:
+def test_what_is_no_event_is_told(
+    properties: dict[str, object], content_type: str | None, body: object, words: str
+) -> None:
     with pytest.raises(InvalidEventError, match=words):
         decode(Event(body, properties=properties or None, content_type=content_type).encode())
 
 
 def test_a_time_that_is_none_is_told() -> None:
     with pytest.raises(InvalidEventError, match="not a time between the years"):
-        decode(bytes(Message(b"", inferred=True, properties={**PROPERTIES, "cloudEvents_time": timestamp(1 << 60)}).encode()))
+        decode(
+            bytes(
+                Message(
+                    b"", inferred=True, properties={**PROPERTIES, "cloudEvents_time": timestamp(1 << 60)}
+                ).encode()
+            )
+        )
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 255))
@@ -237,4 +274,9 @@ def test_headers_go_with_an_event_and_are_no_attributes() -> None:
     message = encode(event, {"x-request-id": "r", "knative-a": "é" * 200})
     assert decode(message) == event
     assert passed_on(message) == [(b"x-request-id", b"r"), (b"knative-a", ("é" * 200).encode())]
-    assert passed_on(encode(event)) == passed_on(Event(b"httpHeader_").encode()) == passed_on(b"httpHeader_") == []
+    assert (
+        passed_on(encode(event))
+        == passed_on(Event(b"httpHeader_").encode())
+        == passed_on(b"httpHeader_")
+        == []
+    )

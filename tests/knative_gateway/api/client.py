@@ -15,7 +15,11 @@ BROKERS = "/apis/eventing.knative.dev/v1/namespaces/default/brokers"
 MERGE = {"content-type": "application/merge-patch+json"}
 JSON_PATCH = {"content-type": "application/json-patch+json"}
 APPLY = {"content-type": "application/apply-patch+yaml"}
-TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"}
+TABLE = {
+    "accept": (
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,13 @@ def _scope(method: str, path: str, query: dict[str, str] | None, headers: dict[s
 
 
 async def call(
-    api: Api, method: str, path: str, body: object = None, *, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
+    api: Api,
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    query: dict[str, str] | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Answer:
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     incoming = [{"type": "http.request", "body": raw, "more_body": False}]
@@ -60,7 +70,16 @@ async def call(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await api(_scope(method, path, query, {"content-type": "application/json", "user-agent": "tests/1", **(headers or {})}), receive, send)
+    await api(
+        _scope(
+            method,
+            path,
+            query,
+            {"content-type": "application/json", "user-agent": "tests/1", **(headers or {})},
+        ),
+        receive,
+        send,
+    )
     head = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
     return Answer(sent[0]["status"], head, b"".join(message.get("body", b"") for message in sent[1:]))
 
@@ -111,11 +130,19 @@ def config_map(name: str = "c", **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def definition(group: str = "serving.knative.dev", kind: str = "Service", plural: str = "services") -> dict[str, Any]:
+def definition(
+    group: str = "serving.knative.dev", kind: str = "Service", plural: str = "services"
+) -> dict[str, Any]:
     """A CustomResourceDefinition with two versions."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions: list[dict[str, Any]] = [
-        {"name": name, "served": True, "storage": name == "v1", "schema": schema, "subresources": {"status": {}}}
+        {
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            "schema": schema,
+            "subresources": {"status": {}},
+        }
         for name in ("v1", "v1beta1")
     ]
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": ["ksvc"]}

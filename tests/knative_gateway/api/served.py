@@ -27,7 +27,9 @@ def served(state_dir: Path, gate: Gate | None = None) -> Iterator[str]:
         async with open_store(sqlite_url(state_dir)) as store:
             api = Api(store.resources, store.cursors, gate=gate)
             await api.start()
-            server = await serve_http(Starlette(routes=api.routes), [Listener(host="127.0.0.1", port=0)], limits=Limits())
+            server = await serve_http(
+                Starlette(routes=api.routes), [Listener(host="127.0.0.1", port=0)], limits=Limits()
+            )
             started.append(f"http://{server.addresses[0]}")
             ready.set()
             await stopping.wait()

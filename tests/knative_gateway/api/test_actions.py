@@ -19,7 +19,9 @@ class Recorder:
         self.asked.append(("replay", start))
         return {"from": {"0": "1"}}
 
-    async def redrive(self, subscriber: Mapping[str, object], options: Mapping[str, object]) -> Mapping[str, object]:
+    async def redrive(
+        self, subscriber: Mapping[str, object], options: Mapping[str, object]
+    ) -> Mapping[str, object]:
         if options:
             raise StatusError(409, "Conflict", "it is under way")
         self.asked.append(("redrive", subscriber["kind"]))
@@ -30,10 +32,16 @@ async def test_the_history_tells_failures_and_positions(api: Api, store: Store) 
     uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
     assert (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json["failures"] == []
     await store.cursors.save({(uid, 1): "0A", (uid, 0): "07"})
-    await store.cursors.record({uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]})
+    await store.cursors.record(
+        {uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]}
+    )
     told = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json
     assert told["positions"] == [{"partition": 0, "offset": "07"}, {"partition": 1, "offset": "0A"}]
-    assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (503, "try later", uid)
+    assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (
+        503,
+        "try later",
+        uid,
+    )
     assert (await call(api, "GET", f"{TRIGGERS}/other/deliveries")).code == 404
     assert (await call(api, "GET", f"{BROKERS}/b/deliveries")).code == 404
 
@@ -52,7 +60,9 @@ async def test_replay_and_redrive_are_the_data_plane_s(store: Store) -> None:
     api = Api(store.resources, store.cursors, replays=recorder)
     await api.start()
     await call(api, "POST", TRIGGERS, trigger())
-    assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "time=2026-01-01T00:00:00Z"})).json == {"from": {"0": "1"}}
+    assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "time=2026-01-01T00:00:00Z"})).json == {
+        "from": {"0": "1"}
+    }
     assert (await call(api, "POST", f"{TRIGGERS}/t/redrive")).json == {"events": 3}
     assert recorder.asked == [("replay", "time=2026-01-01T00:00:00Z"), ("redrive", "Trigger")]
     assert (await call(api, "POST", f"{TRIGGERS}/t/redrive", {"again": True})).code == 409

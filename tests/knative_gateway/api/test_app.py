@@ -16,7 +16,11 @@ class Known:
     """Tokens that are the names of their owners."""
 
     def identity(self, token: str) -> Identity | None:
-        return Identity(token, frozenset({"team"} if token == "member" else ())) if token in {"admin", "member", "reader"} else None
+        return (
+            Identity(token, frozenset({"team"} if token == "member" else ()))
+            if token in {"admin", "member", "reader"}
+            else None
+        )
 
 
 @pytest.fixture
@@ -40,7 +44,11 @@ async def test_nobody_and_strangers_are_unauthorized_everywhere(guarded: Api) ->
     for who in ("", "stranger"):
         for path in ("/version", "/apis", TRIGGERS, "/nowhere"):
             answer = await ask(guarded, who, "GET", path)
-            assert (answer.code, answer.json["reason"], answer.header("www-authenticate")) == (401, "Unauthorized", "Bearer"), path
+            assert (answer.code, answer.json["reason"], answer.header("www-authenticate")) == (
+                401,
+                "Unauthorized",
+                "Bearer",
+            ), path
 
 
 async def test_rules_say_who_may_what_and_where(guarded: Api) -> None:
@@ -89,7 +97,9 @@ class Away:
         (KeyError("secret"), 500, "InternalError", "Internal error occurred: see the gateway's log"),
     ],
 )
-async def test_what_goes_wrong_inside_is_a_status_too(store: Store, error: Exception, code: int, reason: str, words: str) -> None:
+async def test_what_goes_wrong_inside_is_a_status_too(
+    store: Store, error: Exception, code: int, reason: str, words: str
+) -> None:
     resources = Away(store.resources, error)
     api = Api(resources, store.cursors)
     await api.start()
@@ -109,7 +119,11 @@ async def test_a_client_that_goes_away_in_the_middle_is_no_error(api: Api) -> No
     async def send(message: object) -> None:
         sent.append(message)
 
-    await api({"type": "http", "method": "POST", "path": TRIGGERS, "query_string": b"", "headers": []}, receive, send)
+    await api(
+        {"type": "http", "method": "POST", "path": TRIGGERS, "query_string": b"", "headers": []},
+        receive,
+        send,
+    )
     assert sent == []
 
 
@@ -124,7 +138,14 @@ async def test_two_authorization_headers_are_refused(guarded: Api) -> None:
         sent.append(message)
 
     headers = [(b"authorization", b"Bearer admin"), (b"authorization", b"Bearer reader")]
-    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": TRIGGERS, "query_string": b"", "headers": headers}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "path": TRIGGERS,
+        "query_string": b"",
+        "headers": headers,
+    }
     await guarded(scope, receive, send)
     assert sent[0]["status"] == 400
 
@@ -134,9 +155,18 @@ async def test_a_reference_to_a_namespace_that_its_author_may_not_read_is_forbid
     reference = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "name": "b", "namespace": "vic"}
     answer = await ask(guarded, "member", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))
     assert (answer.code, answer.json["reason"]) == (403, "Forbidden")
-    assert 'a reference to the namespace vic is forbidden: User "member" cannot read' in answer.json["message"]
-    assert (await ask(guarded, "admin", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))).code == 201
-    labelled = {**trigger("t", subscriber={"ref": reference}), "metadata": {"name": "t", "labels": {"a": "b"}}}
-    assert (await ask(guarded, "member", "PUT", f"{TRIGGERS}/t", labelled)).code == 200, "the reference was there"
+    assert (
+        'a reference to the namespace vic is forbidden: User "member" cannot read' in answer.json["message"]
+    )
+    assert (
+        await ask(guarded, "admin", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))
+    ).code == 201
+    labelled = {
+        **trigger("t", subscriber={"ref": reference}),
+        "metadata": {"name": "t", "labels": {"a": "b"}},
+    }
+    assert (await ask(guarded, "member", "PUT", f"{TRIGGERS}/t", labelled)).code == 200, (
+        "the reference was there"
+    )
     labelled["spec"]["delivery"] = {"deadLetterSink": {"ref": {**reference, "namespace": "other"}}}
     assert (await ask(guarded, "member", "PUT", f"{TRIGGERS}/t", labelled)).code == 403

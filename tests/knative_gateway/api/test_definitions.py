@@ -9,21 +9,34 @@ from tests.knative_gateway.api.client import APPLY, MERGE, call, definition, wat
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/serving.knative.dev/v1/namespaces/default/services"
-SERVICE = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"any": {"thing": [1]}}}
+SERVICE = {
+    "apiVersion": "serving.knative.dev/v1",
+    "kind": "Service",
+    "metadata": {"name": "s"},
+    "spec": {"any": {"thing": [1]}},
+}
 
 
 async def test_a_declared_kind_is_served_at_once_in_each_version(api: Api) -> None:
     assert (await call(api, "POST", SERVICES, SERVICE)).code == 404
     made = await call(api, "POST", CRDS, definition())
-    assert {each["type"]: each["status"] for each in made.json["status"]["conditions"]} == {"NamesAccepted": "True", "Established": "True"}
+    assert {each["type"]: each["status"] for each in made.json["status"]["conditions"]} == {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }
     stored = await call(api, "POST", SERVICES, SERVICE)
     assert (stored.code, stored.json["spec"]) == (201, SERVICE["spec"])
     older = SERVICES.replace("v1", "v1beta1")
     assert (await call(api, "GET", f"{older}/s")).json["apiVersion"] == "serving.knative.dev/v1beta1"
     status = {"status": {"address": {"url": "http://x/"}}}
-    assert (await call(api, "PATCH", f"{older}/s/status", status, headers=MERGE)).json["status"] == status["status"]
+    assert (await call(api, "PATCH", f"{older}/s/status", status, headers=MERGE)).json["status"] == status[
+        "status"
+    ]
     changed = await call(api, "GET", f"{SERVICES}/s")
-    assert (changed.json["apiVersion"], changed.json["status"]) == ("serving.knative.dev/v1", status["status"])
+    assert (changed.json["apiVersion"], changed.json["status"]) == (
+        "serving.knative.dev/v1",
+        status["status"],
+    )
     groups = [each["name"] for each in (await call(api, "GET", "/apis")).json["groups"]]
     assert "serving.knative.dev" in groups
 
@@ -44,7 +57,9 @@ async def test_our_own_kinds_are_told_as_definitions_and_cannot_be_changed(api: 
     theirs = (await call(api, "GET", path)).json
     assert (await call(api, "DELETE", path)).code == 403
     assert (await call(api, "PATCH", path, {"metadata": {"labels": {"a": "b"}}}, headers=MERGE)).code == 403
-    assert (await call(api, "POST", CRDS, definition("eventing.knative.dev", "Broker", "brokers"))).code == 409
+    assert (
+        await call(api, "POST", CRDS, definition("eventing.knative.dev", "Broker", "brokers"))
+    ).code == 409
     query = {"fieldManager": "x", "force": "true"}
     applied = definition("eventing.knative.dev", "Broker", "brokers")
     assert (await call(api, "PATCH", path, applied, query=query, headers=APPLY)).code in {403, 422}

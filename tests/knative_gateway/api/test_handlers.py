@@ -8,7 +8,18 @@ from knative_gateway.api import Api, ApiSettings, Namespaces
 from knative_gateway.api.handlers import BODY_BYTES_MAX
 from knative_gateway.api.reading import YAML_BYTES_MAX
 from knative_gateway.store import Store
-from tests.knative_gateway.api.client import APPLY, BROKERS, JSON_PATCH, MERGE, TABLE, TRIGGERS, Answer, call, config_map, trigger
+from tests.knative_gateway.api.client import (
+    APPLY,
+    BROKERS,
+    JSON_PATCH,
+    MERGE,
+    TABLE,
+    TRIGGERS,
+    Answer,
+    call,
+    config_map,
+    trigger,
+)
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -23,7 +34,11 @@ async def test_an_object_is_created_read_and_deleted(api: Api) -> None:
     made = await call(api, "POST", TRIGGERS, trigger())
     assert made.code == 201
     metadata = made.json["metadata"]
-    assert (metadata["namespace"], metadata["generation"], metadata["creationTimestamp"]) == ("default", 1, "2023-11-14T22:13:20Z")
+    assert (metadata["namespace"], metadata["generation"], metadata["creationTimestamp"]) == (
+        "default",
+        1,
+        "2023-11-14T22:13:20Z",
+    )
     assert metadata["managedFields"][0]["manager"] == "tests"
     assert (await call(api, "GET", f"{TRIGGERS}/t")).json == made.json
     gone = await call(api, "DELETE", f"{TRIGGERS}/t", {"propagationPolicy": "Background"})
@@ -37,7 +52,10 @@ async def test_an_object_is_created_read_and_deleted(api: Api) -> None:
 async def test_a_name_is_taken_once(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger())
     assert reason(await call(api, "POST", TRIGGERS, trigger())) == (409, "AlreadyExists")
-    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"dryRun": "All"})) == (409, "AlreadyExists")
+    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"dryRun": "All"})) == (
+        409,
+        "AlreadyExists",
+    )
 
 
 async def test_a_name_may_be_generated(api: Api) -> None:
@@ -83,29 +101,53 @@ async def test_patches_of_each_kind_are_taken(api: Api) -> None:
     patched = await call(api, "PATCH", f"{TRIGGERS}/t", operations, headers=JSON_PATCH)
     assert patched.json["spec"]["delivery"] == {"retry": 1}
     strategic = {"content-type": "application/strategic-merge-patch+json"}
-    assert reason(await call(api, "PATCH", f"{TRIGGERS}/t", {}, headers=strategic)) == (415, "UnsupportedMediaType")
+    assert reason(await call(api, "PATCH", f"{TRIGGERS}/t", {}, headers=strategic)) == (
+        415,
+        "UnsupportedMediaType",
+    )
     await call(api, "POST", CONFIG_MAPS, config_map(a="b"))
-    assert (await call(api, "PATCH", f"{CONFIG_MAPS}/c", {"data": {"x": "y"}}, headers=strategic)).json["data"] == {"a": "b", "x": "y"}
+    assert (await call(api, "PATCH", f"{CONFIG_MAPS}/c", {"data": {"x": "y"}}, headers=strategic)).json[
+        "data"
+    ] == {"a": "b", "x": "y"}
 
 
 async def test_server_side_apply_makes_changes_and_conflicts(api: Api) -> None:
     yaml = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  since: 2026-01-01\n  yes: 'on'\n"
     one: dict[str, Any] = {"query": {"fieldManager": "one"}, "headers": APPLY}
     answer = await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)
-    assert (answer.code, answer.json["data"]) == (201, {"since": "2026-01-01", "yes": "on"}), "a date is a text, a key too"
+    assert (answer.code, answer.json["data"]) == (201, {"since": "2026-01-01", "yes": "on"}), (
+        "a date is a text, a key too"
+    )
     assert (await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)).code == 200
     theirs = config_map(since="now")
-    refused = await call(api, "PATCH", f"{CONFIG_MAPS}/c", theirs, query={"fieldManager": "two"}, headers=APPLY)
+    refused = await call(
+        api, "PATCH", f"{CONFIG_MAPS}/c", theirs, query={"fieldManager": "two"}, headers=APPLY
+    )
     assert reason(refused) == (409, "Conflict")
     assert refused.json["details"]["causes"][0]["field"] == ".data.since"
-    forced = await call(api, "PATCH", f"{CONFIG_MAPS}/c", theirs, query={"fieldManager": "two", "force": "true"}, headers=APPLY)
+    forced = await call(
+        api,
+        "PATCH",
+        f"{CONFIG_MAPS}/c",
+        theirs,
+        query={"fieldManager": "two", "force": "true"},
+        headers=APPLY,
+    )
     assert forced.json["data"]["since"] == "now"
     assert reason(await call(api, "PATCH", f"{CONFIG_MAPS}/c", theirs, headers=APPLY)) == (422, "Invalid")
 
 
 async def test_status_is_written_through_its_subresource_only(api: Api) -> None:
     made = await call(
-        api, "POST", BROKERS, {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}, "status": {"x": 1}}
+        api,
+        "POST",
+        BROKERS,
+        {
+            "apiVersion": "eventing.knative.dev/v1",
+            "kind": "Broker",
+            "metadata": {"name": "b"},
+            "status": {"x": 1},
+        },
     )
     assert "status" not in made.json
     status = {"status": {"address": {"url": "http://x/"}}, "spec": {"delivery": {"retry": 99}}}
@@ -125,13 +167,20 @@ async def test_a_dry_run_stores_nothing(api: Api) -> None:
     elsewhere = TRIGGERS.replace("default", "elsewhere")
     assert (await call(api, "POST", elsewhere, trigger(), query=dry)).code == 201
     assert (await call(api, "GET", "/api/v1/namespaces/elsewhere")).code == 404
-    assert (await call(api, "PATCH", f"{TRIGGERS}/t", trigger(), query=dry | {"fieldManager": "x"}, headers=APPLY)).code == 201
+    assert (
+        await call(api, "PATCH", f"{TRIGGERS}/t", trigger(), query=dry | {"fieldManager": "x"}, headers=APPLY)
+    ).code == 201
     await call(api, "POST", TRIGGERS, trigger())
-    changed = await call(api, "PATCH", f"{TRIGGERS}/t", {"spec": {"delivery": {"retry": 1}}}, query=dry, headers=MERGE)
+    changed = await call(
+        api, "PATCH", f"{TRIGGERS}/t", {"spec": {"delivery": {"retry": 1}}}, query=dry, headers=MERGE
+    )
     assert changed.json["spec"]["delivery"] == {"retry": 1}
     assert (await call(api, "DELETE", f"{TRIGGERS}/t", {"dryRun": ["All"]})).json["status"] == "Success"
     assert "delivery" not in (await call(api, "GET", f"{TRIGGERS}/t")).json["spec"]
-    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"dryRun": "Some"})) == (400, "BadRequest")
+    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"dryRun": "Some"})) == (
+        400,
+        "BadRequest",
+    )
 
 
 async def test_unknown_fields_are_refused_told_or_ignored(api: Api) -> None:
@@ -142,22 +191,37 @@ async def test_unknown_fields_are_refused_told_or_ignored(api: Api) -> None:
     warned = await call(api, "POST", TRIGGERS, body, query={"fieldValidation": "Warn"})
     assert (warned.code, warned.warnings) == (201, ['299 - "unknown field \\"spec.brokr\\""'])
     assert "brokr" not in warned.json["spec"]
-    assert (await call(api, "POST", TRIGGERS, body | {"metadata": {"name": "u"}}, query={"fieldValidation": "Ignore"})).warnings == []
-    assert reason(await call(api, "POST", TRIGGERS, body, query={"fieldValidation": "Perhaps"})) == (400, "BadRequest")
+    assert (
+        await call(
+            api, "POST", TRIGGERS, body | {"metadata": {"name": "u"}}, query={"fieldValidation": "Ignore"}
+        )
+    ).warnings == []
+    assert reason(await call(api, "POST", TRIGGERS, body, query={"fieldValidation": "Perhaps"})) == (
+        400,
+        "BadRequest",
+    )
 
 
 async def test_a_delete_may_name_what_it_means(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger())
-    assert reason(await call(api, "DELETE", f"{TRIGGERS}/t", {"preconditions": {"uid": "another"}})) == (409, "Conflict")
+    assert reason(await call(api, "DELETE", f"{TRIGGERS}/t", {"preconditions": {"uid": "another"}})) == (
+        409,
+        "Conflict",
+    )
     assert (await call(api, "DELETE", f"{TRIGGERS}/t")).code == 200
     assert reason(await call(api, "DELETE", f"{TRIGGERS}/t")) == (404, "NotFound")
 
 
 async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     for name, label in [("a", "x"), ("b", "x"), ("c", "y")]:
-        await call(api, "POST", TRIGGERS, trigger(name) | {"metadata": {"name": name, "labels": {"l": label}}})
+        await call(
+            api, "POST", TRIGGERS, trigger(name) | {"metadata": {"name": name, "labels": {"l": label}}}
+        )
     answer = await call(api, "DELETE", TRIGGERS, query={"labelSelector": "l=x"})
-    assert (answer.json["kind"], [each["metadata"]["name"] for each in answer.json["items"]]) == ("TriggerList", ["a", "b"])
+    assert (answer.json["kind"], [each["metadata"]["name"] for each in answer.json["items"]]) == (
+        "TriggerList",
+        ["a", "b"],
+    )
     assert [each["metadata"]["name"] for each in (await call(api, "GET", TRIGGERS)).json["items"]] == ["c"]
 
 
@@ -171,7 +235,9 @@ async def test_lists_come_in_pages(api: Api) -> None:
     token = first["metadata"]["continue"]
     while token:
         page = (await call(api, "GET", TRIGGERS, query={"limit": "2", "continue": token})).json
-        assert page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"], "a watch after it misses nothing"
+        assert page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"], (
+            "a watch after it misses nothing"
+        )
         names += [each["metadata"]["name"] for each in page["items"]]
         token = page["metadata"].get("continue")
     assert names == ["t0", "t1", "t2", "t3", "t4"]
@@ -190,7 +256,10 @@ async def test_kubectl_gets_a_table_of_a_list_and_of_an_object(api: Api) -> None
     await call(api, "POST", TRIGGERS, trigger())
     for path in (TRIGGERS, f"{TRIGGERS}/t"):
         table = (await call(api, "GET", path, headers=TABLE)).json
-        assert (table["kind"], [column["name"] for column in table["columnDefinitions"]][:2]) == ("Table", ["Name", "Broker"])
+        assert (table["kind"], [column["name"] for column in table["columnDefinitions"]][:2]) == (
+            "Table",
+            ["Name", "Broker"],
+        )
         assert table["rows"][0]["cells"][:2] == ["t", "default"]
         assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
         assert table["metadata"]["resourceVersion"] == "3"
@@ -202,9 +271,16 @@ async def test_other_forms_are_metadata_alone_or_none(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger())
     partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
     listed = (await call(api, "GET", TRIGGERS, headers=partial)).json
-    assert (listed["kind"], sorted(listed["items"][0])) == ("PartialObjectMetadataList", ["apiVersion", "kind", "metadata"])
+    assert (listed["kind"], sorted(listed["items"][0])) == (
+        "PartialObjectMetadataList",
+        ["apiVersion", "kind", "metadata"],
+    )
     assert reason(await call(api, "GET", TRIGGERS, headers={"accept": "text/html"})) == (406, "NotAcceptable")
-    assert (await call(api, "GET", TRIGGERS, headers={"accept": "application/vnd.kubernetes.protobuf,application/json"})).code == 200
+    assert (
+        await call(
+            api, "GET", TRIGGERS, headers={"accept": "application/vnd.kubernetes.protobuf,application/json"}
+        )
+    ).code == 200
 
 
 @pytest.mark.parametrize(
@@ -226,7 +302,9 @@ async def test_other_forms_are_metadata_alone_or_none(api: Api) -> None:
         ("GET", f"{TRIGGERS}/t/replay", (405, "MethodNotAllowed")),
     ],
 )
-async def test_paths_and_verbs_that_are_not_there_are_told_as_a_status(api: Api, method: str, path: str, expected: tuple[int, str]) -> None:
+async def test_paths_and_verbs_that_are_not_there_are_told_as_a_status(
+    api: Api, method: str, path: str, expected: tuple[int, str]
+) -> None:
     assert reason(await call(api, method, path)) == expected
 
 
@@ -236,19 +314,34 @@ async def test_a_body_that_is_no_object_is_refused(api: Api, body: bytes) -> Non
 
 
 async def test_a_body_has_a_limit_and_a_type(api: Api) -> None:
-    assert reason(await call(api, "POST", TRIGGERS, b" " * (BODY_BYTES_MAX + 1))) == (413, "RequestEntityTooLarge")
+    assert reason(await call(api, "POST", TRIGGERS, b" " * (BODY_BYTES_MAX + 1))) == (
+        413,
+        "RequestEntityTooLarge",
+    )
     other = {"content-type": "text/plain"}
     assert reason(await call(api, "POST", TRIGGERS, b"x", headers=other)) == (415, "UnsupportedMediaType")
     two = {"content-type": "application/yaml"}
     assert (
-        await call(api, "POST", CONFIG_MAPS, b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "j"}}', headers=two)
+        await call(
+            api,
+            "POST",
+            CONFIG_MAPS,
+            b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "j"}}',
+            headers=two,
+        )
     ).code == 201
-    assert reason(await call(api, "POST", CONFIG_MAPS, b"a: " + b"b" * YAML_BYTES_MAX, headers=two)) == (413, "RequestEntityTooLarge")
+    assert reason(await call(api, "POST", CONFIG_MAPS, b"a: " + b"b" * YAML_BYTES_MAX, headers=two)) == (
+        413,
+        "RequestEntityTooLarge",
+    )
     assert reason(await call(api, "POST", TRIGGERS, b"a: b\n---\nc: d\n", headers=two)) == (400, "BadRequest")
 
 
 async def test_a_manager_s_name_has_an_end(api: Api) -> None:
-    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"fieldManager": "x" * 200})) == (400, "BadRequest")
+    assert reason(await call(api, "POST", TRIGGERS, trigger(), query={"fieldManager": "x" * 200})) == (
+        400,
+        "BadRequest",
+    )
 
 
 async def test_a_namespace_is_made_when_something_comes_into_it(api: Api) -> None:
@@ -264,7 +357,12 @@ async def test_a_namespace_may_be_required(store: Store) -> None:
     elsewhere = TRIGGERS.replace("default", "elsewhere")
     answer = await call(api, "POST", elsewhere, trigger())
     assert (reason(answer), answer.json["message"]) == ((404, "NotFound"), 'namespaces "elsewhere" not found')
-    made = await call(api, "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    made = await call(
+        api,
+        "POST",
+        "/api/v1/namespaces",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}},
+    )
     assert made.code == 201
     assert (await call(api, "POST", elsewhere, trigger())).code == 201
     await api.close()
@@ -272,7 +370,11 @@ async def test_a_namespace_may_be_required(store: Store) -> None:
 
 async def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
     elsewhere = TRIGGERS.replace("default", "elsewhere")
-    for path, body in ((elsewhere, trigger()), (CONFIG_MAPS.replace("default", "elsewhere"), config_map()), (TRIGGERS, trigger("stays"))):
+    for path, body in (
+        (elsewhere, trigger()),
+        (CONFIG_MAPS.replace("default", "elsewhere"), config_map()),
+        (TRIGGERS, trigger("stays")),
+    ):
         assert (await call(api, "POST", path, body)).code == 201
     assert (await call(api, "DELETE", "/api/v1/namespaces/elsewhere")).code == 200
     everything = (await call(api, "GET", "/apis/eventing.knative.dev/v1/triggers")).json["items"]
@@ -288,9 +390,16 @@ async def test_a_path_that_is_no_name_names_nothing(api: Api) -> None:
 
 async def test_an_object_has_a_size(api: Api) -> None:
     """Whatever it grew by: a body, or many patches."""
-    large = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "x" * 1_000_000}}
+    large = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a"},
+        "data": {"a": "x" * 1_000_000},
+    }
     assert (await call(api, "POST", CONFIG_MAPS, large)).code == 201
     grown = await call(api, "PATCH", f"{CONFIG_MAPS}/a", {"data": {"b": "x" * 600_000}}, headers=MERGE)
     assert (grown.code, grown.json["reason"]) == (413, "RequestEntityTooLarge")
-    copies = [{"op": "add", "path": "/data/c", "value": {}}] + [{"op": "copy", "from": "/data", "path": "/data/c/d"}] * 9
+    copies = [{"op": "add", "path": "/data/c", "value": {}}] + [
+        {"op": "copy", "from": "/data", "path": "/data/c/d"}
+    ] * 9
     assert (await call(api, "PATCH", f"{CONFIG_MAPS}/a", copies, headers=JSON_PATCH)).code == 413

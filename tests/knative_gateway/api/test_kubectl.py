@@ -1,4 +1,6 @@
-"""kubectl against the API, as it is: 1.20 of Debian's package kubernetes-client, or what is installed (KUBECTL names another)."""
+"""kubectl against the API, as it is: 1.20 of Debian's package kubernetes-client, or what is installed
+(KUBECTL names another).
+"""
 
 import json
 import os
@@ -17,7 +19,9 @@ from tests.knative_gateway.api.served import served
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: apt-get install kubernetes-client")
 TRIGGER = "triggers.eventing.knative.dev"
-READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "subscriberUri": "http://127.0.0.1/"}}
+READY = {
+    "status": {"conditions": [{"type": "Ready", "status": "True"}], "subscriberUri": "http://127.0.0.1/"}
+}
 
 Run = Callable[..., str]
 
@@ -62,7 +66,9 @@ def kubectl(environment: dict[str, str]) -> Run:
 def named(kubectl: Run, request: pytest.FixtureRequest) -> Iterator[str]:
     """A Trigger of the test's own."""
     name = request.node.name.replace("_", "-").removeprefix("test-")[:50].rstrip("-")
-    assert kubectl("apply", "-f", "-", given=trigger(name)) == f"trigger.eventing.knative.dev/{name} created\n"
+    assert (
+        kubectl("apply", "-f", "-", given=trigger(name)) == f"trigger.eventing.knative.dev/{name} created\n"
+    )
     yield name
     kubectl("delete", "trigger", name, "--ignore-not-found")
 
@@ -72,7 +78,9 @@ def write_status(kubectl: Run, url: str, name: str) -> None:
     import urllib.request  # noqa: PLC0415  # only here
 
     path = f"{url}/apis/eventing.knative.dev/v1/namespaces/default/triggers/{name}/status"
-    request = urllib.request.Request(path, json.dumps(READY).encode(), {"Content-Type": "application/merge-patch+json"}, method="PATCH")
+    request = urllib.request.Request(
+        path, json.dumps(READY).encode(), {"Content-Type": "application/merge-patch+json"}, method="PATCH"
+    )
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 200
 
@@ -82,14 +90,21 @@ def test_apply_makes_leaves_alone_and_changes(kubectl: Run, named: str) -> None:
     assert kubectl("apply", "-f", "-", given=trigger(named, delivery={"retry": 2})).endswith("configured\n")
     assert json.loads(kubectl("get", "trigger", named, "-o", "json"))["spec"]["delivery"] == {"retry": 2}
     assert kubectl("apply", "-f", "-", given=trigger(named)).endswith("configured\n")
-    assert "delivery" not in json.loads(kubectl("get", "trigger", named, "-o", "json"))["spec"], "what is applied no more goes"
+    assert "delivery" not in json.loads(kubectl("get", "trigger", named, "-o", "json"))["spec"], (
+        "what is applied no more goes"
+    )
 
 
 def test_get_shows_the_columns_of_the_kind(kubectl: Run, named: str, url: str) -> None:
     write_status(kubectl, url, named)
     head, row = kubectl("get", TRIGGER, named).splitlines()
     assert head.split() == ["NAME", "BROKER", "SUBSCRIBER_URI", "AGE", "READY", "REASON"]
-    assert [row.split()[0], *row.split()[1:3], row.split()[4]] == [named, "default", "http://127.0.0.1/", "True"]
+    assert [row.split()[0], *row.split()[1:3], row.split()[4]] == [
+        named,
+        "default",
+        "http://127.0.0.1/",
+        "True",
+    ]
     assert f"trigger.eventing.knative.dev/{named}" in kubectl("get", "all")
     assert (
         kubectl("get", "triggers", "-A", "-o", "name", "--field-selector", f"metadata.name={named}")
@@ -98,7 +113,9 @@ def test_get_shows_the_columns_of_the_kind(kubectl: Run, named: str, url: str) -
 
 
 def test_get_follows_with_watch(kubectl: Run, named: str, environment: dict[str, str]) -> None:
-    with subprocess.Popen([str(KUBECTL), "get", "triggers", named, "-w"], env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [str(KUBECTL), "get", "triggers", named, "-w"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert [process.stdout.readline().split()[0] for _ in range(2)] == ["NAME", named]
         kubectl("label", "trigger", named, "seen=yes")
@@ -109,9 +126,26 @@ def test_get_follows_with_watch(kubectl: Run, named: str, environment: dict[str,
 def test_describe_tells_conditions_and_events(kubectl: Run, named: str, url: str) -> None:
     write_status(kubectl, url, named)
     uid = json.loads(kubectl("get", "trigger", named, "-o", "json"))["metadata"]["uid"]
-    involved = {"kind": "Trigger", "namespace": "default", "name": named, "uid": uid, "apiVersion": "eventing.knative.dev/v1"}
-    event = {"reason": "TriggerReady", "message": "it is well", "type": "Normal", "count": 1, "involvedObject": involved}
-    body = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{named}.1", "namespace": "default"}, **event}
+    involved = {
+        "kind": "Trigger",
+        "namespace": "default",
+        "name": named,
+        "uid": uid,
+        "apiVersion": "eventing.knative.dev/v1",
+    }
+    event = {
+        "reason": "TriggerReady",
+        "message": "it is well",
+        "type": "Normal",
+        "count": 1,
+        "involvedObject": involved,
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{named}.1", "namespace": "default"},
+        **event,
+    }
     kubectl("create", "-f", "-", given=body)
     told = kubectl("describe", "trigger", named)
     assert "Type:" in told
@@ -119,19 +153,32 @@ def test_describe_tells_conditions_and_events(kubectl: Run, named: str, url: str
     assert "it is well" in told
 
 
-def test_wait_ends_when_the_condition_is_met(kubectl: Run, named: str, url: str, environment: dict[str, str]) -> None:
+def test_wait_ends_when_the_condition_is_met(
+    kubectl: Run, named: str, url: str, environment: dict[str, str]
+) -> None:
     words = [str(KUBECTL), "wait", "--for=condition=Ready", f"trigger/{named}", "--timeout=30s"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
         write_status(kubectl, url, named)
         assert process.communicate(timeout=40)[0] == f"trigger.eventing.knative.dev/{named} condition met\n"
-    assert "timed out" in kubectl("wait", "--for=condition=Nothing", f"trigger/{named}", "--timeout=1s", status=1)
+    assert "timed out" in kubectl(
+        "wait", "--for=condition=Nothing", f"trigger/{named}", "--timeout=1s", status=1
+    )
 
 
 def test_patches_of_both_kinds_change_it(kubectl: Run, named: str) -> None:
     kubectl("patch", "trigger", named, "--type=merge", "-p", '{"spec":{"delivery":{"retry":3}}}')
-    kubectl("patch", "trigger", named, "--type=json", "-p", '[{"op":"replace","path":"/spec/delivery/retry","value":4}]')
+    kubectl(
+        "patch",
+        "trigger",
+        named,
+        "--type=json",
+        "-p",
+        '[{"op":"replace","path":"/spec/delivery/retry","value":4}]',
+    )
     assert json.loads(kubectl("get", "trigger", named, "-o", "json"))["spec"]["delivery"] == {"retry": 4}
-    assert "field is immutable" in kubectl("patch", "trigger", named, "--type=merge", "-p", '{"spec":{"broker":"other"}}', status=1)
+    assert "field is immutable" in kubectl(
+        "patch", "trigger", named, "--type=merge", "-p", '{"spec":{"broker":"other"}}', status=1
+    )
 
 
 def test_labels_and_annotations_come_and_go(kubectl: Run, named: str) -> None:
@@ -146,15 +193,21 @@ def test_labels_and_annotations_come_and_go(kubectl: Run, named: str) -> None:
 
 def test_server_side_apply_keeps_count_of_owners(kubectl: Run, named: str) -> None:
     words = ("apply", "--server-side", "-f", "-")
-    assert kubectl(*words, "--field-manager=one", given=trigger(named, delivery={"retry": 1})).endswith("serverside-applied\n")
-    assert "conflict" in kubectl(*words, "--field-manager=two", given=trigger(named, delivery={"retry": 2}), status=1)
+    assert kubectl(*words, "--field-manager=one", given=trigger(named, delivery={"retry": 1})).endswith(
+        "serverside-applied\n"
+    )
+    assert "conflict" in kubectl(
+        *words, "--field-manager=two", given=trigger(named, delivery={"retry": 2}), status=1
+    )
     kubectl(*words, "--field-manager=two", "--force-conflicts", given=trigger(named, delivery={"retry": 2}))
     assert json.loads(kubectl("get", "trigger", named, "-o", "json"))["spec"]["delivery"] == {"retry": 2}
 
 
 def test_replace_needs_the_version_it_saw(kubectl: Run, named: str) -> None:
     seen = json.loads(kubectl("get", "trigger", named, "-o", "json"))
-    assert kubectl("replace", "-f", "-", given=seen | {"metadata": seen["metadata"] | {"labels": {"x": "y"}}}).endswith("replaced\n")
+    assert kubectl(
+        "replace", "-f", "-", given=seen | {"metadata": seen["metadata"] | {"labels": {"x": "y"}}}
+    ).endswith("replaced\n")
     assert "the object has been modified" in kubectl(
         "replace", "-f", "-", given=seen | {"metadata": seen["metadata"] | {"labels": {}}}, status=1
     )
@@ -192,14 +245,19 @@ def test_what_is_taken_out_of_a_service_goes(kubectl: Run) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}}
     kubectl("apply", "-f", "-", given=service | {"spec": {"ports": ports}})
     kubectl("apply", "-f", "-", given=service | {"spec": {"ports": ports[1:]}})
-    assert [each["name"] for each in json.loads(kubectl("get", "service", "ports", "-o", "json"))["spec"]["ports"]] == ["two"]
+    assert [
+        each["name"] for each in json.loads(kubectl("get", "service", "ports", "-o", "json"))["spec"]["ports"]
+    ] == ["two"]
 
 
 def test_core_kinds_are_applied_patched_and_created(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", given=config_map("settings", partitions="4"))
     kubectl("apply", "-f", "-", given=config_map("settings", partitions="8"))
     kubectl("patch", "configmap", "settings", "-p", '{"data":{"retention":"P1D"}}')
-    assert json.loads(kubectl("get", "cm", "settings", "-o", "json"))["data"] == {"partitions": "8", "retention": "P1D"}
+    assert json.loads(kubectl("get", "cm", "settings", "-o", "json"))["data"] == {
+        "partitions": "8",
+        "retention": "P1D",
+    }
     kubectl("create", "configmap", "literal", "--from-literal=a=b")
     assert json.loads(kubectl("get", "cm", "literal", "-o", "json"))["data"] == {"a": "b"}
     kubectl("create", "namespace", "made")
@@ -211,6 +269,11 @@ def test_a_kind_of_one_s_own_is_served_until_it_goes(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", given=definition("example.com", "Sink", "sinks"))
     kubectl("wait", "--for=condition=Established", "crd/sinks.example.com", "--timeout=10s")
     assert "Broker" in kubectl("api-resources")
-    kubectl("apply", "-f", "-", given={"apiVersion": "example.com/v1", "kind": "Sink", "metadata": {"name": "one"}, "spec": {"a": 1}})
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        given={"apiVersion": "example.com/v1", "kind": "Sink", "metadata": {"name": "one"}, "spec": {"a": 1}},
+    )
     assert json.loads(kubectl("get", "sinks.example.com", "one", "-o", "json"))["spec"] == {"a": 1}
     kubectl("delete", "crd", "sinks.example.com")

@@ -1,4 +1,7 @@
-"""Objects of the core in protobuf. The messages here are written by hand; kubectl's own come in test_kubectl."""
+"""Objects of the core in protobuf.
+
+The messages here are written by hand; kubectl's own come in test_kubectl.
+"""
 
 from contextlib import suppress
 
@@ -30,14 +33,34 @@ def entry(number: int, key: str, value: str | bytes) -> bytes:
 
 
 def envelope(api_version: str, kind: str, content: bytes) -> bytes:
-    return MAGIC + field(1, field(1, api_version) + field(2, kind)) + field(2, content) + field(3, "") + field(4, "")
+    return (
+        MAGIC
+        + field(1, field(1, api_version) + field(2, kind))
+        + field(2, content)
+        + field(3, "")
+        + field(4, "")
+    )
 
 
-METADATA = field(1, "n") + field(2, "") + field(3, "default") + field(7, 0) + field(8, b"") + entry(11, "a", "b") + entry(11, "c", "")
+METADATA = (
+    field(1, "n")
+    + field(2, "")
+    + field(3, "default")
+    + field(7, 0)
+    + field(8, b"")
+    + entry(11, "a", "b")
+    + entry(11, "c", "")
+)
 
 
 def test_a_config_map_is_read_with_all_it_has() -> None:
-    content = field(1, METADATA) + entry(2, "k", "v") + entry(2, "empty", "") + entry(3, "raw", b"\x00\xff") + field(4, 1)
+    content = (
+        field(1, METADATA)
+        + entry(2, "k", "v")
+        + entry(2, "empty", "")
+        + entry(3, "raw", b"\x00\xff")
+        + field(4, 1)
+    )
     assert read_protobuf(envelope("v1", "ConfigMap", content)) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -49,14 +72,28 @@ def test_a_config_map_is_read_with_all_it_has() -> None:
 
 
 def test_a_service_is_read_with_its_ports() -> None:
-    port = field(1, "http") + field(2, "TCP") + field(3, 80) + field(4, field(1, 0) + field(2, 8080) + field(3, "")) + field(5, 0)
+    port = (
+        field(1, "http")
+        + field(2, "TCP")
+        + field(3, 80)
+        + field(4, field(1, 0) + field(2, 8080) + field(3, ""))
+        + field(5, 0)
+    )
     named = field(3, 81) + field(4, field(1, 1) + field(2, 0) + field(3, "web"))
     spec = (
-        field(1, port) + field(1, named) + entry(2, "app", "x") + field(4, "ExternalName") + field(10, "example.com") + field(99, "later")
+        field(1, port)
+        + field(1, named)
+        + entry(2, "app", "x")
+        + field(4, "ExternalName")
+        + field(10, "example.com")
+        + field(99, "later")
     )
     read = read_protobuf(envelope("v1", "Service", field(1, METADATA) + field(2, spec)))
     assert read["spec"] == {
-        "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 0}, {"port": 81, "targetPort": "web"}],
+        "ports": [
+            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 0},
+            {"port": 81, "targetPort": "web"},
+        ],
         "selector": {"app": "x"},
         "type": "ExternalName",
         "externalName": "example.com",
@@ -71,7 +108,10 @@ def test_delete_options_are_read() -> None:
 
 def test_a_time_is_read_as_kubernetes_writes_it() -> None:
     content = field(1, field(1, "n") + field(8, field(1, 1_700_000_000)))
-    assert read_protobuf(envelope("v1", "Namespace", content))["metadata"] == {"name": "n", "creationTimestamp": "2023-11-14T22:13:20Z"}
+    assert read_protobuf(envelope("v1", "Namespace", content))["metadata"] == {
+        "name": "n",
+        "creationTimestamp": "2023-11-14T22:13:20Z",
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,10 +145,19 @@ def test_garbage_is_refused_or_read_and_nothing_else(kind: str, content: bytes) 
     ("api_version", "kind", "content", "spec"),
     [
         (b"authentication.k8s.io/v1", b"SelfSubjectReview", b"\x0a\x00", None),
-        (b"authorization.k8s.io/v1", b"SelfSubjectRulesReview", b"\x0a\x00\x12\x03\x0a\x01n", {"namespace": "n"}),
+        (
+            b"authorization.k8s.io/v1",
+            b"SelfSubjectRulesReview",
+            b"\x0a\x00\x12\x03\x0a\x01n",
+            {"namespace": "n"},
+        ),
     ],
 )
-def test_what_kubectl_asks_about_its_user_is_read(api_version: bytes, kind: bytes, content: bytes, spec: object) -> None:
+def test_what_kubectl_asks_about_its_user_is_read(
+    api_version: bytes, kind: bytes, content: bytes, spec: object
+) -> None:
     type_ = b"\x0a" + bytes([len(api_version)]) + api_version + b"\x12" + bytes([len(kind)]) + kind
-    read = read_protobuf(MAGIC + b"\x0a" + bytes([len(type_)]) + type_ + b"\x12" + bytes([len(content)]) + content)
+    read = read_protobuf(
+        MAGIC + b"\x0a" + bytes([len(type_)]) + type_ + b"\x12" + bytes([len(content)]) + content
+    )
     assert (read["apiVersion"], read["kind"], read.get("spec")) == (api_version.decode(), kind.decode(), spec)

@@ -33,16 +33,21 @@ def test_custom_objects_are_made_read_changed_and_deleted(objects: Any) -> None:
     merged = objects.patch_namespaced_custom_object(*TRIGGERS, "py", {"spec": {"delivery": {"retry": 1}}})
     assert merged["spec"]["delivery"] == {"retry": 1}
     operations = [{"op": "replace", "path": "/spec/delivery/retry", "value": 2}]
-    patched = objects.patch_namespaced_custom_object(*TRIGGERS, "py", operations, _content_type="application/json-patch+json")
+    patched = objects.patch_namespaced_custom_object(
+        *TRIGGERS, "py", operations, _content_type="application/json-patch+json"
+    )
     assert patched["spec"]["delivery"] == {"retry": 2}
-    status = objects.patch_namespaced_custom_object_status(*TRIGGERS, "py", {"status": {"subscriberUri": "http://x/"}})
+    status = objects.patch_namespaced_custom_object_status(
+        *TRIGGERS, "py", {"status": {"subscriberUri": "http://x/"}}
+    )
     assert objects.get_namespaced_custom_object(*TRIGGERS, "py")["status"] == status["status"]
     with pytest.raises(kubernetes.client.ApiException) as caught:
         objects.replace_namespaced_custom_object(*TRIGGERS, "py", merged)
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
-    assert [each["metadata"]["name"] for each in objects.list_cluster_custom_object("eventing.knative.dev", "v1", "triggers")["items"]] == [
-        "py"
-    ]
+    assert [
+        each["metadata"]["name"]
+        for each in objects.list_cluster_custom_object("eventing.knative.dev", "v1", "triggers")["items"]
+    ] == ["py"]
     assert objects.delete_namespaced_custom_object(*TRIGGERS, "py")["status"] == "Success"
     assert objects.delete_collection_namespaced_custom_object(*TRIGGERS)["items"] == []
 
@@ -53,13 +58,19 @@ def test_a_watch_tells_what_happens(objects: Any) -> None:
     objects.delete_namespaced_custom_object(*TRIGGERS, "seen")
     watch = kubernetes.watch.Watch()
     told = []
-    for event in watch.stream(objects.list_namespaced_custom_object, *TRIGGERS, resource_version=version, timeout_seconds=20):
+    for event in watch.stream(
+        objects.list_namespaced_custom_object, *TRIGGERS, resource_version=version, timeout_seconds=20
+    ):
         told.append((event["type"], event["object"]["metadata"]["name"]))
         if event["type"] == "DELETED":
             watch.stop()
     assert told == [("ADDED", "seen"), ("DELETED", "seen")]
     with pytest.raises(kubernetes.client.ApiException) as caught:
-        next(kubernetes.watch.Watch().stream(objects.list_namespaced_custom_object, *TRIGGERS, resource_version="100000"))
+        next(
+            kubernetes.watch.Watch().stream(
+                objects.list_namespaced_custom_object, *TRIGGERS, resource_version="100000"
+            )
+        )
     assert caught.value.status == 410
 
 
@@ -67,19 +78,32 @@ def test_core_objects_have_their_types(client: Any) -> None:
     core = kubernetes.client.CoreV1Api(client)
     core.create_namespaced_config_map("default", config_map("typed", a="b"))
     assert core.read_namespaced_config_map("typed", "default").data == {"a": "b"}
-    assert core.patch_namespaced_config_map("typed", "default", {"data": {"c": "d"}}).data == {"a": "b", "c": "d"}
+    assert core.patch_namespaced_config_map("typed", "default", {"data": {"c": "d"}}).data == {
+        "a": "b",
+        "c": "d",
+    }
     assert "default" in [each.metadata.name for each in core.list_namespace().items]
     core.delete_namespaced_config_map("typed", "default")
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
-    assert core.create_namespaced_service("default", service | {"apiVersion": "v1", "kind": "Service"}).spec.type == "ClusterIP"
+    assert (
+        core.create_namespaced_service("default", service | {"apiVersion": "v1", "kind": "Service"}).spec.type
+        == "ClusterIP"
+    )
     assert core.list_namespaced_event("default").items == []
 
 
 def test_the_dynamic_client_discovers_and_applies(client: Any, tmp_path: Path) -> None:
     dynamic = kubernetes.dynamic.DynamicClient(client, cache_file=str(tmp_path / "cache"))
     brokers = dynamic.resources.get(api_version="eventing.knative.dev/v1", kind="Broker")
-    body = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}, "spec": {"delivery": {"retry": 1}}}
-    applied = dynamic.server_side_apply(brokers, body=body, name="b", namespace="default", field_manager="tests")
+    body = {
+        "apiVersion": "eventing.knative.dev/v1",
+        "kind": "Broker",
+        "metadata": {"name": "b"},
+        "spec": {"delivery": {"retry": 1}},
+    }
+    applied = dynamic.server_side_apply(
+        brokers, body=body, name="b", namespace="default", field_manager="tests"
+    )
     assert applied.spec.delivery.retry == 1
     assert [each.metadata.name for each in brokers.get(namespace="default").items] == ["b"]
     dynamic.delete(brokers, name="b", namespace="default")

@@ -15,12 +15,23 @@ class Known:
         return Identity(token)
 
 
-GATE = Gate([Known()], [Rule(users=["reader"], verbs=[Verb.READ]), Rule(users=["writer"], namespaces=["default"])])
+GATE = Gate(
+    [Known()], [Rule(users=["reader"], verbs=[Verb.READ]), Rule(users=["writer"], namespaces=["default"])]
+)
 
 
 def asked(verb: str, namespace: str = "default") -> dict[str, object]:
-    attributes = {"verb": verb, "namespace": namespace, "group": "eventing.knative.dev", "resource": "triggers"}
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+    attributes = {
+        "verb": verb,
+        "namespace": namespace,
+        "group": "eventing.knative.dev",
+        "resource": "triggers",
+    }
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
 
 
 @pytest.mark.parametrize(
@@ -44,7 +55,10 @@ def test_the_answer_is_that_of_the_rules(who: str, verb: str, namespace: str, al
 
 
 def test_what_is_no_resource_is_open_to_all() -> None:
-    body = {"kind": "SelfSubjectAccessReview", "spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
+    body = {
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}},
+    }
     assert review(body, GATE, Identity("nobody"))["status"] == {"allowed": True}
 
 
@@ -60,7 +74,10 @@ async def test_it_is_asked_by_post(api: Api) -> None:
 
 
 def test_who_somebody_is_can_be_asked() -> None:
-    found = reviews.who({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, Identity("me", frozenset({"b", "a"})))
+    found = reviews.who(
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+        Identity("me", frozenset({"b", "a"})),
+    )
     assert found["status"] == {"userInfo": {"username": "me", "groups": ["a", "b"]}}
     with pytest.raises(StatusError):
         reviews.who({"kind": "Other"}, Identity("me"))

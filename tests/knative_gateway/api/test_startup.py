@@ -11,13 +11,25 @@ from tests.knative_gateway.api.client import MERGE, TRIGGERS, call, config_map, 
 
 
 async def test_all_files_are_applied_definitions_first(api: Api, tmp_path: Path) -> None:
-    service = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "s", "namespace": "apps"}}
+    service = {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "apps"},
+    }
     (tmp_path / "a.yaml").write_text("\n---\n".join(map(written_yaml, [service, trigger()])))
-    (tmp_path / "b.yml").write_text(written_yaml({"apiVersion": "v1", "kind": "List", "items": [config_map(), definition()]}))
+    (tmp_path / "b.yml").write_text(
+        written_yaml({"apiVersion": "v1", "kind": "List", "items": [config_map(), definition()]})
+    )
     (tmp_path / "c.txt").write_text("not: read")
     assert await load_directory(api, tmp_path) == 4
     assert (await call(api, "GET", "/apis/serving.knative.dev/v1/namespaces/apps/services/s")).code == 200
-    await call(api, "PATCH", f"{TRIGGERS}/t", {"spec": {"subscriber": {"uri": "http://other/"}, "delivery": {"retry": 1}}}, headers=MERGE)
+    await call(
+        api,
+        "PATCH",
+        f"{TRIGGERS}/t",
+        {"spec": {"subscriber": {"uri": "http://other/"}, "delivery": {"retry": 1}}},
+        headers=MERGE,
+    )
     assert await load_directory(api, tmp_path) == 4
     spec = (await call(api, "GET", f"{TRIGGERS}/t")).json["spec"]
     assert (spec["subscriber"], spec["delivery"]) == ({"uri": "http://127.0.0.1/"}, {"retry": 1})
@@ -28,11 +40,19 @@ async def test_all_files_are_applied_definitions_first(api: Api, tmp_path: Path)
     [
         ("a: [", "it is not YAML"),
         ("a: b", "apiVersion and kind are missing"),
-        ("apiVersion: v7\nkind: Nothing\nmetadata: {name: x}", "Nothing x: the gateway does not serve this kind of v7"),
-        ("apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x}\nspec: {broker: 1}", "Trigger x: .*spec.broker"),
+        (
+            "apiVersion: v7\nkind: Nothing\nmetadata: {name: x}",
+            "Nothing x: the gateway does not serve this kind of v7",
+        ),
+        (
+            "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x}\nspec: {broker: 1}",
+            "Trigger x: .*spec.broker",
+        ),
     ],
 )
-async def test_what_cannot_be_applied_is_told_with_its_file(api: Api, tmp_path: Path, content: str, words: str) -> None:
+async def test_what_cannot_be_applied_is_told_with_its_file(
+    api: Api, tmp_path: Path, content: str, words: str
+) -> None:
     (tmp_path / "broken.yaml").write_text(content)
     with pytest.raises(ConfigError, match=f"broken.yaml: {words}"):
         await load_directory(api, tmp_path)

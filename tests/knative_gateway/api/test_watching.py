@@ -23,7 +23,9 @@ async def take(events: AsyncIterator[Any], count: int) -> Told:
 
 
 async def label(api: Api, name: str, value: str | None) -> None:
-    assert (await call(api, "PATCH", f"{TRIGGERS}/{name}", {"metadata": {"labels": {"l": value}}}, headers=MERGE)).code == 200
+    assert (
+        await call(api, "PATCH", f"{TRIGGERS}/{name}", {"metadata": {"labels": {"l": value}}}, headers=MERGE)
+    ).code == 200
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}])
@@ -55,7 +57,11 @@ async def test_there_are_only_so_many_watches(api: Api, monkeypatch: pytest.Monk
     async with watching(api, TRIGGERS) as events:
         assert await take(events, 1) == [("ADDED", "a")]
         refused = await call(api, "GET", TRIGGERS, query={"watch": "true"})
-        assert (refused.code, refused.json["reason"], refused.header("retry-after")) == (429, "TooManyRequests", "5")
+        assert (refused.code, refused.json["reason"], refused.header("retry-after")) == (
+            429,
+            "TooManyRequests",
+            "5",
+        )
     async with watching(api, TRIGGERS) as events:
         assert await take(events, 1) == [("ADDED", "a")]
 
@@ -68,7 +74,13 @@ async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: A
             await label(api, "a", value)
         await call(api, "PATCH", f"{TRIGGERS}/a", {"spec": {"delivery": {"retry": 1}}}, headers=MERGE)
         await call(api, "DELETE", f"{TRIGGERS}/a")
-        assert await take(events, 5) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+        assert await take(events, 5) == [
+            ("ADDED", "a"),
+            ("DELETED", "a"),
+            ("ADDED", "a"),
+            ("MODIFIED", "a"),
+            ("DELETED", "a"),
+        ]
 
 
 async def test_one_object_is_watched_by_its_name(api: Api) -> None:
@@ -88,15 +100,23 @@ async def test_kubectl_is_told_in_tables(api: Api) -> None:
 async def test_the_time_of_a_watch_is_over_when_the_client_said(api: Api) -> None:
     query = {"timeoutSeconds": "1", "resourceVersion": "2", "allowWatchBookmarks": "true"}
     async with watching(api, TRIGGERS, query) as events:
-        assert [(event["type"], event["object"]["kind"], event["object"]["metadata"]["resourceVersion"]) async for event in events] == [
-            ("BOOKMARK", "Trigger", "2")
-        ]
+        assert [
+            (event["type"], event["object"]["kind"], event["object"]["metadata"]["resourceVersion"])
+            async for event in events
+        ] == [("BOOKMARK", "Trigger", "2")]
 
 
-async def test_bookmarks_tell_of_versions_that_have_nothing_for_this_watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bookmarks_tell_of_versions_that_have_nothing_for_this_watch(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watches, "BOOKMARK_S", 0)
-    for form, kind in ((TABLE, "Table"), ({"accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io"}, "PartialObjectMetadata")):
-        async with watching(api, TRIGGERS, {"resourceVersion": "1", "allowWatchBookmarks": "1"}, form) as events:
+    for form, kind in (
+        (TABLE, "Table"),
+        ({"accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io"}, "PartialObjectMetadata"),
+    ):
+        async with watching(
+            api, TRIGGERS, {"resourceVersion": "1", "allowWatchBookmarks": "1"}, form
+        ) as events:
             assert (await anext(events))["object"]["kind"] == kind
     async with watching(api, TRIGGERS, {"resourceVersion": "1", "allowWatchBookmarks": "true"}) as events:
         await call(api, "POST", "/api/v1/namespaces/default/configmaps", config_map())
@@ -108,11 +128,18 @@ async def test_bookmarks_tell_of_versions_that_have_nothing_for_this_watch(api: 
 
 async def test_initial_events_end_with_a_bookmark_that_says_so(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger("a"))
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    query = {
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
     async with watching(api, TRIGGERS, query) as events:
         assert (await anext(events))["type"] == "ADDED"
         end = await anext(events)
-        assert (end["type"], end["object"]["metadata"]["annotations"]) == ("BOOKMARK", {"k8s.io/initial-events-end": "true"})
+        assert (end["type"], end["object"]["metadata"]["annotations"]) == (
+            "BOOKMARK",
+            {"k8s.io/initial-events-end": "true"},
+        )
 
 
 async def test_a_version_that_is_too_old_or_unheard_of_ends_in_410(tmp_path: Path) -> None:
@@ -127,7 +154,11 @@ async def test_a_version_that_is_too_old_or_unheard_of_ends_in_410(tmp_path: Pat
         for version in ("1", "1000"):
             async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
                 event = await anext(events)
-                assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+                assert (event["type"], event["object"]["code"], event["object"]["reason"]) == (
+                    "ERROR",
+                    410,
+                    "Expired",
+                )
         await api.close()
 
 
@@ -198,7 +229,10 @@ async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: py
     assert kind is not None
     watch = watches.watch_of(kind, "", "", {}, Form.PLAIN)
     told = [
-        event async for event in watches.events(watch, api.objects, store.resources, asyncio.Event(), now_ms=lambda: 0, allowed=allowed)
+        event
+        async for event in watches.events(
+            watch, api.objects, store.resources, asyncio.Event(), now_ms=lambda: 0, allowed=allowed
+        )
     ]
     assert len(told) == 2
     await api.close()
@@ -207,4 +241,7 @@ async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: py
 async def test_no_watch_lasts_longer_than_an_hour(api: Api) -> None:
     kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
     assert kind is not None
-    assert watches.watch_of(kind, "", "", {"timeoutSeconds": "999999"}, Form.PLAIN).timeout_s == watches.TIMEOUT_S
+    assert (
+        watches.watch_of(kind, "", "", {"timeoutSeconds": "999999"}, Form.PLAIN).timeout_s
+        == watches.TIMEOUT_S
+    )

@@ -26,7 +26,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def run(url: str, tmp_path: Path) -> Run:
-    def asked(*words: str, given: list[object] | None = None, status: int = 0, token: str | None = None, server: str = url) -> Result:
+    def asked(
+        *words: str,
+        given: list[object] | None = None,
+        status: int = 0,
+        token: str | None = None,
+        server: str = url,
+    ) -> Result:
         text = "\n---\n".join(written_yaml(each) for each in given or [])
         environment = {"KNATIVE_GATEWAY_URL": server, "KNATIVE_GATEWAY_TOKEN": token}
         result = CliRunner(env=environment).invoke(main, [*words], input=text)
@@ -39,12 +45,17 @@ def run(url: str, tmp_path: Path) -> Run:
 def test_apply_tells_what_became_of_each(run: Run) -> None:
     both = [trigger("applied"), config_map("applied", a="b")]
     names = ["trigger.eventing.knative.dev/applied", "configmap/applied"]
-    assert run("apply", "-f", "-", given=both, status=0).stdout.splitlines() == [f"{name} created" for name in names]
+    assert run("apply", "-f", "-", given=both, status=0).stdout.splitlines() == [
+        f"{name} created" for name in names
+    ]
     assert run("apply", "-f", "-", given=both).stdout.splitlines() == [f"{name} unchanged" for name in names]
     changed = [trigger("applied", delivery={"retry": 1})]
     assert run("apply", "-f", "-", "--dry-run", given=changed).stdout == f"{names[0]} configured (dry run)\n"
     assert run("apply", "-f", "-", given=changed).stdout == f"{names[0]} configured\n"
-    assert "delivery" not in json.loads(run("apply", "-f", "-", "--json", given=[trigger("applied")]).stdout)["spec"]
+    assert (
+        "delivery"
+        not in json.loads(run("apply", "-f", "-", "--json", given=[trigger("applied")]).stdout)["spec"]
+    )
     assert run("delete", "-f", "-", given=both).stdout.splitlines() == [f"{name} deleted" for name in names]
     assert run("delete", "-f", "-", given=both, status=1).stderr.count("not found") == 2
     assert run("delete", "-f", "-", "--ignore-not-found", given=both).output == ""
@@ -67,9 +78,15 @@ def test_get_shows_tables(run: Run) -> None:
     labelled = {"metadata": {"name": "shown", "namespace": "elsewhere", "labels": {"l": "x"}}}
     run("apply", "-f", "-", given=[trigger("shown") | labelled])
     result = run("get", "triggers", "-n", "elsewhere")
-    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["NAME", "BROKER"], ["shown", "default"]]
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["NAME", "BROKER"],
+        ["shown", "default"],
+    ]
     result = run("get", "trigger", "--all-namespaces", "--selector", "l=x")
-    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["NAMESPACE", "NAME"], ["elsewhere", "shown"]]
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["NAMESPACE", "NAME"],
+        ["elsewhere", "shown"],
+    ]
     assert run("get", "trigger/shown", "-n", "elsewhere").stdout.count("\n") == 2
     assert "trigger.eventing.knative.dev/shown" in run("get", "all", "-n", "elsewhere").stdout
     nothing = run("get", "ch,imc")
@@ -114,7 +131,15 @@ def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.
             "reason": "status 503",
             "end": "dropped",
         },
-        {"at_ms": 1_769_860_810_000, "event_source": "/s", "event_id": "1", "attempt": 1, "code": None, "reason": "refused", "end": ""},
+        {
+            "at_ms": 1_769_860_810_000,
+            "event_source": "/s",
+            "event_id": "1",
+            "attempt": 1,
+            "code": None,
+            "reason": "refused",
+            "end": "",
+        },
     ]
     failures.insert(1, {**failures[0], "end": ""})
     monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
@@ -128,13 +153,21 @@ def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.
 def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
     run("apply", "-f", "-", given=[trigger("asked")])
     assert run("pause", "trigger/asked").stdout == "trigger/asked paused\n"
-    assert json.loads(run("get", "trigger/asked", "--json").stdout)["metadata"]["annotations"]["knative-gateway/paused"] == "true"
+    assert (
+        json.loads(run("get", "trigger/asked", "--json").stdout)["metadata"]["annotations"][
+            "knative-gateway/paused"
+        ]
+        == "true"
+    )
     assert run("resume", "trigger/asked").stdout == "trigger/asked resumed\n"
     assert run("history", "trigger/asked").stderr == "no failures\n"
     assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
     assert "not available here" in run("redrive", "trigger/asked", status=1).stderr
     assert "not available here" in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
-    assert "'yesterday' is not a valid start. Use earliest" in run("replay", "asked", "--start", "yesterday", status=2).stderr
+    assert (
+        "'yesterday' is not a valid start. Use earliest"
+        in run("replay", "asked", "--start", "yesterday", status=2).stderr
+    )
     run("pause", "broker/asked", status=2)
     run("pause", "trigger/", status=2)
     run("pause", "trigger", status=1)
@@ -144,7 +177,8 @@ def test_a_name_alone_means_the_trigger_or_subscription_that_has_it(run: Run) ->
     run("apply", "-f", "-", given=[trigger("alone")])
     assert run("history", "alone").stderr == "no failures\n"
     assert (
-        "no Trigger or Subscription named 'alon' in the namespace default; did you mean 'alone'?" in run("pause", "alon", status=1).stderr
+        "no Trigger or Subscription named 'alon' in the namespace default; did you mean 'alone'?"
+        in run("pause", "alon", status=1).stderr
     )
     assert "in the namespace other" in run("pause", "alone", "-n", "other", status=1).stderr
 
@@ -166,11 +200,22 @@ def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_reached_or_is_not_known_is_told(run: Run, tmp_path: Path) -> None:
     assert "cannot be reached" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
     assert "is not an http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
-    assert "the connection was refused. Is a gateway running" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
+    assert (
+        "the connection was refused. Is a gateway running"
+        in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
+    )
     assert "has no kind 'trigers'; did you mean 'triggers'?" in run("get", "trigers", status=1).stderr
     assert "has no kind 'nothings'; it has namespaces" in run("get", "nothings", status=1).stderr
-    assert "--ca" in run("get", "triggers", "--ca", str(tmp_path / "nowhere"), server="https://127.0.0.1:1", status=2).stderr
-    assert "the kind Nothing of v9" in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
+    assert (
+        "--ca"
+        in run(
+            "get", "triggers", "--ca", str(tmp_path / "nowhere"), server="https://127.0.0.1:1", status=2
+        ).stderr
+    )
+    assert (
+        "the kind Nothing of v9"
+        in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
+    )
 
 
 class Known:
@@ -185,7 +230,9 @@ def test_a_token_is_sent_where_one_is_wanted(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_kubeconfig_names_the_gateway(run: Run, tmp_path: Path) -> None:
-    [written] = read_yaml(run("kubeconfig", "--namespace", "y", server="https://gateway:8443", token="secret").stdout.encode())
+    [written] = read_yaml(
+        run("kubeconfig", "--namespace", "y", server="https://gateway:8443", token="secret").stdout.encode()
+    )
     assert written == read_yaml(kubeconfig("https://gateway:8443", namespace="y", token="secret").encode())[0]
     assert written["users"][0]["user"] == {"token": "secret"}  # type: ignore[index]  # a mapping
     (tmp_path / "ca.pem").write_text("certificate")

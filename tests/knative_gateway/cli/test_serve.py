@@ -28,10 +28,14 @@ def test_check_reads_everything_and_starts_nothing(monkeypatch: pytest.MonkeyPat
     file.write_text('state_dir = "state"\nresources = "resources"\n')
     resources = tmp_path / "resources"
     resources.mkdir()
-    (resources / "broker.yaml").write_text("apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: default}\n")
+    (resources / "broker.yaml").write_text(
+        "apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: default}\n"
+    )
     done = CliRunner().invoke(main, ["serve", "--config", str(file), "--check"])
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "the settings are valid\n")
-    (resources / "broker.yaml").write_text("apiVersion: eventing.knative.dev/v1\nkind: Broken\nmetadata: {name: default}\n")
+    (resources / "broker.yaml").write_text(
+        "apiVersion: eventing.knative.dev/v1\nkind: Broken\nmetadata: {name: default}\n"
+    )
     done = CliRunner().invoke(main, ["serve", "--config", str(file), "--check"])
     assert done.exit_code == 2
     assert "Broken default: the gateway does not serve this kind of eventing.knative.dev/v1" in done.stderr

@@ -11,11 +11,25 @@ from service_parts.settings.sources import flag_of
 
 def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "g.toml"
-    file.write_text('listen = "127.0.0.1:1"\npublic_url = "http://file"\nlog_format = "json"\n[limits]\nbody = "2MiB"\nidle = 5\n')
-    environment = {"KNATIVE_GATEWAY_LISTEN": "127.0.0.1:2,[::1]:3", "KNATIVE_GATEWAY_PUBLIC_URL": "http://variable", "OTHER": "x"}
-    settings = gateway_settings({("public_url",): "http://flag", ("listen",): (), ("amqp",): None}, environment, file)
+    file.write_text(
+        'listen = "127.0.0.1:1"\npublic_url = "http://file"\nlog_format = "json"\n[limits]\nbody ='
+        ' "2MiB"\nidle = 5\n'
+    )
+    environment = {
+        "KNATIVE_GATEWAY_LISTEN": "127.0.0.1:2,[::1]:3",
+        "KNATIVE_GATEWAY_PUBLIC_URL": "http://variable",
+        "OTHER": "x",
+    }
+    settings = gateway_settings(
+        {("public_url",): "http://flag", ("listen",): (), ("amqp",): None}, environment, file
+    )
     assert [str(one) for one in settings.listen] == ["127.0.0.1:2", "[::1]:3"]
-    assert (settings.public_url, settings.log_format, settings.limits.body, settings.limits.idle) == ("http://flag", "json", 2 << 20, 5)
+    assert (settings.public_url, settings.log_format, settings.limits.body, settings.limits.idle) == (
+        "http://flag",
+        "json",
+        2 << 20,
+        5,
+    )
 
 
 def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
@@ -23,7 +37,11 @@ def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
     file.write_text('state_dir = "state"\n[tls]\ncertificate = "c.pem"\nkey = "/k.pem"\n')
     settings = gateway_settings({}, {}, file)
     assert settings.tls is not None
-    assert (settings.state_dir, settings.tls.certificate, settings.tls.key) == (tmp_path / "state", tmp_path / "c.pem", Path("/k.pem"))
+    assert (settings.state_dir, settings.tls.certificate, settings.tls.key) == (
+        tmp_path / "state",
+        tmp_path / "c.pem",
+        Path("/k.pem"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,5 +89,7 @@ def test_names_are_one() -> None:
 
 
 def test_every_setting_and_its_variable_is_in_the_reference() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "gateway-configuration.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "gateway-configuration.md").read_text(
+        encoding="utf-8"
+    )
     assert [name for name in settable() if f"`{variable_of(name)}`" not in text] == []

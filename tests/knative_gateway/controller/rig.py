@@ -107,7 +107,9 @@ class Here:
         return found or {}
 
     async def ready(self, key: Key, status: str = "True") -> Object:
-        return await self.until(key, lambda object_: object_ is not None and status_of(object_, READY) == status)
+        return await self.until(
+            key, lambda object_: object_ is not None and status_of(object_, READY) == status
+        )
 
 
 @asynccontextmanager

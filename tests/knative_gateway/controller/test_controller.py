@@ -11,7 +11,17 @@ from knative_gateway.controller.deciding.sources import source
 from knative_gateway.ports import Failure, Key, StoredCursor
 from knative_gateway.resources.objects import Object, at, entries, put, text
 from tests.knative_gateway.controller.rig import Here, Plane, here_at, soon
-from tests.knative_gateway.controller.world import BASE, NOW_MS, broker, channel, made, ref, service, subscription, trigger
+from tests.knative_gateway.controller.world import (
+    BASE,
+    NOW_MS,
+    broker,
+    channel,
+    made,
+    ref,
+    service,
+    subscription,
+    trigger,
+)
 
 
 @pytest.fixture
@@ -28,7 +38,9 @@ async def test_what_is_there_at_the_start_and_what_comes_later_becomes_ready(her
         assert len(here.logs.logs["broker.default.b"]) == 2
         second = await here.send(trigger())
         await here.ready(second)
-        assert [each.name for each in here.plane.applied[-1].by_path["/broker/default/b"].subscribers] == ["t"]
+        assert [each.name for each in here.plane.applied[-1].by_path["/broker/default/b"].subscribers] == [
+            "t"
+        ]
 
 
 async def test_an_address_that_others_refer_to_is_followed(here: Here) -> None:
@@ -71,7 +83,9 @@ async def test_a_subscriber_that_could_not_be_set_up_is_ready_when_it_is(here: H
         here.plane.not_placed = {uid: "no such offset"}
         await here.send(trigger("other"))
         found = await here.ready(key, "False")
-        reasons = {text(each, "type"): text(each, "reason") for each in entries(found, "status", "conditions")}
+        reasons = {
+            text(each, "type"): text(each, "reason") for each in entries(found, "status", "conditions")
+        }
         assert reasons["SubscriptionReady"] == "SubscriberFailing"
         here.plane.not_placed = {}
         here.plane.on_change("/broker/default/b")
@@ -127,7 +141,9 @@ async def test_event_objects_report_changes_for_an_hour(here: Here) -> None:
         await soon(all_forgotten)
 
 
-async def test_positions_are_forgotten_with_the_trigger_and_not_before_the_data_plane_let_it_go(here: Here) -> None:
+async def test_positions_are_forgotten_with_the_trigger_and_not_before_the_data_plane_let_it_go(
+    here: Here,
+) -> None:
     async with here.controller():
         await here.send(broker())
         key = await here.send(trigger())
@@ -164,7 +180,9 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
         here.plane.works = True
 
         async def gone() -> bool:
-            return list(here.logs.logs) == ["broker.default.last"] and not await here.store.cursors.load([uid])
+            return list(here.logs.logs) == ["broker.default.last"] and not await here.store.cursors.load(
+                [uid]
+            )
 
         await soon(gone)
 
@@ -215,7 +233,9 @@ async def test_what_a_user_changes_meanwhile_is_not_written_over(here: Here) -> 
     meddling = asyncio.Event()
     here.store.resources.update = meddled  # type: ignore[method-assign]  # somebody is always faster
     async with controller:
-        found = await here.until(key, lambda each: each is not None and at(each, "status", "subscriberUri") is not None)
+        found = await here.until(
+            key, lambda each: each is not None and at(each, "status", "subscriberUri") is not None
+        )
         assert at(found, "spec", "subscriber", "uri") == elsewhere
         assert at(found, "status", "subscriberUri") == elsewhere
 
@@ -229,7 +249,9 @@ async def test_a_recreated_trigger_is_a_new_subscriber(here: Here) -> None:
         await here.send(trigger())
         second = text(await here.ready(key), "metadata", "uid")
         assert first != second
-        assert [each.uid for each in here.plane.applied[-1].by_path["/broker/default/b"].subscribers] == [second]
+        assert [each.uid for each in here.plane.applied[-1].by_path["/broker/default/b"].subscribers] == [
+            second
+        ]
 
 
 async def test_a_namespace_takes_its_objects_along(here: Here) -> None:
@@ -252,8 +274,16 @@ async def test_what_is_owned_goes_with_its_owner(here: Here) -> None:
 
 
 async def test_two_replicas_agree_without_a_leader(here: Here) -> None:
-    async with here.controller(counting=False) as one, here.controller(counting=False, plane=Plane()) as other:
-        keys = [await here.send(broker()), await here.send(channel()), await here.send(trigger()), await here.send(subscription())]
+    async with (
+        here.controller(counting=False) as one,
+        here.controller(counting=False, plane=Plane()) as other,
+    ):
+        keys = [
+            await here.send(broker()),
+            await here.send(channel()),
+            await here.send(trigger()),
+            await here.send(subscription()),
+        ]
         for key in keys:
             await here.ready(key)
         await one.settled()
@@ -273,7 +303,9 @@ async def test_counters_and_the_latest_failures_are_in_status(here: Here) -> Non
         await here.send(broker())
         key = await here.send(trigger())
         uid = text(await here.ready(key), "metadata", "uid")
-        await here.store.cursors.record({uid: [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")]})
+        await here.store.cursors.record(
+            {uid: [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")]}
+        )
         here.counters = {uid: {"delivered": 3}}
         await controller.count()
         found = await here.until(key, lambda found: at(found, "status", "deliveries") is not None)
@@ -330,7 +362,9 @@ async def test_an_object_that_cannot_be_stored_holds_up_no_other(here: Here) -> 
         await controller.settled()
 
 
-async def test_an_object_that_cannot_be_reconciled_says_so_and_the_others_are(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_that_cannot_be_reconciled_says_so_and_the_others_are(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any exception concerns that object only, and the gateway starts."""
 
     def odd(key: Key, object_: Object, *rest: object) -> object:
@@ -343,4 +377,6 @@ async def test_an_object_that_cannot_be_reconciled_says_so_and_the_others_are(he
         bad = await here.send(broker("bad"))
         await here.ready(await here.send(broker()))
         found = await here.ready(bad, "False")
-        assert [text(each, "reason") for each in entries(found, "status", "conditions")] == ["InternalError"] * 2
+        assert [text(each, "reason") for each in entries(found, "status", "conditions")] == [
+            "InternalError"
+        ] * 2

@@ -17,7 +17,10 @@ EVENT = ObjectEvent(TRIGGER, "Warning", "NotFound", "there is no Service n/s")
 
 def test_an_event_has_its_object_and_its_reason() -> None:
     made = event(EVENT, None, NOW_MS, "uid")
-    assert not check(kind("Event").schema, {name: made[name] for name in made if name not in {"apiVersion", "kind", "metadata"}}).causes
+    assert not check(
+        kind("Event").schema,
+        {name: made[name] for name in made if name not in {"apiVersion", "kind", "metadata"}},
+    ).causes
     involved = {
         "apiVersion": "eventing.knative.dev/v1",
         "kind": "Trigger",
@@ -27,7 +30,12 @@ def test_an_event_has_its_object_and_its_reason() -> None:
         "resourceVersion": "7",
     }
     assert made["involvedObject"] == involved
-    assert (made["type"], made["reason"], made["message"], made["count"]) == ("Warning", "NotFound", "there is no Service n/s", 1)
+    assert (made["type"], made["reason"], made["message"], made["count"]) == (
+        "Warning",
+        "NotFound",
+        "there is no Service n/s",
+        1,
+    )
     assert made["metadata"] == {
         "name": key_of(EVENT).name,
         "namespace": "n",
@@ -39,7 +47,11 @@ def test_an_event_has_its_object_and_its_reason() -> None:
 def test_the_same_again_is_counted() -> None:
     first = event(EVENT, None, NOW_MS, "uid")
     again = event(EVENT, first, NOW_MS + 60_000, "other")
-    assert (again["count"], again["firstTimestamp"], again["lastTimestamp"]) == (2, "2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z")
+    assert (again["count"], again["firstTimestamp"], again["lastTimestamp"]) == (
+        2,
+        "2023-11-14T22:13:20Z",
+        "2023-11-14T22:14:20Z",
+    )
     assert again["metadata"] == first["metadata"]
 
 
@@ -52,7 +64,8 @@ def test_another_reason_another_event() -> None:
 def test_events_that_were_lost_to_a_subscriber_are_an_event_that_counts() -> None:
     """`kubectl describe` ends with it, whatever Ready says."""
     counted = [
-        {**TRIGGER, "status": {"deliveries": {"dropped": dropped, "removed": removed}}} for dropped, removed in ((2, 0), (5, 0), (6, 3))
+        {**TRIGGER, "status": {"deliveries": {"dropped": dropped, "removed": removed}}}
+        for dropped, removed in ((2, 0), (5, 0), (6, 3))
     ]
     changes = [of_change(before, after) for before, after in pairwise([TRIGGER, *counted, counted[-1]])]
     assert [[each.reason for each in change] for change in changes] == [
@@ -83,7 +96,13 @@ def test_an_event_is_kept_for_an_hour() -> None:
 
 
 def test_of_too_many_events_the_oldest_go() -> None:
-    newest_first = [event(EVENT, None, NOW_MS - 1000 * (number // 3), "uid") for number in range(0, 3 * KEPT_MAX, KEPT_MAX)]
+    newest_first = [
+        event(EVENT, None, NOW_MS - 1000 * (number // 3), "uid")
+        for number in range(0, 3 * KEPT_MAX, KEPT_MAX)
+    ]
     made = [(Key("", "Event", "n", str(place)), newest_first[0]) for place in range(KEPT_MAX)]
-    made += [(Key("", "Event", "n", "old"), newest_first[1]), (Key("", "Event", "n", "older"), newest_first[2])]
+    made += [
+        (Key("", "Event", "n", "old"), newest_first[1]),
+        (Key("", "Event", "n", "older"), newest_first[2]),
+    ]
     assert {key.name for key in old(made, NOW_MS)} == {"old", "older"}

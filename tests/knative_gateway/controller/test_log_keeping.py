@@ -111,7 +111,9 @@ async def test_a_successor_that_came_while_nothing_ran_begins_with_an_empty_log(
         assert here.logs.logs == {LOG: [[], []]}
 
 
-async def test_a_log_that_was_there_before_its_owner_was_kept_is_taken_over_with_its_events(here: Here) -> None:
+async def test_a_log_that_was_there_before_its_owner_was_kept_is_taken_over_with_its_events(
+    here: Here,
+) -> None:
     """From an earlier gateway, or created by hand: it does not belong to a predecessor."""
     await here.logs.ensure(LOG, partitions=2, retention_ms=None)
     here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))

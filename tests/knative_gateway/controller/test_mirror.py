@@ -26,14 +26,18 @@ class Scripted:
     async def get(self, key: Key) -> Document | None:
         raise AssertionError("a mirror lists and watches")
 
-    async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Document]]:
+    async def list(
+        self, group: str, kind: str, namespace: str | None = None
+    ) -> tuple[int, Sequence[Document]]:
         if kind == "CustomResourceDefinition":
             self._definitions_asked += 1
             if self._definitions_asked % 2:  # first for the kinds that there are, then as one of them
                 self._objects = self.lists.pop(0)
         return 5, [each for each in self._objects if text(each, "kind") == kind]
 
-    async def write(self, key: Key, object_: Document | None, *, expected_version: int | None) -> Document | None:
+    async def write(
+        self, key: Key, object_: Document | None, *, expected_version: int | None
+    ) -> Document | None:
         raise AssertionError("a mirror only reads")
 
     async def update(self, objects: Mapping[Key, tuple[Document, int]]) -> Mapping[Key, Document]:
@@ -54,7 +58,9 @@ class Scripted:
 
 async def mirrored(store: Scripted) -> tuple[Mirror, list[str]]:
     told: list[str] = []
-    mirror = Mirror(store, lambda change: told.append(f"{change.type} {change.key.name}" if change else "listed"))
+    mirror = Mirror(
+        store, lambda change: told.append(f"{change.type} {change.key.name}" if change else "listed")
+    )
     running = asyncio.create_task(mirror.run())
     await asyncio.wait_for(store.done.wait(), 5)
     running.cancel()
@@ -80,7 +86,9 @@ async def test_an_older_version_replaces_nothing() -> None:
 
 
 async def test_deletions_during_a_lost_watch_are_reported() -> None:
-    mirror, told = await mirrored(Scripted([[stored(KEY, 3), stored(OTHER, 4)], [stored(OTHER, 4)]], [[], []]))
+    mirror, told = await mirrored(
+        Scripted([[stored(KEY, 3), stored(OTHER, 4)], [stored(OTHER, 4)]], [[], []])
+    )
     assert list(mirror.objects) == [OTHER]
     assert told == ["listed", "DELETED x", "listed"]
 
@@ -96,7 +104,9 @@ async def test_objects_of_declared_kinds_are_listed_too() -> None:
     }
 
     class Declared(Scripted):
-        async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Document]]:
+        async def list(
+            self, group: str, kind: str, namespace: str | None = None
+        ) -> tuple[int, Sequence[Document]]:
             version, objects = await super().list(group, kind, namespace)
             if kind == "CustomResourceDefinition":
                 return version, [definition]

@@ -1,4 +1,6 @@
-"""A cluster in memory: objects as clients send them, and a data plane that does at once, or not, what it is told."""
+"""A cluster in memory: objects as clients send them, and a data plane that does at once, or not, what it is
+told.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,10 @@ NOW_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class State:
-    """What logs and data plane have done. `logs`: for each log None if it is there, else why it is not; `failing`, `figures`: by uid."""
+    """What logs and data plane have done.
+
+    `logs`: for each log None if it is there, else why it is not; `failing`, `figures`: by uid.
+    """
 
     logs: Mapping[str, str | None] = field(default_factory=dict)
     applied: Routes = NO_ROUTES
@@ -129,7 +134,10 @@ class World:
         self.routes = self.reconciler.routes()
         self._paths = set(self.state.applied.by_path)
         if self.works:
-            logs = {**dict.fromkeys(plan.logs, None), **{log: why for log, why in self.state.logs.items() if why}}
+            logs = {
+                **dict.fromkeys(plan.logs, None),
+                **{log: why for log, why in self.state.logs.items() if why},
+            }
             self.state = replace(self.state, logs=logs, applied=self.routes)
         self.plans.append(plan)
         return plan
@@ -161,7 +169,9 @@ class World:
     def subscriber(self, key: Key) -> Subscriber | None:
         """What the data plane is told of a Trigger or Subscription."""
         uid = text(self.objects[key], "metadata", "uid")
-        found = [each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid]
+        found = [
+            each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid
+        ]
         assert len(found) <= 1
         return found[0] if found else None
 
@@ -182,30 +192,51 @@ class Logs(MemoryEventLog):
         await super().delete(log)
 
 
-def made(api_version: str, kind: str, name: str, spec: Mapping[str, object] | None = None, **annotations: str) -> dict[str, object]:
+def made(
+    api_version: str, kind: str, name: str, spec: Mapping[str, object] | None = None, **annotations: str
+) -> dict[str, object]:
     """An object as a client sends it."""
     metadata: dict[str, object] = {"name": name, **({"annotations": annotations} if annotations else {})}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **({} if spec is None else {"spec": spec})}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": metadata,
+        **({} if spec is None else {"spec": spec}),
+    }
 
 
-def broker(name: str = "b", spec: Mapping[str, object] | None = None, **annotations: str) -> dict[str, object]:
+def broker(
+    name: str = "b", spec: Mapping[str, object] | None = None, **annotations: str
+) -> dict[str, object]:
     return made("eventing.knative.dev/v1", "Broker", name, spec or {}, **annotations)
 
 
-def trigger(name: str = "t", *, to: Mapping[str, object] | str = "http://there/", of: str = "b", **spec: object) -> dict[str, object]:
+def trigger(
+    name: str = "t", *, to: Mapping[str, object] | str = "http://there/", of: str = "b", **spec: object
+) -> dict[str, object]:
     return made(
-        "eventing.knative.dev/v1", "Trigger", name, {"broker": of, "subscriber": {"uri": to} if isinstance(to, str) else to, **spec}
+        "eventing.knative.dev/v1",
+        "Trigger",
+        name,
+        {"broker": of, "subscriber": {"uri": to} if isinstance(to, str) else to, **spec},
     )
 
 
-def channel(name: str = "c", spec: Mapping[str, object] | None = None, *, kind: str = "Channel") -> dict[str, object]:
+def channel(
+    name: str = "c", spec: Mapping[str, object] | None = None, *, kind: str = "Channel"
+) -> dict[str, object]:
     return made("messaging.knative.dev/v1", kind, name, spec or {})
 
 
-def subscription(name: str = "s", *, of: str = "c", kind: str = "Channel", **spec: object) -> dict[str, object]:
+def subscription(
+    name: str = "s", *, of: str = "c", kind: str = "Channel", **spec: object
+) -> dict[str, object]:
     reference = {"apiVersion": "messaging.knative.dev/v1", "kind": kind, "name": of}
     return made(
-        "messaging.knative.dev/v1", "Subscription", name, {"channel": reference, **(spec or {"subscriber": {"uri": "http://there/"}})}
+        "messaging.knative.dev/v1",
+        "Subscription",
+        name,
+        {"channel": reference, **(spec or {"subscriber": {"uri": "http://there/"}})},
     )
 
 
@@ -218,7 +249,9 @@ def ref(name: str, kind: str = "Service", api_version: str = "v1", **more: str) 
     return {"ref": {"apiVersion": api_version, "kind": kind, "name": name, **more}}
 
 
-def addressable(name: str, url: str = "", kind: str = "Service", api_version: str = "serving.knative.dev/v1") -> dict[str, object]:
+def addressable(
+    name: str, url: str = "", kind: str = "Service", api_version: str = "serving.knative.dev/v1"
+) -> dict[str, object]:
     """An object of a kind that a stored definition declares."""
     status = {"address": {"url": url}} if url else {}
     return {

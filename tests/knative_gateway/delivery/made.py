@@ -15,7 +15,9 @@ AT_MS = 1_800_000_000_000
 
 
 def event(**attributes: Value) -> CloudEvent:
-    return CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", **attributes}, b'{"a": 1}')
+    return CloudEvent(
+        {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", **attributes}, b'{"a": 1}'
+    )
 
 
 def answer(status: int | None, **more: object) -> Answer:
@@ -23,7 +25,11 @@ def answer(status: int | None, **more: object) -> Answer:
 
 
 def subscriber(
-    *, url: str | None = SUBSCRIBER, reply_log: str | None = None, reply_url: str | None = None, **delivery: object
+    *,
+    url: str | None = SUBSCRIBER,
+    reply_log: str | None = None,
+    reply_url: str | None = None,
+    **delivery: object,
 ) -> Subscriber:
     kind = "Trigger" if reply_log else "Subscription"
     options = Delivery(**delivery)  # type: ignore[arg-type]  # fields of Delivery

@@ -1,10 +1,19 @@
-"""How long to wait: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec; RFC 9110 10.2.3."""
+"""How long to wait: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec,
+DeliverySpec; RFC 9110 10.2.3.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.delivery.backoff import RETRY_AFTER_MAX_MS, WAIT_MAX_MS, backoff_ms, retry_after_ms, spread_ms, wait_ms
+from knative_gateway.delivery.backoff import (
+    RETRY_AFTER_MAX_MS,
+    WAIT_MAX_MS,
+    backoff_ms,
+    retry_after_ms,
+    spread_ms,
+    wait_ms,
+)
 from knative_gateway.ports import BackoffPolicy, Delivery
 from tests.knative_gateway.delivery.made import AT_MS, answer
 
@@ -24,8 +33,8 @@ DELIVERIES = st.builds(
     [(LINEAR, [200, 400, 600, 800, 1000, 1200]), (EXPONENTIAL, [200, 400, 800, 1600, 3200, 6400])],
 )
 def test_waits_grow_as_the_policy_says_from_the_delay_on(policy: BackoffPolicy, waits: list[int]) -> None:
-    """Delivery design: linear backoffDelay*n; exponential backoffDelay*2^n, with the first wait the delay itself (test specification: the
-    initial delay when retrying)."""
+    """Delivery design: linear backoffDelay*n; exponential backoffDelay*2^n, with the first wait the delay
+    itself (test specification: the initial delay when retrying)."""
     delivery = Delivery(backoff_policy=policy, backoff_delay_ms=200)
     assert [backoff_ms(delivery, retry) for retry in range(1, 7)] == waits
 
@@ -43,7 +52,12 @@ def test_a_cap_is_kept() -> None:
 def test_waits_never_fall_and_never_pass_a_day(delivery: Delivery, retry: int) -> None:
     waits = [backoff_ms(delivery, number) for number in (retry, retry + 1, retry + 2)]
     assert waits == sorted(waits)
-    assert 0 <= waits[0] <= waits[2] <= min(WAIT_MAX_MS, WAIT_MAX_MS if delivery.backoff_max_ms is None else delivery.backoff_max_ms)
+    assert (
+        0
+        <= waits[0]
+        <= waits[2]
+        <= min(WAIT_MAX_MS, WAIT_MAX_MS if delivery.backoff_max_ms is None else delivery.backoff_max_ms)
+    )
 
 
 @given(st.integers(0, WAIT_MAX_MS), st.floats(0, 1), st.floats(0, 1))
@@ -84,7 +98,10 @@ def test_retry_after_is_seconds_or_a_date(value: str, asked: int | None) -> None
 @given(
     st.one_of(
         st.text(max_size=40),
-        st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,9} [A-Z][a-z]{2} [0-9]{1,9} [0-9]{1,6}:[0-9]{1,6}:[0-9]{1,6} [A-Z+0-9]{1,9}"),
+        st.from_regex(
+            r"[A-Z][a-z]{2}, [0-9]{1,9} [A-Z][a-z]{2} [0-9]{1,9} [0-9]{1,6}:[0-9]{1,6}:[0-9]{1,6}"
+            r" [A-Z+0-9]{1,9}"
+        ),
     )
 )
 def test_whatever_retry_after_says_it_is_a_time_or_nothing(value: str) -> None:
@@ -114,13 +131,17 @@ def test_whatever_retry_after_says_it_is_a_time_or_nothing(value: str) -> None:
         (503, None, b"Fri, 31 Dec 9999 23:59:59 -2359", RETRY_AFTER_MAX_MS),
     ],
 )
-def test_retry_after_counts_with_429_and_503_up_to_its_cap(status: int, retry_after_max_ms: int | None, value: bytes, wait: int) -> None:
+def test_retry_after_counts_with_429_and_503_up_to_its_cap(
+    status: int, retry_after_max_ms: int | None, value: bytes, wait: int
+) -> None:
     """Never shorter than the backoff; PT0S turns it off."""
     delivery = Delivery(backoff_delay_ms=1000, retry_after_max_ms=retry_after_max_ms)
     assert wait_ms(delivery, 1, answer(status, headers=((b"Retry-After", value),))) == wait
 
 
 @given(DELIVERIES, st.integers(1, 100), st.sampled_from((None, 404, 429, 503)), st.binary(max_size=30))
-def test_a_wait_is_at_least_the_backoff_and_at_most_a_day(delivery: Delivery, retry: int, status: int | None, value: bytes) -> None:
+def test_a_wait_is_at_least_the_backoff_and_at_most_a_day(
+    delivery: Delivery, retry: int, status: int | None, value: bytes
+) -> None:
     wait = wait_ms(delivery, retry, answer(status, headers=((b"retry-after", value),)))
     assert backoff_ms(delivery, retry) <= wait <= WAIT_MAX_MS

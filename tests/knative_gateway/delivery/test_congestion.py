@@ -3,11 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.delivery.congestion import HANGING_LIMIT, LIMIT_MIN, PROBE_LIMIT, SILENCES_MAX, START_LIMIT, Congestion
+from knative_gateway.delivery.congestion import (
+    HANGING_LIMIT,
+    LIMIT_MIN,
+    PROBE_LIMIT,
+    SILENCES_MAX,
+    START_LIMIT,
+    Congestion,
+)
 
 
-def rounds(congestion: Congestion, count: int, *, bears: int, elapsed_ms: int = 100, queues: bool = False) -> list[int]:
-    """The limit after each round of a subscriber that refuses (or lets wait) what is more than it bears at once."""
+def rounds(
+    congestion: Congestion, count: int, *, bears: int, elapsed_ms: int = 100, queues: bool = False
+) -> list[int]:
+    """The limit after each round of a subscriber that refuses (or lets wait) what is more than it bears at
+    once.
+    """
     limits, now = [], 0
     for _ in range(count):
         in_flight = congestion.limit
@@ -110,7 +121,9 @@ EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 5000), st.integers(0, 
 
 
 @given(st.integers(1, 1024), st.integers(0, 2000), EVENTS)
-def test_the_limit_stays_within_bounds_and_never_goes_the_wrong_way(most: int, start: int, events: list[tuple[bool, int, int]]) -> None:
+def test_the_limit_stays_within_bounds_and_never_goes_the_wrong_way(
+    most: int, start: int, events: list[tuple[bool, int, int]]
+) -> None:
     congestion, now = Congestion(limit_max=most, start_limit=start), 0
     for well, elapsed, later in events:
         now += later

@@ -8,19 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from event_formats.http_binding import from_http, to_binary
-from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX, Attempt, as_text, dead_letter, without_login
+from knative_gateway.delivery.dead_letter import (
+    DATA_CHARACTERS_MAX,
+    Attempt,
+    as_text,
+    dead_letter,
+    without_login,
+)
 from tests.knative_gateway.delivery.made import AT_MS, SUBSCRIBER, event
 
 
-def failed(*, code: int | None = 500, reason: str = "status 500", body: bytes = b"", url: str = SUBSCRIBER) -> Attempt:
+def failed(
+    *, code: int | None = 500, reason: str = "status 500", body: bytes = b"", url: str = SUBSCRIBER
+) -> Attempt:
     return Attempt("subscriber", url, 3, AT_MS, code, reason, body, retryable=True)
 
 
 def test_attributes_describe_the_failure_and_the_rest_stays() -> None:
-    """Delivery design: the error event is the original event annotated; deadlettersubscriberuri, deadletterreason, deadletterretry.
-    Event delivery: knativeerrorcode is the status of the final attempt, knativeerrordata its body."""
+    """Delivery design: the error event is the original event annotated; deadlettersubscriberuri,
+    deadletterreason, deadletterretry. Event delivery: knativeerrorcode is the status of the final attempt,
+    knativeerrordata its body."""
     made = dead_letter(
-        event(subject="x"), failed(code=422, reason="status 422", body=b'{"error": "no"}'), subscriber_url=SUBSCRIBER, attempts=3
+        event(subject="x"),
+        failed(code=422, reason="status 422", body=b'{"error": "no"}'),
+        subscriber_url=SUBSCRIBER,
+        attempts=3,
     )
     assert made.data == event().data
     assert made.attributes == {
@@ -38,7 +50,11 @@ def test_what_logs_in_at_a_url_is_not_shown() -> None:
     """The sink is somebody else, and so is who reads the history."""
     url = "https://user:secret@x.example:8443/a?b=c@d"
     made = dead_letter(event(), failed(url=url), subscriber_url=url, attempts=1)
-    assert made.attributes["knativeerrordest"] == made.attributes["deadlettersubscriberuri"] == "https://x.example:8443/a?b=c@d"
+    assert (
+        made.attributes["knativeerrordest"]
+        == made.attributes["deadlettersubscriberuri"]
+        == "https://x.example:8443/a?b=c@d"
+    )
     assert without_login("http://[::1/") == ""
 
 
@@ -56,7 +72,9 @@ def test_what_failed_may_be_another_than_the_subscriber() -> None:
 
 
 def test_an_earlier_dead_letter_s_attributes_are_replaced() -> None:
-    made = dead_letter(event(knativeerrorcode=404, deadletterretry=9), failed(), subscriber_url=SUBSCRIBER, attempts=2)
+    made = dead_letter(
+        event(knativeerrorcode=404, deadletterretry=9), failed(), subscriber_url=SUBSCRIBER, attempts=2
+    )
     assert (made.attributes["knativeerrorcode"], made.attributes["deadletterretry"]) == (500, 2)
 
 
@@ -76,7 +94,10 @@ def test_an_earlier_dead_letter_s_attributes_are_replaced() -> None:
     ],
 )
 def test_the_body_becomes_a_valid_string_of_at_most_1024_characters(body: bytes, text: str) -> None:
-    """Event delivery: might be truncated if the length is excessive. CloudEvents 1.0, 3: no control characters in a String."""
+    """Event delivery: might be truncated if the length is excessive.
+
+    CloudEvents 1.0, 3: no control characters in a String.
+    """
     assert as_text(body) == text
 
 
@@ -84,6 +105,8 @@ def test_the_body_becomes_a_valid_string_of_at_most_1024_characters(body: bytes,
 def test_whatever_was_answered_the_event_goes_through_http_unchanged(body: bytes, reason: str) -> None:
     made = dead_letter(event(), failed(body=body, reason=reason), subscriber_url=SUBSCRIBER, attempts=1)
     message = to_binary(made)
-    read = from_http([(name.encode("ascii"), value.encode("ascii")) for name, value in message.headers], message.body)
+    read = from_http(
+        [(name.encode("ascii"), value.encode("ascii")) for name, value in message.headers], message.body
+    )
     assert {name: str(value) for name, value in made.attributes.items()} == read.attributes
     assert read.data == made.data

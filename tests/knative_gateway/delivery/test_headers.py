@@ -1,4 +1,6 @@
-"""Headers of deliveries: knative-eventing-test-spec, "Derived (Reply) Events"; data plane contract, "Observability"; W3C Trace Context."""
+"""Headers of deliveries: knative-eventing-test-spec, "Derived (Reply) Events"; data plane contract,
+"Observability"; W3C Trace Context.
+"""
 
 import pytest
 from hypothesis import given
@@ -21,8 +23,13 @@ TRACE, SPAN, CHILD = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "b7
 
 
 def test_only_requests_to_subscribers_prefer_a_reply() -> None:
-    """Brokers and Channels MUST indicate support for replies using `Prefer: reply` when sending to spec.subscriber."""
-    assert delivery_headers(reply_wanted=True, namespace="default") == [("Prefer", "reply"), ("Kn-Namespace", "default")]
+    """Brokers and Channels MUST indicate support for replies using `Prefer: reply` when sending to
+    spec.subscriber.
+    """
+    assert delivery_headers(reply_wanted=True, namespace="default") == [
+        ("Prefer", "reply"),
+        ("Kn-Namespace", "default"),
+    ]
 
 
 def test_requests_to_reply_and_dead_letter_destinations_prefer_nothing() -> None:
@@ -73,7 +80,13 @@ def test_hops_are_read_and_not_passed_on() -> None:
 
 
 def test_headers_of_a_reply_that_go_into_the_log_are_one_each() -> None:
-    headers = [(b"Knative-A", b"1"), (b"knative-a", b"2"), (b"X-Request-Id", b"r"), (b"retry-after", b"5"), (b"knative-b", b"\xe9")]
+    headers = [
+        (b"Knative-A", b"1"),
+        (b"knative-a", b"2"),
+        (b"X-Request-Id", b"r"),
+        (b"retry-after", b"5"),
+        (b"knative-b", b"\xe9"),
+    ]
     assert stored_with_reply(headers) == {"knative-a": "1, 2", "x-request-id": "r"}
 
 
@@ -102,9 +115,14 @@ def test_no_more_headers_are_passed_on_than_the_limit() -> None:
 
 
 def test_a_trace_continues_with_a_child() -> None:
-    """Data plane contract, Observability: traceparent and tracestate may be modified for each delivery attempt."""
+    """Data plane contract, Observability: traceparent and tracestate may be modified for each delivery
+    attempt.
+    """
     traced = event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate="a=1,b=2")
-    assert trace_headers(traced, CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-01"), ("tracestate", "a=1,b=2")]
+    assert trace_headers(traced, CHILD) == [
+        ("traceparent", f"00-{TRACE}-{CHILD}-01"),
+        ("tracestate", "a=1,b=2"),
+    ]
 
 
 def test_an_event_without_a_trace_begins_one_if_asked() -> None:
@@ -132,8 +150,12 @@ def test_a_trace_that_is_not_valid_is_not_passed_on(parent: str) -> None:
 
 
 def test_of_a_later_version_only_what_is_known_is_passed_on() -> None:
-    assert trace_headers(event(traceparent=f"01-{TRACE}-{SPAN}-ff-more"), CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-01")]
-    assert trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-02"), CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-00")]
+    assert trace_headers(event(traceparent=f"01-{TRACE}-{SPAN}-ff-more"), CHILD) == [
+        ("traceparent", f"00-{TRACE}-{CHILD}-01")
+    ]
+    assert trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-02"), CHILD) == [
+        ("traceparent", f"00-{TRACE}-{CHILD}-00")
+    ]
 
 
 def test_a_trace_state_is_passed_on_up_to_its_limit() -> None:

@@ -1,24 +1,53 @@
-"""What an answer means: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry" and "Derived (Reply) Events"."""
+"""What an answer means: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry" and "Derived
+(Reply) Events".
+"""
 
 import pytest
 
 from knative_gateway.delivery.outcome import Verdict, overloaded, retryable, succeeded, verdict
 from tests.knative_gateway.delivery.made import answer, event
 
-NO_RETRY = [100, 101, 103, 300, 301, 302, 304, 307, 308, 400, 401, 403, 405, 406, 410, 413, 415, 418, 422, 431, 451, 499]
+NO_RETRY = [
+    100,
+    101,
+    103,
+    300,
+    301,
+    302,
+    304,
+    307,
+    308,
+    400,
+    401,
+    403,
+    405,
+    406,
+    410,
+    413,
+    415,
+    418,
+    422,
+    431,
+    451,
+    499,
+]
 RETRY = [404, 408, 409, 429, 500, 501, 502, 503, 504, 505, 511, 599, 600]
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 203, 204, 205, 206, 207, 250, 299])
 def test_any_2xx_completes_the_delivery(status: int) -> None:
-    """Table: 200, 202 and other 2xx: no retry, delivery completed, no error; senders MUST handle these codes as success."""
+    """Table: 200, 202 and other 2xx: no retry, delivery completed, no error; senders MUST handle these codes
+    as success.
+    """
     assert succeeded(status)
     assert verdict(answer(status), reply_wanted=True) is Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize("status", NO_RETRY)
 def test_what_the_table_does_not_retry_is_a_failure_for_good(status: int) -> None:
-    """Table: 1xx, 3xx, 400 and other 4xx: no retry, not completed, error; senders MUST handle these codes as errors."""
+    """Table: 1xx, 3xx, 400 and other 4xx: no retry, not completed, error; senders MUST handle these codes as
+    errors.
+    """
     assert not succeeded(status)
     assert not retryable(status)
     assert verdict(answer(status), reply_wanted=True) is Verdict.FAILED
@@ -26,7 +55,9 @@ def test_what_the_table_does_not_retry_is_a_failure_for_good(status: int) -> Non
 
 @pytest.mark.parametrize("status", RETRY)
 def test_the_statuses_of_the_table_are_retried(status: int) -> None:
-    """Table: 404, 409, 429 and 5xx: retry; 408 besides, and what is beyond 599 counts as the other side's failure."""
+    """Table: 404, 409, 429 and 5xx: retry; 408 besides, and what is beyond 599 counts as the other side's
+    failure.
+    """
     assert not succeeded(status)
     assert verdict(answer(status), reply_wanted=True) is Verdict.RETRY
 
@@ -47,7 +78,9 @@ def test_200_with_a_body_that_is_no_event_is_accepted() -> None:
 
 @pytest.mark.parametrize("status", [201, 202, 203, 206])
 def test_only_200_is_a_reply(status: int) -> None:
-    """Derived events: responses with 202 MUST NOT be processed as reply events, even if they can be interpreted as a CloudEvent."""
+    """Derived events: responses with 202 MUST NOT be processed as reply events, even if they can be
+    interpreted as a CloudEvent.
+    """
     assert verdict(answer(status, event=event()), reply_wanted=True) is Verdict.ACCEPTED
 
 
@@ -57,12 +90,24 @@ def test_an_event_in_an_error_is_no_reply(status: int) -> None:
 
 
 def test_a_reply_that_was_not_asked_for_is_not_processed() -> None:
-    """Data plane contract: the sender MUST NOT process the reply event if it did not advertise that, SHOULD treat it as accepted."""
+    """Data plane contract: the sender MUST NOT process the reply event if it did not advertise that, SHOULD
+    treat it as accepted.
+    """
     assert verdict(answer(200, event=event()), reply_wanted=False) is Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(None, True), (408, True), (429, True), (500, True), (503, True), (404, False), (400, False), (200, False)]
+    ("status", "expected"),
+    [
+        (None, True),
+        (408, True),
+        (429, True),
+        (500, True),
+        (503, True),
+        (404, False),
+        (400, False),
+        (200, False),
+    ],
 )
 def test_what_says_too_much_slows_down(status: int | None, expected: bool) -> None:
     assert overloaded(answer(status)) is expected

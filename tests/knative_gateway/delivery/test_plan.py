@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from knative_gateway.delivery.plan import BODY_BYTES_MAX, Action, Done, End, Plan, Post, Store, To, Unstored, Wait
+from knative_gateway.delivery.plan import (
+    BODY_BYTES_MAX,
+    Action,
+    Done,
+    End,
+    Plan,
+    Post,
+    Store,
+    To,
+    Unstored,
+    Wait,
+)
 from knative_gateway.delivery.ttl import TTL
 from knative_gateway.ports import BackoffPolicy
 from tests.knative_gateway.delivery.made import AT_MS, LOG, REPLY, SINK, SUBSCRIBER, answer, event, subscriber
@@ -85,7 +96,9 @@ def test_the_wait_may_be_spread_and_lengthened_by_retry_after() -> None:
 
 
 def test_an_event_that_cannot_be_delivered_goes_to_the_dead_letter_sink() -> None:
-    """Step 5: the event MUST be delivered to the deadLetterSink; it gets what it was and why, and no word of replies."""
+    """Step 5: the event MUST be delivered to the deadLetterSink; it gets what it was and why, and no word of
+    replies.
+    """
     plan = Plan(subscriber(retry=1, dead_letter_url=SINK), event(subject="x"))
     plan.start()
     again(plan, plan.answered(answer(503), 0))
@@ -152,8 +165,8 @@ def test_a_reply_whose_chain_is_too_long_is_dropped() -> None:
 
 
 def test_a_reply_that_is_not_stored_fails_the_delivery_and_the_subscriber_is_called_again() -> None:
-    """Content Based Routing: if the storage of the reply fails, the entire delivery MUST be failed and the delivery to the Trigger's
-    subscriber MUST be retried."""
+    """Content Based Routing: if the storage of the reply fails, the entire delivery MUST be failed and the
+    delivery to the Trigger's subscriber MUST be retried."""
     plan = Plan(subscriber(reply_log=LOG, retry=1, backoff_delay_ms=100), event())
     plan.start()
     plan.answered(answer(200, event=event(id="r")), 0)
@@ -177,13 +190,17 @@ def test_a_reply_that_is_never_stored_makes_the_event_a_dead_letter() -> None:
 
 
 def test_between_brokers_of_this_gateway_an_event_goes_with_its_count() -> None:
-    """Without it two that send to each other, or one whose dead letters come back to it, would go round for ever."""
+    """Without it two that send to each other, or one whose dead letters come back to it, would go round for
+    ever.
+    """
     here = "http://gateway/broker/"
     to_broker = subscriber(url=f"{here}d/b", reply_log=LOG, retry=0, dead_letter_url=SINK)
     plan = Plan(replace(to_broker, brokers=here), event(**{TTL: 9}))
     assert post(plan.start()).event.attributes[TTL] == 9
     assert TTL not in post(plan.answered(answer(400), 0)).event.attributes
-    plan = Plan(replace(subscriber(reply_log=LOG, dead_letter_url=f"{here}d/dead"), brokers=here), event(**{TTL: 9}))
+    plan = Plan(
+        replace(subscriber(reply_log=LOG, dead_letter_url=f"{here}d/dead"), brokers=here), event(**{TTL: 9})
+    )
     assert TTL not in post(plan.start()).event.attributes
     assert post(plan.answered(answer(400), 0)).event.attributes[TTL] == 9
 
@@ -197,11 +214,15 @@ def test_a_reply_that_the_log_will_never_take_is_not_retried() -> None:
 
 
 def test_a_subscription_s_reply_is_delivered_to_its_destination() -> None:
-    """Step 4: the reply event MUST be delivered to the status.replyUri destination; without `Prefer: reply`, with the answer's headers."""
+    """Step 4: the reply event MUST be delivered to the status.replyUri destination; without `Prefer: reply`,
+    with the answer's headers.
+    """
     plan = Plan(subscriber(reply_url=REPLY, timeout_ms=9), event())
     plan.start()
     headers = ((b"x-request-id", b"1"),)
-    assert plan.answered(answer(200, event=event(id="r"), headers=headers), 0) == Post(To.REPLY, REPLY, event(id="r"), 1, False, 9, headers)
+    assert plan.answered(answer(200, event=event(id="r"), headers=headers), 0) == Post(
+        To.REPLY, REPLY, event(id="r"), 1, False, 9, headers
+    )
     assert plan.answered(answer(200, event=event(id="rr")), 0) == Done(End.COMPLETED, 1)
 
 
@@ -213,7 +234,9 @@ def test_a_reply_without_a_destination_is_dropped() -> None:
 
 
 def test_a_reply_that_fails_retryably_retries_the_entire_delivery() -> None:
-    """Step 4.1: the entire delivery MUST be retried up to `retry` times, following backoffPolicy and backoffDelay."""
+    """Step 4.1: the entire delivery MUST be retried up to `retry` times, following backoffPolicy and
+    backoffDelay.
+    """
     plan = Plan(subscriber(reply_url=REPLY, retry=2, backoff_delay_ms=100, dead_letter_url=SINK), event())
     action = plan.start()
     for attempt in (1, 2, 3):
@@ -229,17 +252,25 @@ def test_a_reply_that_fails_retryably_retries_the_entire_delivery() -> None:
 
 
 def test_a_reply_that_fails_for_good_makes_the_event_a_dead_letter() -> None:
-    """Step 5: if an event (either the initial event or a reply) cannot be delivered: nothing is retried, the initial one goes."""
+    """Step 5: if an event (either the initial event or a reply) cannot be delivered: nothing is retried, the
+    initial one goes.
+    """
     plan = Plan(subscriber(reply_url=REPLY, retry=5, dead_letter_url=SINK), event())
     plan.start()
     plan.answered(answer(200, event=event(id="r")), 0)
     sent = post(plan.answered(answer(400), 0))
-    assert (sent.to, sent.event.attributes["id"], sent.event.attributes["knativeerrorcode"]) == (To.DEAD_LETTER, "1", 400)
+    assert (sent.to, sent.event.attributes["id"], sent.event.attributes["knativeerrorcode"]) == (
+        To.DEAD_LETTER,
+        "1",
+        400,
+    )
 
 
 @pytest.mark.parametrize("status", [200, 202])
 def test_a_reply_only_subscription_gets_the_event_at_its_reply(status: int) -> None:
-    """Subscription Lifecycle: equivalent to setting spec.subscriber, except that the Channel SHOULD NOT advertise to process replies."""
+    """Subscription Lifecycle: equivalent to setting spec.subscriber, except that the Channel SHOULD NOT
+    advertise to process replies.
+    """
     plan = Plan(subscriber(url=None, reply_url=REPLY), event(**{TTL: 5}))
     assert plan.start() == Post(To.SUBSCRIBER, REPLY, event(**{TTL: 5}), 1, False, None)
     assert plan.answered(answer(status, event=event()), 0) == Done(End.COMPLETED, 1)
@@ -249,7 +280,9 @@ def test_a_reply_only_subscription_s_dead_letter_names_where_it_should_have_gone
     plan = Plan(subscriber(url=None, reply_url=REPLY, dead_letter_url=SINK), event())
     plan.start()
     sent = post(plan.answered(answer(400), 0))
-    assert sent.event.attributes["deadlettersubscriberuri"] == sent.event.attributes["knativeerrordest"] == REPLY
+    assert (
+        sent.event.attributes["deadlettersubscriberuri"] == sent.event.attributes["knativeerrordest"] == REPLY
+    )
 
 
 def test_a_result_that_was_not_waited_for_is_our_fault() -> None:

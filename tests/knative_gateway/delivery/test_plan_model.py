@@ -1,4 +1,6 @@
-"""Any delivery, whatever is answered, against a plain reading of the rules. knative-eventing-test-spec, "Event Delivery"."""
+"""Any delivery, whatever is answered, against a plain reading of the rules. knative-eventing-test-spec,
+"Event Delivery".
+"""
 
 from collections import Counter
 from collections.abc import Iterator

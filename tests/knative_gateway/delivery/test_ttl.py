@@ -9,7 +9,19 @@ from tests.knative_gateway.delivery.made import event
 
 @pytest.mark.parametrize(
     ("value", "held"),
-    [(5, 5), (0, 0), (-3, 0), ("7", 7), ("+7", 7), ("-1", 0), ("", None), ("x", None), ("7.5", None), (True, None), (b"7", None)],
+    [
+        (5, 5),
+        (0, 0),
+        (-3, 0),
+        ("7", 7),
+        ("+7", 7),
+        ("-1", 0),
+        ("", None),
+        ("x", None),
+        ("7.5", None),
+        (True, None),
+        (b"7", None),
+    ],
 )
 def test_the_attribute_is_read_as_an_integer_or_not_at_all(value: Value, held: int | None) -> None:
     assert ttl_of({TTL: value}) == held

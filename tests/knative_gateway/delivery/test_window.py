@@ -126,7 +126,12 @@ def test_the_look_ahead_is_bounded(look_ahead: int) -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(("add", "pass", "take", "complete")), st.integers(0, 9), st.sampled_from(("a", "b", None))), max_size=80
+    st.tuples(
+        st.sampled_from(("add", "pass", "take", "complete")),
+        st.integers(0, 9),
+        st.sampled_from(("a", "b", None)),
+    ),
+    max_size=80,
 )
 
 
@@ -152,7 +157,11 @@ def test_whatever_happens_nothing_open_is_passed_and_order_is_kept(
             assert state[taken] == "waiting"
             state[taken] = "running"
             running.append(entry)
-            assert not [other for other in range(taken) if before(order, keys, other, taken) and state[other] != "completed"]
+            assert not [
+                other
+                for other in range(taken)
+                if before(order, keys, other, taken) and state[other] != "completed"
+            ]
         elif step == "complete" and running:
             entry = running.pop(choice % len(running))
             state[int(entry.offset)] = "completed"
@@ -168,7 +177,9 @@ def before(order: Order, keys: dict[int, str | None], one: int, other: int) -> b
     """Whether one must be completed before the other starts."""
     if one not in keys:
         return False
-    return order is Order.ORDERED or (order is Order.BY_KEY and keys[one] is not None and keys[one] == keys[other])
+    return order is Order.ORDERED or (
+        order is Order.BY_KEY and keys[one] is not None and keys[one] == keys[other]
+    )
 
 
 def agree(window: Window, state: dict[int, str], number: int, look_ahead: int) -> None:

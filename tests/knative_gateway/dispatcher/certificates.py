@@ -24,7 +24,9 @@ def authority(folder: Path, common_name: str | None = None) -> Files:
     """Made anew in this folder. `common_name`: the certificate names this host there, and nowhere else."""
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    root = _signed(root_name, root_name, root_key.public_key(), root_key, x509.BasicConstraints(ca=True, path_length=0))
+    root = _signed(
+        root_name, root_name, root_key.public_key(), root_key, x509.BasicConstraints(ca=True, path_length=0)
+    )
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or "127.0.0.1")])
     alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     extension = alternative if common_name is None else x509.BasicConstraints(ca=False, path_length=None)
@@ -33,13 +35,19 @@ def authority(folder: Path, common_name: str | None = None) -> Files:
     files.authority.write_bytes(root.public_bytes(serialization.Encoding.PEM))
     files.certificate.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
     files.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
     )
     return files
 
 
 def _signed(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, signer: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType
+    name: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    signer: ec.EllipticCurvePrivateKey,
+    extension: x509.ExtensionType,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     return (

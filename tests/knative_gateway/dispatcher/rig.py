@@ -12,15 +12,25 @@ from event_formats.event import CloudEvent, Value
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import CursorStore, Delivery, EventLog, Failure, Range, Route, Routes, StoredCursor, Subscriber
+from knative_gateway.ports import (
+    CursorStore,
+    Delivery,
+    EventLog,
+    Failure,
+    Range,
+    Route,
+    Routes,
+    StoredCursor,
+    Subscriber,
+)
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 LOG = "broker.default.b"
 
 
 class MemoryCursorStore:
-    """Cursors in dictionaries. `failing`: what the next calls raise; `recorded` and `saved`: how often failures and
-    positions were stored."""
+    """Cursors in dictionaries. `failing`: what the next calls raise; `recorded` and `saved`: how often
+    failures and positions were stored."""
 
     def __init__(self) -> None:
         self.positions: dict[str, dict[int, str]] = {}
@@ -123,7 +133,12 @@ class Rig:
     """Use with `async with`."""
 
     def __init__(
-        self, settings: DispatchSettings | None = None, *, partitions: int = 2, log: EventLog | None = None, kept: CursorStore | None = None
+        self,
+        settings: DispatchSettings | None = None,
+        *,
+        partitions: int = 2,
+        log: EventLog | None = None,
+        kept: CursorStore | None = None,
     ) -> None:
         self.memory = MemoryEventLog()
         self.log: EventLog = log or self.memory
@@ -138,10 +153,14 @@ class Rig:
     async def __aenter__(self) -> Self:
         await self.log.ensure(LOG, partitions=self.partitions, retention_ms=None)
         self.sender = sender = await self._stack.enter_async_context(Sender())
-        self.dispatcher = await self._stack.enter_async_context(Dispatcher(self.log, self.kept, sender, self.settings))
+        self.dispatcher = await self._stack.enter_async_context(
+            Dispatcher(self.log, self.kept, sender, self.settings)
+        )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self._stack.aclose()
 
     async def serve(self, *subscribers: Subscriber) -> None:

@@ -38,10 +38,16 @@ def test_a_message_of_another_format_says_why() -> None:
     message = encode(CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x"))
     arrival = Arrival(Stored(0, "0000000000000001", 5, message, 0x80013700), "0000000000000000")
     assert (arrival.event, arrival.attributes, arrival.passed_on) == (None, None, ())
-    assert arrival.problem == "the message has message-format 0x80013700: CloudEvents are in messages of format 0"
+    assert (
+        arrival.problem
+        == "the message has message-format 0x80013700: CloudEvents are in messages of format 0"
+    )
 
 
-@pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents-batch+json", "application/cloudevents"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/cloudevents+avro", "application/cloudevents-batch+json", "application/cloudevents"],
+)
 def test_a_message_in_an_unknown_event_format_says_why(content_type: str) -> None:
     message = Event(b"x", content_type=content_type).encode()
     arrival = Arrival(Stored(0, "0000000000000001", 5, message), "0000000000000000")
@@ -58,7 +64,9 @@ def test_a_message_in_an_unknown_event_format_says_why(content_type: str) -> Non
         (None, ("", "")),
     ],
 )
-def test_what_cannot_be_decoded_is_known_by_its_id_and_source(properties: dict[str, object] | None, found: tuple[str, str]) -> None:
+def test_what_cannot_be_decoded_is_known_by_its_id_and_source(
+    properties: dict[str, object] | None, found: tuple[str, str]
+) -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, Event(b"x", properties=properties).encode()), "")
     assert (arrival.attributes, arrival.identity) == (None, found)
 
@@ -69,7 +77,9 @@ def test_a_fault_of_ours_costs_the_event_only(monkeypatch: pytest.MonkeyPatch, s
         raise RecursionError("deep")
 
     monkeypatch.setattr(arrival_module, seam, fault)
-    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event(1), {"x-request-id": "r"})), "0000000000000000")
+    arrival = Arrival(
+        Stored(0, "0000000000000001", 5, encode(event(1), {"x-request-id": "r"})), "0000000000000000"
+    )
     assert arrival.attributes is None
     assert arrival.problem == "internal error: RecursionError('deep')"
 
@@ -78,24 +88,46 @@ def test_a_fault_of_ours_costs_the_event_only(monkeypatch: pytest.MonkeyPatch, s
 def test_data_that_announces_an_event_goes_out_in_structured_mode(event: CloudEvent) -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event)), "")
     headers, body = arrival.request(departs=False, structured=False)
-    assert as_read(from_http([(name.encode(), value.encode()) for name, value in headers], body)) == as_read(event)
+    assert as_read(from_http([(name.encode(), value.encode()) for name, value in headers], body)) == as_read(
+        event
+    )
 
 
 # What a stranger may write into an event, valid or not.
-ODD_TEXTS = st.text('aB1 é€\U0001f600%"\\', max_size=20) | st.text("a\x00\n\t\x7f\ud800\ufffe\U0001ffff", max_size=2)
-ODD_NAMES = st.from_regex(r"[a-z0-9]{1,3}", fullmatch=True) | st.sampled_from(["x" * 128, "x" * 129, "data_base64", "partitionkey", "A"])
-ODD_TYPES = ANNOUNCING | st.sampled_from(["", "text/plain;\tq=1", "application/json", "text/plain; charset=latin-1", "x/y+json", "no type"])
+ODD_TEXTS = st.text('aB1 é€\U0001f600%"\\', max_size=20) | st.text(
+    "a\x00\n\t\x7f\ud800\ufffe\U0001ffff", max_size=2
+)
+ODD_NAMES = st.from_regex(r"[a-z0-9]{1,3}", fullmatch=True) | st.sampled_from(
+    ["x" * 128, "x" * 129, "data_base64", "partitionkey", "A"]
+)
+ODD_TYPES = ANNOUNCING | st.sampled_from(
+    ["", "text/plain;\tq=1", "application/json", "text/plain; charset=latin-1", "x/y+json", "no type"]
+)
 ODD_DATA: st.SearchStrategy[Any] = ODD_TEXTS | st.sampled_from([None, 1.50, "", "e30=", [], {}, "\ud800"])
 
 
 @st.composite
 def objects(draw: st.DrawFn) -> dict[str, object]:
     """JSON objects that may be events."""
-    required = {"specversion": draw(st.sampled_from(["1.0", "0.3", "1.0"])), "id": "1", "source": "/s", "type": "t"}
+    required = {
+        "specversion": draw(st.sampled_from(["1.0", "0.3", "1.0"])),
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+    }
     extensions = draw(st.dictionaries(ODD_NAMES, ODD_TEXTS | INTEGERS | st.booleans(), max_size=5))
     content_type = draw(st.none() | ODD_TYPES)
-    data = draw(st.fixed_dictionaries({}, optional={"data": ODD_DATA, "data_base64": st.sampled_from(["", "AAAA", "/v8="])}))
-    return {**required, **extensions, **({} if content_type is None else {"datacontenttype": content_type}), **data}
+    data = draw(
+        st.fixed_dictionaries(
+            {}, optional={"data": ODD_DATA, "data_base64": st.sampled_from(["", "AAAA", "/v8="])}
+        )
+    )
+    return {
+        **required,
+        **extensions,
+        **({} if content_type is None else {"datacontenttype": content_type}),
+        **data,
+    }
 
 
 def admitted(headers: list[tuple[bytes, bytes]], body: bytes) -> Sequence[CloudEvent]:
@@ -116,9 +148,13 @@ def delivered(event: CloudEvent, *, structured: bool) -> CloudEvent:
 
 @given(st.lists(objects(), max_size=3), st.booleans())
 def test_what_the_ingress_admits_a_subscriber_reads(found: list[dict[str, object]], structured: bool) -> None:
-    """In structured mode, in a batch, and what binary mode makes of it: nothing that got a 202 is lost because it cannot be read."""
+    """In structured mode, in a batch, and what binary mode makes of it: nothing that got a 202 is lost
+    because it cannot be read.
+    """
     batch = ([(b"content-type", b"application/cloudevents-batch+json")], json.dumps(found).encode())
-    single = [([(b"content-type", b"application/cloudevents+json")], json.dumps(one).encode()) for one in found]
+    single = [
+        ([(b"content-type", b"application/cloudevents+json")], json.dumps(one).encode()) for one in found
+    ]
     for headers, body in (batch, *single):
         for stored in admitted(headers, body):
             assert as_read(delivered(stored, structured=structured)) == as_read(stored)
@@ -129,7 +165,9 @@ def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
     return {name: text_of(value) for name, value in event.attributes.items()}, event.data or b""
 
 
-@pytest.mark.parametrize("attributes", [{"big": "x" * 20_000}, {"big": "€" * 5_000}, {f"n{each}": "" for each in range(2_000)}])
+@pytest.mark.parametrize(
+    "attributes", [{"big": "x" * 20_000}, {"big": "€" * 5_000}, {f"n{each}": "" for each in range(2_000)}]
+)
 def test_more_headers_than_servers_take_go_in_structured_mode(attributes: dict[str, Any]) -> None:
     """CloudEvents 1.0, size limits: 64 kB are to be carried; a server that answers 431 is not tried again."""
     stored = event(1, data=b"x", **attributes)
@@ -146,7 +184,9 @@ def test_as_many_headers_as_servers_take_go_in_binary_mode() -> None:
 
 
 def test_a_request_is_made_once_for_all() -> None:
-    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event(1, partitionkey="k", knativebrokerttl=3))), "")
+    arrival = Arrival(
+        Stored(0, "0000000000000001", 5, encode(event(1, partitionkey="k", knativebrokerttl=3))), ""
+    )
     assert arrival.request(departs=True, structured=False) is arrival.request(departs=True, structured=False)
     assert "ce-knativebrokerttl" not in dict(arrival.request(departs=True, structured=False).headers)
     assert dict(arrival.request(departs=False, structured=False).headers)["ce-knativebrokerttl"] == "3"

@@ -30,7 +30,9 @@ def place(number: int) -> dict[int, str]:
     return {0: f"{number:016d}"}
 
 
-async def test_a_paused_subscriber_gets_nothing_until_it_is_resumed(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_paused_subscriber_gets_nothing_until_it_is_resumed(
+    rig: Rig, server: SubscriberServer
+) -> None:
     paused = subscriber("u", server.url(), paused=True)
     async with SubscriberServer() as other:
         await rig.serve(paused, subscriber("neighbour", other.url()))
@@ -66,7 +68,9 @@ async def test_pausing_cuts_nothing_off_and_begins_nothing(rig: Rig, server: Sub
 
 
 async def test_what_waits_for_a_retry_goes_where_it_is_sent_now(rig: Rig, server: SubscriberServer) -> None:
-    """A subscriber's URL was wrong, and is put right: no event is lost for it, and none waits an hour for its next try."""
+    """A subscriber's URL was wrong, and is put right: no event is lost for it, and none waits an hour for its
+    next try.
+    """
     async with SubscriberServer(answers=[500]) as wrong:
         spec = subscriber("u", wrong.url(), delivery=Delivery(retry=1, backoff_delay_ms=3_600_000))
         await rig.serve(spec)
@@ -101,7 +105,9 @@ async def test_another_order_is_kept_from_then_on(rig: Rig, server: SubscriberSe
     assert list(map(int, server.ids)) == list(range(1, 12))
 
 
-async def test_a_removed_subscriber_gets_nothing_more_and_keeps_its_cursor(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_removed_subscriber_gets_nothing_more_and_keeps_its_cursor(
+    rig: Rig, server: SubscriberServer
+) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))
     await server.wait(1)
@@ -147,7 +153,15 @@ async def test_what_is_forgotten_stays_forgotten(rig: Rig, server: SubscriberSer
 async def test_several_routes_are_served_side_by_side(rig: Rig, server: SubscriberServer) -> None:
     other = "channel.default.c"
     await rig.log.ensure(other, partitions=1, retention_ms=None)
-    channel = Route("uid-c", "Channel", "default", "c", "/channel/default/c", other, (subscriber("s", server.url("/s"), reply_log=None),))
+    channel = Route(
+        "uid-c",
+        "Channel",
+        "default",
+        "c",
+        "/channel/default/c",
+        other,
+        (subscriber("s", server.url("/s"), reply_log=None),),
+    )
     await rig.use(route(subscriber("t", server.url("/t"))), channel)
     await rig.send(event(1))
     await server.wait(1)
@@ -249,7 +263,9 @@ async def test_only_a_served_subscriber_can_be_replayed(rig: Rig) -> None:
 async def test_dead_letters_are_delivered_again_by_request(rig: Rig, server: SubscriberServer) -> None:
     async with SubscriberServer() as sink:
         server.answers = [202, 400, 202, 400]
-        await rig.serve(subscriber("u", server.url(), order=Order.ORDERED, delivery=Delivery(dead_letter_url=sink.url())))
+        await rig.serve(
+            subscriber("u", server.url(), order=Order.ORDERED, delivery=Delivery(dead_letter_url=sink.url()))
+        )
         await rig.send(*(event(number) for number in range(5)))
         await server.wait(5)
         await until(lambda: len(rig.store.failures.get("u", ())) == 4)
@@ -287,7 +303,9 @@ async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -
         assert dispatcher.redrives.held.used == 0
 
 
-async def test_an_internal_error_holds_up_no_other_event(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_holds_up_no_other_event(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.delivering._RETRY_S", 0.001)
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.steps.secrets", None)
     await rig.serve(subscriber("u", server.url()))

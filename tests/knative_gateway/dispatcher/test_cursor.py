@@ -40,7 +40,9 @@ def test_a_member_that_falls_back_continues_before_the_event_that_it_had_no_room
 
 def test_events_that_were_completed_before_are_skipped_and_stay_known() -> None:
     one = cursor("02", [("03", "05"), ("07", "08")])
-    assert [offset for offset in ("01", "02", "03", "04", "05", "06", "07", "08", "09") if one.has_had(offset)] == [
+    assert [
+        offset for offset in ("01", "02", "03", "04", "05", "06", "07", "08", "09") if one.has_had(offset)
+    ] == [
         "01",
         "02",
         "04",

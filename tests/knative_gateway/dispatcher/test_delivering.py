@@ -1,4 +1,7 @@
-"""What becomes of an event when its subscriber fails, replies, or is not there. Spec: knative-eventing-test-spec, "Event Delivery"."""
+"""What becomes of an event when its subscriber fails, replies, or is not there.
+
+Spec: knative-eventing-test-spec, "Event Delivery".
+"""
 
 import asyncio
 import socket
@@ -102,11 +105,20 @@ async def test_waits_follow_the_policy(rig: Rig, server: SubscriberServer) -> No
 
 
 async def test_a_subscriber_that_comes_back_is_found(rig: Rig) -> None:
-    """Spec: knative-data-plane-contract: SHOULD re-attempt delivery of events where the HTTP request failed."""
+    """Spec: knative-data-plane-contract:
+
+    SHOULD re-attempt delivery of events where the HTTP request failed.
+    """
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    await rig.serve(subscriber("u", f"http://127.0.0.1:{port}/", delivery=Delivery(retry=1000, backoff_delay_ms=20, backoff_max_ms=20)))
+    await rig.serve(
+        subscriber(
+            "u",
+            f"http://127.0.0.1:{port}/",
+            delivery=Delivery(retry=1000, backoff_delay_ms=20, backoff_max_ms=20),
+        )
+    )
     await rig.send(event(1))
     await until(lambda: rig.dispatcher.figures("u")["failedAttempts"])
     arrived = asyncio.Event()
@@ -138,10 +150,17 @@ async def test_an_attempt_has_its_time(rig: Rig) -> None:
 # -- dead letters
 
 
-async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Event Delivery 5: the event MUST be delivered to the `deadLetterSink`; knative-event-delivery, deadLetterSink."""
+async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """Spec: Event Delivery 5: the event MUST be delivered to the `deadLetterSink`; knative-event-delivery,
+    deadLetterSink.
+    """
     async with SubscriberServer() as sink:
-        server.answers = [web.Response(status=503, text="not today"), web.Response(status=503, text="not today")]
+        server.answers = [
+            web.Response(status=503, text="not today"),
+            web.Response(status=503, text="not today"),
+        ]
         delivery = Delivery(retry=1, dead_letter_url=sink.url("/dead"))
         await rig.serve(subscriber("u", server.url(), delivery=delivery))
         await rig.send(event(1, data=b"\x00\x01"))
@@ -149,7 +168,11 @@ async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, s
         await completed(rig, "u", 1)
     assert dead.body == b"\x00\x01"
     attributes = dead.event.attributes
-    assert {name: attributes[name] for name in ("id", "source", "type")} == {"id": "1", "source": "/s", "type": "t"}
+    assert {name: attributes[name] for name in ("id", "source", "type")} == {
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+    }
     assert attributes["knativeerrorcode"] == "503"
     assert attributes["knativeerrordata"] == "not today"
     assert attributes["knativeerrordest"] == server.url()
@@ -170,7 +193,9 @@ async def test_the_dead_letter_sink_is_retried_too(rig: Rig, server: SubscriberS
     assert rig.dispatcher.figures("u")["deadLettered"] == 1
 
 
-async def test_without_a_sink_an_event_is_dropped_and_the_next_is_delivered(rig: Rig, server: SubscriberServer) -> None:
+async def test_without_a_sink_an_event_is_dropped_and_the_next_is_delivered(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """Spec: Event Delivery 5: if no `deadLetterSink` is specified, the event is dropped."""
     server.answers = [400]
     await rig.serve(subscriber("u", server.url()))
@@ -194,9 +219,11 @@ async def test_requests_to_subscribers_prefer_a_reply(rig: Rig, server: Subscrib
 
 
 @pytest.mark.parametrize("mode", [to_binary, to_structured])
-async def test_a_reply_to_a_trigger_goes_through_the_broker(rig: Rig, server: SubscriberServer, mode: type) -> None:
-    """Spec: Content Based Routing: reply events MUST be re-enqueued by the Broker, and MUST be evaluated against all Triggers associated
-    with the Broker, including the Trigger that generated the reply."""
+async def test_a_reply_to_a_trigger_goes_through_the_broker(
+    rig: Rig, server: SubscriberServer, mode: type
+) -> None:
+    """Spec: Content Based Routing: reply events MUST be re-enqueued by the Broker, and MUST be evaluated
+    against all Triggers associated with the Broker, including the Trigger that generated the reply."""
     answer = mode(event("answer", "answered", b"yes"))
     server.answers = [web.Response(body=answer.body, headers=dict(answer.headers))]
     everything = subscriber("all", server.url("/all"))
@@ -205,7 +232,11 @@ async def test_a_reply_to_a_trigger_goes_through_the_broker(rig: Rig, server: Su
     await rig.send(event(1, "asked"))
     await server.wait(3)
     await completed(rig, "all", 2)
-    assert sorted((got.path, got.id) for got in server.got) == [("/all", "1"), ("/all", "answer"), ("/only", "answer")]
+    assert sorted((got.path, got.id) for got in server.got) == [
+        ("/all", "1"),
+        ("/all", "answer"),
+        ("/only", "answer"),
+    ]
     assert {got.body for got in server.got if got.id == "answer"} == {b"yes"}
 
 
@@ -213,7 +244,9 @@ async def test_headers_of_a_reply_follow_it_through_the_broker(rig: Rig, server:
     """As those of a POST to the Broker's URL do; when to come again is not for those who get the reply."""
     answer = to_binary(event("answer", "answered"))
     passed_on = {"X-Request-Id": "r1", "Knative-Bar": "k1", "X-B3-Bar": "b1"}
-    server.answers = [web.Response(headers={**dict(answer.headers), **passed_on, "Retry-After": "5", "Set-Cookie": "c"})]
+    server.answers = [
+        web.Response(headers={**dict(answer.headers), **passed_on, "Retry-After": "5", "Set-Cookie": "c"})
+    ]
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))
     _, got = await server.wait(2)
@@ -231,8 +264,8 @@ async def test_a_202_is_never_a_reply(rig: Rig, server: SubscriberServer) -> Non
 
 
 async def test_a_reply_that_cannot_be_stored_fails_the_delivery(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Content Based Routing: if the storage of the reply event in the Broker fails, the entire event delivery MUST be failed and the
-    delivery to the Trigger's subscriber MUST be retried."""
+    """Spec: Content Based Routing: if the storage of the reply event in the Broker fails, the entire event
+    delivery MUST be failed and the delivery to the Trigger's subscriber MUST be retried."""
     server.answers = [reply(event("first")), reply(event("second"))]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1)))
     await rig.send(event(1))
@@ -257,9 +290,14 @@ async def test_replies_that_go_round_come_to_an_end(rig: Rig, server: Subscriber
 
 
 @pytest.mark.parametrize("structured", [False, True])
-async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(rig: Rig, server: SubscriberServer, structured: bool) -> None:
+async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(
+    rig: Rig, server: SubscriberServer, structured: bool
+) -> None:
     spec = subscriber("u", server.url("/broker/d/b"), delivery=Delivery(structured=structured))
-    await rig.serve(replace(spec, brokers=server.url("/broker/")), replace(spec, uid="v", brokers="http://elsewhere/broker/"))
+    await rig.serve(
+        replace(spec, brokers=server.url("/broker/")),
+        replace(spec, uid="v", brokers="http://elsewhere/broker/"),
+    )
     for number in range(3):  # the first over a connection that is made for it
         await rig.send(event(number, knativebrokerttl=4))
         await server.wait(2 * number + 2)
@@ -267,7 +305,9 @@ async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(rig: Rig
 
 
 async def test_hops_are_counted_however_a_broker_s_url_is_spelt(rig: Rig, server: SubscriberServer) -> None:
-    """localhost, another address, a load balancer: what has the path of a Broker or Channel may lead back here."""
+    """localhost, another address, a load balancer: what has the path of a Broker or Channel may lead back
+    here.
+    """
     urls = {"b": server.url("/broker/d/b"), "c": server.url("/channel/d/c/"), "out": server.url("/out")}
     await rig.serve(*(subscriber(uid, url) for uid, url in urls.items()))
     await rig.send(event(1))
@@ -284,11 +324,19 @@ async def test_hops_are_counted_however_a_broker_s_url_is_spelt(rig: Rig, server
     }
 
 
-async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connection(rig: Rig, server: SubscriberServer) -> None:
-    """With tokens nothing else could: as subscriber, as reply, as dead letter sink. Another namespace needs a rule."""
+async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connection(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """With tokens nothing else could: as subscriber, as reply, as dead letter sink.
+
+    Another namespace needs a rule.
+    """
     gate = Gate([NoToken()], [Rule(users=["nobody"])])
     ingress = Ingress(rig.log, authorizer=gate)
-    paths = {path: Route(path, "Broker", path.split("/")[2], "b", path, path[1:]) for path in ("/broker/default/b", "/broker/other/b")}
+    paths = {
+        path: Route(path, "Broker", path.split("/")[2], "b", path, path[1:])
+        for path in ("/broker/default/b", "/broker/other/b")
+    }
     ingress.use(Routes(1, paths))
     for path in paths.values():
         await rig.log.ensure(path.log, partitions=1, retention_ms=None)
@@ -302,7 +350,10 @@ async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connect
     await completed(rig, "u", 1)
     await completed(rig, "v", 1)
     stored = [decode(message).attributes for message in rig.memory.messages("broker/default/b")]
-    assert sorted((attributes[TTL], str(attributes.get("knativeerrorcode"))) for attributes in stored) == [(8, "403"), (8, "None")]
+    assert sorted((attributes[TTL], str(attributes.get("knativeerrorcode"))) for attributes in stored) == [
+        (8, "403"),
+        (8, "None"),
+    ]
     assert rig.memory.messages("broker/other/b") == []
     assert "system:namespace:default" in rig.store.failures["v"][0].body
 
@@ -313,10 +364,14 @@ class NoToken:
 
 
 async def test_a_reply_to_a_subscription_is_posted(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Event Delivery 4: the reply event MUST be delivered to the `status.replyUri` destination (for Subscriptions)."""
+    """Spec: Event Delivery 4: the reply event MUST be delivered to the `status.replyUri` destination (for
+    Subscriptions).
+    """
     async with SubscriberServer() as replies:
         server.answers = [reply(event("answer", data=b"yes"))]
-        await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url("/r")))
+        await rig.serve(
+            subscriber("u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url("/r"))
+        )
         await rig.send(event(1))
         [got] = await replies.wait(1)
         await completed(rig, "u", 1)
@@ -326,7 +381,9 @@ async def test_a_reply_to_a_subscription_is_posted(rig: Rig, server: SubscriberS
 
 
 async def test_a_reply_without_a_destination_is_dropped(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Event Delivery 4: if `status.replyUri` is not present in the Subscription, the reply event MUST be dropped."""
+    """Spec: Event Delivery 4: if `status.replyUri` is not present in the Subscription, the reply event MUST
+    be dropped.
+    """
     server.answers = [reply(event("answer"))]
     await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None))
     await rig.send(event(1))
@@ -334,12 +391,23 @@ async def test_a_reply_without_a_destination_is_dropped(rig: Rig, server: Subscr
     assert len(rig.memory.messages(LOG)) == 1
 
 
-async def test_a_reply_that_cannot_be_delivered_fails_the_delivery(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_reply_that_cannot_be_delivered_fails_the_delivery(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """Spec: Event Delivery 4.1: the entire delivery of the event MUST be retried up to `retry` times."""
     server.answers = [reply(event("first")), reply(event("second"))]
     async with SubscriberServer(answers=[500]) as replies:
         delivery = Delivery(retry=1)
-        await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url(), delivery=delivery))
+        await rig.serve(
+            subscriber(
+                "u",
+                server.url(),
+                kind="Subscription",
+                reply_log=None,
+                reply_url=replies.url(),
+                delivery=delivery,
+            )
+        )
         await rig.send(event(1))
         await replies.wait(2)
         await completed(rig, "u", 1)
@@ -348,8 +416,8 @@ async def test_a_reply_that_cannot_be_delivered_fails_the_delivery(rig: Rig, ser
 
 
 async def test_with_a_reply_alone_events_go_there(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Subscription Lifecycle: if only `spec.reply` is set, it is equivalent to a subscriber, except that the Channel SHOULD NOT
-    advertise the ability to process replies."""
+    """Spec: Subscription Lifecycle: if only `spec.reply` is set, it is equivalent to a subscriber, except
+    that the Channel SHOULD NOT advertise the ability to process replies."""
     server.answers = [reply(event("ignored"))]
     await rig.serve(subscriber("u", None, kind="Subscription", reply_log=None, reply_url=server.url()))
     await rig.send(event(1))
@@ -399,8 +467,14 @@ async def test_events_that_came_over_amqp_are_delivered_alike(rig: Rig, server: 
     properties = b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 7]) + fields
     await rig.log.append(LOG, properties + b"\x00\x53\x75\xa0" + bytes([len(body)]) + body)
     pairs = [(b"specversion", b"1.0"), (b"id", b"colon"), (b"source", b"/s"), (b"type", b"t")]
-    texts = b"".join(b"\xa1" + bytes([len(text)]) + text for name, value in pairs for text in (b"cloudEvents:" + name, value))
-    await rig.log.append(LOG, b"\x00\x53\x74\xc1" + bytes([len(texts) + 1, 8]) + texts + b"\x00\x53\x75\xa0\x02hi")
+    texts = b"".join(
+        b"\xa1" + bytes([len(text)]) + text
+        for name, value in pairs
+        for text in (b"cloudEvents:" + name, value)
+    )
+    await rig.log.append(
+        LOG, b"\x00\x53\x74\xc1" + bytes([len(texts) + 1, 8]) + texts + b"\x00\x53\x75\xa0\x02hi"
+    )
     got = {each.id: each for each in await server.wait(2)}
     assert got["structured"].body == b'{"a":1}'
     assert got["structured"].headers["ce-type"] == "t"
@@ -420,7 +494,13 @@ async def test_a_denied_destination_is_not_retried(rig: Rig) -> None:
     assert all("denied" in failure.reason for failure in rig.store.failures["u"])
 
 
-@pytest.mark.parametrize("step", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.steps.delivery_headers"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "knative_gateway.delivery.plan.verdict",
+        "knative_gateway.dispatcher.subscribers.steps.delivery_headers",
+    ],
+)
 async def test_an_internal_error_is_a_failed_attempt(
     rig: Rig, server: SubscriberServer, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,7 +519,11 @@ async def test_an_internal_error_is_a_failed_attempt(
     monkeypatch.setattr(step, faulty)
     server.answers = [503] * 3
     async with SubscriberServer() as sink:
-        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2, backoff_delay_ms=1, dead_letter_url=sink.url())))
+        await rig.serve(
+            subscriber(
+                "u", server.url(), delivery=Delivery(retry=2, backoff_delay_ms=1, dead_letter_url=sink.url())
+            )
+        )
         await rig.send(event(1))
         [got] = await sink.wait(1)
     assert "internal error" in str(got.event.attributes["deadletterreason"])

@@ -32,15 +32,18 @@ async def test_every_event_reaches_its_subscriber(rig: Rig, server: SubscriberSe
 
 
 async def test_each_match_is_a_delivery_of_its_own(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: knative-eventing-test-spec, Content Based Routing: duplicate matches with the same destination MUST each generate
-    separate event delivery attempts, one per Trigger match."""
+    """Spec: knative-eventing-test-spec, Content Based Routing: duplicate matches with the same destination
+    MUST each generate separate event delivery attempts, one per Trigger match."""
     await rig.serve(*(subscriber(f"u{number}", server.url()) for number in range(3)))
     await rig.send(event(1))
     assert len(await server.wait(3)) == 3
 
 
 async def test_filters_choose(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: knative-eventing-test-spec, Content Based Routing: MUST evaluate the Trigger's spec.filter and, if matched, deliver."""
+    """Spec: knative-eventing-test-spec, Content Based Routing:
+
+    MUST evaluate the Trigger's spec.filter and, if matched, deliver.
+    """
     await rig.serve(subscriber("u", server.url(), filters=({"exact": {"type": "wanted"}},)))
     await rig.send(event(1, "other"), event(2, "wanted"), event(3, "other"), event(4, "wanted"))
     await server.wait(2)
@@ -49,7 +52,9 @@ async def test_filters_choose(rig: Rig, server: SubscriberServer) -> None:
 
 
 async def test_a_new_subscriber_gets_what_comes_from_now_on(rig: Rig, server: SubscriberServer) -> None:
-    """Its place is durable before anybody says that it is served, so that nothing is missed if all dies right then."""
+    """Its place is durable before anybody says that it is served, so that nothing is missed if all dies right
+    then.
+    """
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))
     assert rig.store.positions["u"] == {0: f"{0:016d}", 1: f"{0:016d}"}
@@ -103,7 +108,9 @@ async def test_a_recreated_log_is_read_from_its_beginning(rig: Rig, server: Subs
     await server.wait(2)
 
 
-async def test_a_message_that_is_not_an_event_is_skipped_and_reported(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_message_that_is_not_an_event_is_skipped_and_reported(
+    rig: Rig, server: SubscriberServer
+) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.log.append(LOG, b"\x00\x53\x77\xa1\x05hello")
     await rig.send(event(1))

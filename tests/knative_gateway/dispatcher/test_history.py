@@ -18,7 +18,9 @@ ARRIVAL = Arrival(Stored(3, "0000000000000007", 5, encode(event(1))), "")
 
 
 def attempt(number: int, destination: str = "subscriber") -> Attempt:
-    return Attempt(destination, "http://x/", number, 9, 500, "status 500", "é".encode() * 5000, retryable=True)
+    return Attempt(
+        destination, "http://x/", number, 9, 500, "status 500", "é".encode() * 5000, retryable=True
+    )
 
 
 class Kept:
@@ -39,20 +41,48 @@ async def test_a_failure_says_what_where_and_why() -> None:
     history, kept = History(), Kept()
     history.note(8, ARRIVAL, attempt(2))
     history.note(8, ARRIVAL, attempt(1, "dead letter sink"), "dropped")
-    history.skip(8, Arrival(Stored(3, "0000000000000008", 5, Event(b"", properties={"cloudEvents_id": "9"}).encode()), ""))
+    history.skip(
+        8,
+        Arrival(
+            Stored(3, "0000000000000008", 5, Event(b"", properties={"cloudEvents_id": "9"}).encode()), ""
+        ),
+    )
     await keep([("u", history)], kept.record)
     first, second, third = kept.failures
-    assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (8, "1", "/s", 3, "0000000000000007")
-    assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
+    assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (
+        8,
+        "1",
+        "/s",
+        3,
+        "0000000000000007",
+    )
+    assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (
+        2,
+        500,
+        "status 500",
+        "",
+        1024,
+    )
     assert (second.reason, second.end) == ("dead letter sink http://x/: status 500", "dropped")
-    assert (third.reason[:17], third.event_id, third.end, third.code) == ("not a CloudEvent:", "9", "skipped", None)
+    assert (third.reason[:17], third.event_id, third.end, third.code) == (
+        "not a CloudEvent:",
+        "9",
+        "skipped",
+        None,
+    )
 
 
 async def test_long_ids_and_sources_are_cut() -> None:
     """A sender may make them as long as an event, and a hundred failures of each subscriber are kept."""
     history, kept = History(), Kept()
     stored = Arrival(
-        Stored(3, "0000000000000007", 5, encode(CloudEvent({**event(1).attributes, "id": "i" * 9000, "source": "s" * 9000}))), ""
+        Stored(
+            3,
+            "0000000000000007",
+            5,
+            encode(CloudEvent({**event(1).attributes, "id": "i" * 9000, "source": "s" * 9000})),
+        ),
+        "",
     )
     history.note(8, stored, attempt(1))
     history.skip(8, stored, "why not")

@@ -14,7 +14,9 @@ from knative_gateway.ports import Delivery, Failure, Order, Stored
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
-SMALL = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.05)
+SMALL = DispatchSettings(
+    look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.05
+)
 
 
 @pytest.fixture
@@ -109,7 +111,10 @@ async def _failing(_: Got) -> web.StreamResponse:
 
 
 async def test_an_overloaded_subscriber_gets_less_at_once() -> None:
-    """Spec: knative-eventing-test-spec, Event Acknowledgement: Brokers and Channels MUST implement congestion control."""
+    """Spec: knative-eventing-test-spec, Event Acknowledgement:
+
+    Brokers and Channels MUST implement congestion control.
+    """
 
     async def busy(_: Got) -> web.StreamResponse:
         await asyncio.sleep(0.005)
@@ -117,7 +122,9 @@ async def test_an_overloaded_subscriber_gets_less_at_once() -> None:
 
     overloaded = SubscriberServer(busy)
     async with Rig() as rig, overloaded as server:
-        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1000, backoff_delay_ms=1, backoff_max_ms=5)))
+        await rig.serve(
+            subscriber("u", server.url(), delivery=Delivery(retry=1000, backoff_delay_ms=1, backoff_max_ms=5))
+        )
         await rig.send(*(event(number) for number in range(150)))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 150)
         assert rig.dispatcher.figures("u")["dropped"] == 0
@@ -193,7 +200,9 @@ async def test_large_events_are_held_one_by_one() -> None:
         await server.wait(5)
 
 
-async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those behind it, and all other subscribers, go on."""
 
     def poisonous(attributes: Mapping[str, object]) -> bool:
@@ -202,10 +211,15 @@ async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: S
         return True
 
     compiled = dialects._COMPILED["cesql"]
-    monkeypatch.setitem(dialects._COMPILED, "cesql", lambda content, work: poisonous if content == "true" else compiled(content, work))
+    monkeypatch.setitem(
+        dialects._COMPILED,
+        "cesql",
+        lambda content, work: poisonous if content == "true" else compiled(content, work),
+    )
     async with Rig(partitions=1) as rig:
         await rig.serve(
-            subscriber("poisoned", server.url("/poisoned"), filters=({"cesql": "true"},)), subscriber("healthy", server.url("/healthy"))
+            subscriber("poisoned", server.url("/poisoned"), filters=({"cesql": "true"},)),
+            subscriber("healthy", server.url("/healthy")),
         )
         await rig.send(*(event(number) for number in range(3)))
         await until(lambda: rig.dispatcher.figures("healthy")["delivered"] == 3)
@@ -216,7 +230,9 @@ async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: S
         assert "healthy" not in rig.store.failures
 
 
-async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offer = SubscriberPartition.offer
 
     def faulty(partition: SubscriberPartition, arrival: Arrival) -> bool:
@@ -226,14 +242,18 @@ async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: 
 
     monkeypatch.setattr(SubscriberPartition, "offer", faulty)
     async with Rig(partitions=1) as rig:
-        await rig.serve(subscriber("faulty", server.url("/faulty")), subscriber("healthy", server.url("/healthy")))
+        await rig.serve(
+            subscriber("faulty", server.url("/faulty")), subscriber("healthy", server.url("/healthy"))
+        )
         await rig.send(*(event(number) for number in range(3)))
         await until(lambda: rig.dispatcher.figures("healthy")["delivered"] == 3)
         await until(lambda: rig.dispatcher.figures("faulty")["delivered"] == 2)
         assert rig.dispatcher.figures("faulty")["skipped"] == 1
 
 
-async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(server: SubscriberServer) -> None:
+async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(
+    server: SubscriberServer,
+) -> None:
     async with Rig(partitions=1) as rig:
         record = rig.store.record
 
@@ -273,7 +293,9 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
         failing = [subscriber(f"failing{number}", "http://169.254.169.254/") for number in range(10)]
         await rig.serve(*(subscriber(f"u{number}", server.url()) for number in range(10)), *failing)
         await rig.send(*(event(number) for number in range(4)))
-        await until(lambda: all(rig.dispatcher.figures(f"u{number}")["delivered"] == 4 for number in range(10)))
+        await until(
+            lambda: all(rig.dispatcher.figures(f"u{number}")["delivered"] == 4 for number in range(10))
+        )
         await until(lambda: all(rig.dispatcher.figures(each.uid)["dropped"] == 4 for each in failing))
         before = rig.store.saved
     assert rig.store.saved == before + 1
@@ -284,10 +306,23 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
 async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are; and those that do not answer leave the readers to the others."""
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.catching_up.QUIET_S", 0.05)
-    settings = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.02, readers_max=2)
+    settings = DispatchSettings(
+        look_ahead=8,
+        in_flight_max=4,
+        flush_ms=20,
+        idle_flush_ms=20,
+        drain_s=0.2,
+        patience_s=0.02,
+        readers_max=2,
+    )
     gate, stuck = Gate(), Gate()
     servers = SubscriberServer(gate), SubscriberServer(stuck), SubscriberServer()
-    async with servers[0] as slow, servers[1] as hanging, servers[2] as quick, Rig(settings, partitions=1) as rig:
+    async with (
+        servers[0] as slow,
+        servers[1] as hanging,
+        servers[2] as quick,
+        Rig(settings, partitions=1) as rig,
+    ):
         reading = most = 0
         read = rig.memory.read
 

@@ -1,4 +1,6 @@
-"""Reports of logs that are created again, events that retention removes, events that are given up, and faults at the beginning."""
+"""Reports of logs that are created again, events that retention removes, events that are given up, and faults
+at the beginning.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -68,7 +70,9 @@ async def test_a_recreated_log_is_delivered_from_its_first_event(rig: Rig, serve
     await until(lambda: rig.store.positions["u"] == {0: f"{2:016d}"})
 
 
-async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(
+    rig: Rig, server: SubscriberServer
+) -> None:
     first = subscriber("first", server.url())
     await rig.serve(first)
     await rig.send(*(event(f"old {number}") for number in range(3)))
@@ -83,7 +87,9 @@ async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_a
     await until(lambda: rig.store.positions["first"] == {0: f"{0:016d}"})
 
 
-async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(server: SubscriberServer) -> None:
+async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(
+    server: SubscriberServer,
+) -> None:
     gate = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:
@@ -94,12 +100,15 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
     settings = DispatchSettings(look_ahead=2, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.01)
     async with Rig(settings, partitions=1) as rig:
         await rig.serve(
-            subscriber("slow", server.url()), subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},))
+            subscriber("slow", server.url()),
+            subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},)),
         )
         await rig.send(*(event(number) for number in range(10)))
         dispatcher = rig.dispatcher.dispatcher_of("slow")
         assert dispatcher is not None
-        await until(lambda: not dispatcher.partitions[0].cursor.is_shared and dispatcher.partitions[0].window.full)
+        await until(
+            lambda: not dispatcher.partitions[0].cursor.is_shared and dispatcher.partitions[0].window.full
+        )
         await asyncio.sleep(0.05)  # its own reader gives up
         rig.memory.removed[LOG, 0] = 6
         with capture_logs() as lines:
@@ -112,13 +121,17 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
         await until(lambda: [failure.end for failure in rig.store.failures.get("slow", ())] == ["removed"])
 
 
-async def test_events_that_are_given_up_are_in_the_log_with_their_number(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_that_are_given_up_are_in_the_log_with_their_number(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line at once, and one for all that follow in a while: not one for each."""
     monkeypatch.setattr(state, "REPORT_S", 0.2)
     with capture_logs() as lines:
         await rig.serve(subscriber("u", "http://169.254.169.254/"))
         await rig.send(*(event(number) for number in range(50)))
-        await until(lambda: sum(line["dropped"] for line in lines if line["event"] == "events_not_delivered") == 50)
+        await until(
+            lambda: sum(line["dropped"] for line in lines if line["event"] == "events_not_delivered") == 50
+        )
     told = [line for line in lines if line["event"] == "events_not_delivered"]
     assert len(told) == 2
     assert (told[0]["kind"], told[0]["name"], told[0]["dropped"]) == ("Trigger", "u", 1)
@@ -127,10 +140,16 @@ async def test_events_that_are_given_up_are_in_the_log_with_their_number(rig: Ri
 
 async def test_a_dead_letter_is_a_warning(rig: Rig, server: SubscriberServer) -> None:
     with capture_logs() as lines:
-        await rig.serve(subscriber("u", "http://169.254.169.254/", delivery=Delivery(dead_letter_url=server.url())))
+        await rig.serve(
+            subscriber("u", "http://169.254.169.254/", delivery=Delivery(dead_letter_url=server.url()))
+        )
         await rig.send(event(0))
         await until(lambda: rig.dispatcher.figures("u")["deadLettered"] == 1)
-    assert [(line["log_level"], line["dead_lettered"]) for line in lines if line["event"] == "events_not_delivered"] == [("warning", 1)]
+    assert [
+        (line["log_level"], line["dead_lettered"])
+        for line in lines
+        if line["event"] == "events_not_delivered"
+    ] == [("warning", 1)]
 
 
 async def test_a_subscriber_without_a_reader_does_not_count_as_served(
@@ -153,7 +172,9 @@ async def test_a_subscriber_without_a_reader_does_not_count_as_served(
 
 
 async def test_a_stop_brings_nothing_of_other_keys_again(server: SubscriberServer) -> None:
-    """The event that waits for its key holds the position back; those behind it that were delivered are known."""
+    """The event that waits for its key holds the position back; those behind it that were delivered are
+    known.
+    """
     stopping = asyncio.Event()
 
     async def slow(got: Got) -> web.StreamResponse:
@@ -178,7 +199,9 @@ async def test_a_stop_brings_nothing_of_other_keys_again(server: SubscriberServe
     assert sorted(server.ids) == sorted(str(each.attributes["id"]) for each in keyed)
 
 
-async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """The logs in memory count milliseconds from 1970 on."""
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(0))

@@ -1,4 +1,7 @@
-"""What operators see of subscribers. Spec: knative-data-plane-contract, Observability: SHOULD expose event-delivery telemetry."""
+"""What operators see of subscribers.
+
+Spec: knative-data-plane-contract, Observability: SHOULD expose event-delivery telemetry.
+"""
 
 import asyncio
 import threading
@@ -21,24 +24,50 @@ def told(rig: Rig) -> dict[str, float]:
     registry = CollectorRegistry()
     registry.register(DispatcherMetrics(rig.dispatcher))
     families = text_string_to_metric_families(generate_latest(registry).decode())
-    return {sample.name: sample.value for family in families for sample in family.samples if sample.labels.get("le", "+Inf") == "+Inf"}
+    return {
+        sample.name: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels.get("le", "+Inf") == "+Inf"
+    }
 
 
 async def test_every_end_is_counted() -> None:
-    async with Rig(partitions=1) as rig, SubscriberServer(answers=[202, 500, 202, 400]) as server, SubscriberServer() as sink:
-        await rig.serve(subscriber("u", server.url(), in_flight_max=1, delivery=Delivery(retry=1, dead_letter_url=sink.url())))
+    async with (
+        Rig(partitions=1) as rig,
+        SubscriberServer(answers=[202, 500, 202, 400]) as server,
+        SubscriberServer() as sink,
+    ):
+        await rig.serve(
+            subscriber(
+                "u", server.url(), in_flight_max=1, delivery=Delivery(retry=1, dead_letter_url=sink.url())
+            )
+        )
         await rig.send(event(1), event(2), event(3))
         await until(lambda: rig.store.positions["u"][0] == f"{2:016d}")
         values = told(rig)
     prefix = "knative_gateway_subscriber_"
-    expected = {"matched": 3, "delivered": 2, "retried": 1, "failed_attempts": 2, "dead_lettered": 1, "dropped": 0}
+    expected = {
+        "matched": 3,
+        "delivered": 2,
+        "retried": 1,
+        "failed_attempts": 2,
+        "dead_lettered": 1,
+        "dropped": 0,
+    }
     assert {name: values[f"{prefix}{name}_total"] for name in expected} == expected
     assert values[f"{prefix}request_seconds_count"] == 4
     assert values[f"{prefix}delivery_seconds_count"] == 3
     assert values["knative_gateway_partitions"] == 1
     assert values["knative_gateway_resent_total"] == 0
-    assert [values[f"knative_gateway_{name}"] for name in ("reply_bytes", "reply_bytes_max", "replies_waiting")] == [0, 64 << 20, 0]
-    assert (values[f"{prefix}in_flight"], values[f"{prefix}lag_events"], values[f"{prefix}lag_seconds"]) == (0, 0, 0)
+    assert [
+        values[f"knative_gateway_{name}"] for name in ("reply_bytes", "reply_bytes_max", "replies_waiting")
+    ] == [0, 64 << 20, 0]
+    assert (values[f"{prefix}in_flight"], values[f"{prefix}lag_events"], values[f"{prefix}lag_seconds"]) == (
+        0,
+        0,
+        0,
+    )
 
 
 async def test_a_subscriber_that_is_behind_has_lag() -> None:

@@ -51,7 +51,9 @@ class Pair:
         wanted = route(subscriber("u", url), log=LOG)
         for share in self.shares:
             settings = DispatchSettings(flush_ms=10, idle_flush_ms=10, drain_s=0.2)
-            replica = await stack.enter_async_context(Dispatcher(self.log, self.kept, sender, settings, ownership=share))
+            replica = await stack.enter_async_context(
+                Dispatcher(self.log, self.kept, sender, settings, ownership=share)
+            )
             replica.use(Routes(1, {wanted.path: wanted}))
             self.replicas.append(replica)
         await until(lambda: [self.partitions(number) for number in (0, 1)] == [{0}, {1}])
@@ -87,7 +89,9 @@ async def test_each_delivers_what_is_in_its_partitions(pair: Pair, server: Subsc
     assert sorted(map(int, server.ids)) == list(range(10))
 
 
-async def test_a_released_partition_is_continued_by_its_new_owner(pair: Pair, server: SubscriberServer) -> None:
+async def test_a_released_partition_is_continued_by_its_new_owner(
+    pair: Pair, server: SubscriberServer
+) -> None:
     await pair.send(4)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[0].become()
@@ -98,7 +102,9 @@ async def test_a_released_partition_is_continued_by_its_new_owner(pair: Pair, se
     assert len(server.ids) == 8
 
 
-async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitions(pair: Pair, server: SubscriberServer) -> None:
+async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitions(
+    pair: Pair, server: SubscriberServer
+) -> None:
     await pair.send(10)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(4), 1: PLACE(4)})
     await pair.replicas[0].replay_from_offsets("u", "0=2,1=1")

@@ -32,7 +32,10 @@ async def test_each_attempt_is_a_span_and_the_parent_of_what_the_subscriber_does
         await until(lambda: len(spans.named("deliver")) == 2)
     first, second = spans.named("deliver")
     assert [failed.headers["traceparent"], taken.headers["traceparent"]] == [written(first), written(second)]
-    assert [f"{span.parent.span_id:016x}" for span in (first, second) if span.parent is not None] == [PARENT, PARENT]
+    assert [f"{span.parent.span_id:016x}" for span in (first, second) if span.parent is not None] == [
+        PARENT,
+        PARENT,
+    ]
     assert [f"{context(span).trace_id:032x}" for span in (first, second)] == [TRACE, TRACE]
     assert [span.status.status_code for span in (first, second)] == [StatusCode.ERROR, StatusCode.UNSET]
     assert [dict(span.attributes or {})["knative.delivery.attempt"] for span in (first, second)] == [1, 2]

@@ -39,27 +39,39 @@ def nowhere(_: int) -> bool:
     return False
 
 
-async def begun(log: MemoryEventLog, kept: MemoryCursorStore, ours: Callable[[int], bool] = everywhere, **fields: object) -> dict[int, str]:
+async def begun(
+    log: MemoryEventLog, kept: MemoryCursorStore, ours: Callable[[int], bool] = everywhere, **fields: object
+) -> dict[int, str]:
     spec = subscriber("u", None, **fields)
-    begun = await starts.begin([spec], await log.extents(LOG), LOG, lambda _, partition: ours(partition), events=log, store=kept)
+    begun = await starts.begin(
+        [spec], await log.extents(LOG), LOG, lambda _, partition: ours(partition), events=log, store=kept
+    )
     return {partition: begin.position for partition, begin in begun["u"].items()}
 
 
-async def test_a_new_subscriber_begins_at_the_end_and_that_is_stored(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_a_new_subscriber_begins_at_the_end_and_that_is_stored(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     assert await begun(log, kept) == {0: at(2), 1: at(2)} == kept.positions["u"]
 
 
-async def test_a_known_subscriber_continues_from_its_cursor_and_ignores_its_start(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_a_known_subscriber_continues_from_its_cursor_and_ignores_its_start(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     await begun(log, kept)
     assert await begun(log, kept, start=Start.EARLIEST) == {0: at(2), 1: at(2)}
 
 
-async def test_a_partition_without_a_position_is_read_from_its_beginning(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_a_partition_without_a_position_is_read_from_its_beginning(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     kept.positions["u"] = {0: at(1)}
     assert await begun(log, kept) == {0: at(1), 1: ""}
 
 
-async def test_positions_of_a_former_log_of_that_name_are_not_used(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_positions_of_a_former_log_of_that_name_are_not_used(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     """Even if they are valid in the new log. Replays of the former log are not carried out."""
     kept.positions["u"] = {0: at(1), 1: at(9)}
     await begun(log, kept)
@@ -74,7 +86,9 @@ async def test_positions_of_a_former_log_of_that_name_are_not_used(log: MemoryEv
     assert await begun(log, kept) == {0: at(1), 1: at(2)}
 
 
-async def test_positions_without_an_incarnation_are_of_the_current_log(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_positions_without_an_incarnation_are_of_the_current_log(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     """They were stored before incarnations were, or the node does not report one."""
     kept.positions["u"] = {0: at(1), 1: at(2)}
     assert await begun(log, kept) == {0: at(1), 1: at(2)}
@@ -83,7 +97,9 @@ async def test_positions_without_an_incarnation_are_of_the_current_log(log: Memo
     assert await begun(log, kept) == {0: at(1), 1: at(2)}
 
 
-async def test_the_owner_of_a_partition_carries_out_its_replay(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_the_owner_of_a_partition_carries_out_its_replay(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     await begun(log, kept)
     await kept.ask_replay("u", {0: "", 1: at(0)})
     assert await begun(log, kept, nowhere) == {0: at(2), 1: at(2)}
@@ -115,22 +131,30 @@ def test_offsets_may_be_written_without_leading_zeros(text: str, expected: dict[
     assert starts.after_offsets(text, {0: at(5), 1: at(7), 2: ""}) == expected
 
 
-async def test_events_that_retention_removed_before_their_delivery_are_reported(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_events_that_retention_removed_before_their_delivery_are_reported(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     kept.positions["u"] = {0: at(0), 1: at(2)}
     log.removed = {(LOG, 0): 2, (LOG, 1): 2}
-    begun = await starts.begin([subscriber("u", None)], await log.extents(LOG), LOG, lambda *_: True, events=log, store=kept)
+    begun = await starts.begin(
+        [subscriber("u", None)], await log.extents(LOG), LOG, lambda *_: True, events=log, store=kept
+    )
     assert begun["u"][0].lost == Lost(at(0), at(1), 1)
     assert begun["u"][1].lost is None
 
 
-async def test_the_earliest_start_is_the_first_event_that_retention_left(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_the_earliest_start_is_the_first_event_that_retention_left(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     """Events that retention removed before the subscriber began are not lost."""
     log.removed = {(LOG, 0): 2}
     assert await begun(log, kept, start=Start.EARLIEST) == {0: at(1), 1: ""}
     assert await begun(log, kept, start=Start.EARLIEST) == {0: at(1), 1: ""}
 
 
-async def test_all_subscribers_of_a_route_begin_with_one_query(log: MemoryEventLog, kept: MemoryCursorStore) -> None:
+async def test_all_subscribers_of_a_route_begin_with_one_query(
+    log: MemoryEventLog, kept: MemoryCursorStore
+) -> None:
     specs = [subscriber(f"u{number}", None) for number in range(100)]
     loads, load = 0, kept.load
 

@@ -1,4 +1,7 @@
-"""What an append is told when nothing became of it in time. What a node does with appends: test_event_log.py."""
+"""What an append is told when nothing became of it in time.
+
+What a node does with appends: test_event_log.py.
+"""
 
 import asyncio
 import math

@@ -29,7 +29,9 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_listens_and_comes_back_where_it_was(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_it_listens_and_comes_back_where_it_was(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     async with EmbeddedNode(tmp_path / "log", message_bytes=17 << 20, log_level=LogLevel.INFO) as node:
         retry = RetryPolicy(first_ms=10, first_connect=True)
         async with connect(node.url, retry=retry, timeout=30) as client:
@@ -53,7 +55,9 @@ async def test_what_it_cannot_be_told_is_told(tmp_path: Path) -> None:
             pass
 
 
-async def test_one_that_does_not_start_is_tried_again_and_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_does_not_start_is_tried_again_and_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embedded, "FIRST_TRIES", 2)
     monkeypatch.setattr(embedded, "FIRST_WAIT_S", 0.0)
     node = EmbeddedNode(tmp_path, command=(sys.executable, "-c", "raise SystemExit(1)"))
@@ -89,12 +93,17 @@ async def test_one_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
 async def test_it_goes_when_we_are_killed(tmp_path: Path) -> None:
     """Not by its parent, who is dead, but by the kernel."""
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom knative_gateway.engine.embedded import EmbeddedNode\n"
-        "async def main():\n    async with EmbeddedNode(Path(sys.argv[1])) as node:\n"
-        "        print('pid', node.pid, flush=True)\n        await asyncio.sleep(60)\nasyncio.run(main())"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom knative_gateway.engine.embedded import"
+        " EmbeddedNode\nasync def main():\n    async with EmbeddedNode(Path(sys.argv[1])) as node:\n       "
+        " print('pid', node.pid, flush=True)\n        await asyncio.sleep(60)\nasyncio.run(main())"
     )
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-c",
+        program,
+        str(tmp_path / "log"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     assert parent.stdout is not None
     while not (line := await parent.stdout.readline()).startswith(b"pid "):

@@ -1,4 +1,6 @@
-"""Logs through the client, and their twin in memory: the same tests for both; then what only a node can do: be away."""
+"""Logs through the client, and their twin in memory: the same tests for both; then what only a node can do:
+be away.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,7 +19,12 @@ from tests.knative_gateway.memory_log import MemoryEventLog
 
 
 def message(number: int, key: str | None = None) -> bytes:
-    attributes: dict[str, str | int | bool | bytes] = {"specversion": "1.0", "id": str(number), "source": "/s", "type": "t"}
+    attributes: dict[str, str | int | bool | bytes] = {
+        "specversion": "1.0",
+        "id": str(number),
+        "source": "/s",
+        "type": "t",
+    }
     return encode(CloudEvent(attributes if key is None else {**attributes, "partitionkey": key}, b"x" * 10))
 
 
@@ -153,7 +160,9 @@ async def test_a_log_that_failed_is_left_alone_for_a_while(node: NodeProcess, na
                 await log.append(name, message(1))
 
 
-async def test_nothing_is_read_twice_or_missed_when_the_node_dies(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_nothing_is_read_twice_or_missed_when_the_node_dies(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """Kill -9 and a new start: appends go through when it is back, the reader goes on where it was."""
     with NodeProcess(tmp_path_factory.mktemp("dying")) as dying:
         async with AmqpEventLog(dying.url, limits=AppendLimits(wait_s=20.0)) as log:
@@ -195,12 +204,19 @@ async def test_a_node_that_gives_no_credit_pushes_back(node: NodeProcess, name: 
         await asyncio.gather(*waiting)
     async with AmqpEventLog(node.url, limits=AppendLimits(bytes=100)) as log:
         big = message(4) + b""
-        waiting = [asyncio.create_task(log.append(name, big + b"\x00\x53\x75\xa0\x32" + bytes(50))) for _ in range(2)]
+        waiting = [
+            asyncio.create_task(log.append(name, big + b"\x00\x53\x75\xa0\x32" + bytes(50))) for _ in range(2)
+        ]
         done = await asyncio.gather(*waiting, return_exceptions=True)
-        assert sorted(type(one).__name__ for one in done) in (["NoneType", "UnavailableError"], ["NoneType", "OverloadedError"])
+        assert sorted(type(one).__name__ for one in done) in (
+            ["NoneType", "UnavailableError"],
+            ["NoneType", "OverloadedError"],
+        )
 
 
-async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(node: NodeProcess, name: str) -> None:
+async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(
+    node: NodeProcess, name: str
+) -> None:
     """A partition key that is too long for an annotation: to send it again would not help."""
     async with AmqpEventLog(node.url) as log:
         await log.wait_connected(10)

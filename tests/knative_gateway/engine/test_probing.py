@@ -35,7 +35,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_node_that_is_frozen_is_a_problem_until_it_answers_again(node: NodeProcess, log: AmqpEventLog) -> None:
+async def test_a_node_that_is_frozen_is_a_problem_until_it_answers_again(
+    node: NodeProcess, log: AmqpEventLog
+) -> None:
     await until(lambda: log.problem is None)
     os.kill(node.pid, signal.SIGSTOP)
     with capture_logs() as lines:
@@ -58,4 +60,6 @@ async def test_a_node_that_is_not_there_is_awaited_aloud_without_its_password() 
             await until(lambda: len(lines) > 0)
             assert log.problem == "the event log node is unreachable"
             await asyncio.sleep(3 * TIMES.warn_s)
-    assert lines == [{"event": "event_log_awaited", "log_level": "warning", "url": "amqp://127.0.0.1:1"}], "once, and not again at once"
+    assert lines == [{"event": "event_log_awaited", "log_level": "warning", "url": "amqp://127.0.0.1:1"}], (
+        "once, and not again at once"
+    )

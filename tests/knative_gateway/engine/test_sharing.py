@@ -54,7 +54,9 @@ class Replica:
         self.client = await self.stack.enter_async_context(connect(self.node.url))
         sender = await self.stack.enter_async_context(Sender())
         settings = DispatchSettings(flush_ms=20, idle_flush_ms=20, drain_s=0.2)
-        self.dispatcher = Dispatcher(self.events, self.kept, sender, settings, ownership=GroupShares(self.client))
+        self.dispatcher = Dispatcher(
+            self.events, self.kept, sender, settings, ownership=GroupShares(self.client)
+        )
         await self.stack.enter_async_context(self.dispatcher)
         return self
 
@@ -71,7 +73,9 @@ class Replica:
         return set() if dispatcher is None else set(dispatcher.partitions)
 
     async def send(self, first: int, end: int) -> None:
-        await asyncio.gather(*(self.events.append(self.log, encode(event(number))) for number in range(first, end)))
+        await asyncio.gather(
+            *(self.events.append(self.log, encode(event(number))) for number in range(first, end))
+        )
 
 
 async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server: SubscriberServer) -> None:
@@ -99,7 +103,9 @@ async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server:
     assert Counter(server.ids).most_common(1)[0][1] <= 2
 
 
-async def test_a_replica_that_leaves_hands_over_what_it_completed(node: NodeProcess, log: str, server: SubscriberServer) -> None:
+async def test_a_replica_that_leaves_hands_over_what_it_completed(
+    node: NodeProcess, log: str, server: SubscriberServer
+) -> None:
     kept = MemoryCursorStore()
     spec = subscriber("u", server.url())
     async with Replica(node, kept, log) as first:

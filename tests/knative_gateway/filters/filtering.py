@@ -53,7 +53,10 @@ def _more(inner: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
 
 LEAVES: st.SearchStrategy[Filter] = st.one_of(
     st.builds(lambda name, content: {name: content}, st.sampled_from(("exact", "prefix", "suffix")), MAPS),
-    st.builds(lambda content: {"attributes": content}, st.dictionaries(NAMES, st.one_of(VALUES, st.just("")), max_size=2)),
+    st.builds(
+        lambda content: {"attributes": content},
+        st.dictionaries(NAMES, st.one_of(VALUES, st.just("")), max_size=2),
+    ),
     st.builds(lambda name, content: {name: content}, st.sampled_from(("cesql", "sql")), EXPRESSIONS),
     st.just({}),
 )
@@ -84,7 +87,11 @@ def one(filter_: Filter, event: Mapping[str, object]) -> bool | None:  # noqa: P
             inner = one(cast("Filter", content), event)
             return None if inner is None else not inner
         if dialect in ("all", "any"):
-            each = [result for inner_ in cast("Sequence[Filter]", content) if (result := one(inner_, event)) is not None]
+            each = [
+                result
+                for inner_ in cast("Sequence[Filter]", content)
+                if (result := one(inner_, event)) is not None
+            ]
             return (all(each) if dialect == "all" else any(each)) if each else None
         pairs = [(lookup(name)(event), wanted) for name, wanted in cast("Mapping[str, str]", content).items()]
         match dialect:

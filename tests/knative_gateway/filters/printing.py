@@ -20,16 +20,22 @@ from knative_gateway.filters.cesql.syntax import (
 )
 
 NAMES = st.sampled_from(("id", "source", "subject", "hop", "ttl", "flag", "absent", "1st", "a1"))
-TEXTS = st.sampled_from(("", "abc", "5", "-7", "05", "true", "FALSE", "it's", 'a"b', "50%", "a_c", "back\\slash", "é"))
+TEXTS = st.sampled_from(
+    ("", "abc", "5", "-7", "05", "true", "FALSE", "it's", 'a"b', "50%", "a_c", "back\\slash", "é")
+)
 INTEGERS = st.sampled_from((0, 1, 5, -7, INTEGER_MIN, INTEGER_MAX))
 CONSTANTS = st.builds(Constant, st.one_of(TEXTS, INTEGERS, st.booleans()))
 PATTERNS = st.sampled_from(("%", "a%", "%c", "a_c", "%b%", "50\\%", "\\_%", ""))
-CALLS = st.sampled_from(("LENGTH", "CONCAT", "CONCAT_WS", "UPPER", "ABS", "LEFT", "SUBSTRING", "INT", "BOOL", "STRING", "MISSING"))
+CALLS = st.sampled_from(
+    ("LENGTH", "CONCAT", "CONCAT_WS", "UPPER", "ABS", "LEFT", "SUBSTRING", "INT", "BOOL", "STRING", "MISSING")
+)
 
 
 def _more(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     some = st.lists(inner, min_size=1, max_size=3).map(tuple)
-    rest = st.lists(st.tuples(st.sampled_from(("AND", "OR", "XOR")), inner), min_size=1, max_size=3).map(tuple)
+    rest = st.lists(st.tuples(st.sampled_from(("AND", "OR", "XOR")), inner), min_size=1, max_size=3).map(
+        tuple
+    )
     return st.one_of(
         st.builds(Not, inner),
         st.builds(Negative, inner),
@@ -69,7 +75,9 @@ def printed(node: Node) -> str:  # noqa: PLR0911  one line for each kind
         case Compare(operator, left, right) | Arithmetic(operator, left, right):
             return f"({printed(left)}) {operator} ({printed(right)})"
         case Logic(first, rest):
-            return f"({printed(first)})" + "".join(f" {connective} ({printed(operand)})" for connective, operand in rest)
+            return f"({printed(first)})" + "".join(
+                f" {connective} ({printed(operand)})" for connective, operand in rest
+            )
         case Like(operand, pattern):
             return f"({printed(operand)}) LIKE {_quoted(pattern)}"
         case In(operand, members):

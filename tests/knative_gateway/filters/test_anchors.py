@@ -59,7 +59,9 @@ def test_an_anchor_is_found_where_it_is_certain(filters: list[Filter], expected:
 
 
 @given(FILTERS, EVENTS)
-def test_no_event_passes_without_what_an_anchor_asks_for(filters: list[Filter], event: dict[str, object]) -> None:
+def test_no_event_passes_without_what_an_anchor_asks_for(
+    filters: list[Filter], event: dict[str, object]
+) -> None:
     for found in anchors(filters):
         held = lookup(found.name)(event) in found.values
         assert held or not meaning(filters, event)

@@ -1,4 +1,7 @@
-"""The dialects of a Trigger's filters: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4."""
+"""The dialects of a Trigger's filters:
+
+Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4.
+"""
 
 import pytest
 from hypothesis import given
@@ -55,8 +58,9 @@ def passes(*filters: Filter) -> bool:
     ],
 )
 def test_filter_attributes_match_exactly_and_all_of_them(attributes: dict[str, str], expected: bool) -> None:
-    """TriggerFilter: each key MUST be compared; all keys MUST match; the attribute MUST be present; a non-empty value MUST be an exact
-    (case-sensitive) match; an empty string MUST match all attribute values."""
+    """TriggerFilter: each key MUST be compared; all keys MUST match; the attribute MUST be present; a
+    non-empty value MUST be an exact (case-sensitive) match; an empty string MUST match all attribute
+    values."""
     assert passes(*trigger_filters({"filter": {"attributes": attributes}})) is expected
 
 
@@ -86,12 +90,16 @@ def test_filter_attributes_match_exactly_and_all_of_them(attributes: dict[str, s
     ],
 )
 def test_a_dialect_passes_what_it_says(filter_: Filter, expected: bool) -> None:
-    """Subscriptions API 3.2.4.1: exact, prefix, suffix of all attributes given; all, any, not of nested filters; sql."""
+    """Subscriptions API 3.2.4.1: exact, prefix, suffix of all attributes given; all, any, not of nested
+    filters; sql.
+    """
     assert passes(filter_) is expected
 
 
 def test_all_filters_of_a_trigger_must_pass() -> None:
-    """Subscriptions API 3.2.4: if any of the filter expressions evaluates to false, the event MUST NOT be sent."""
+    """Subscriptions API 3.2.4: if any of the filter expressions evaluates to false, the event MUST NOT be
+    sent.
+    """
     assert passes(CREATED, {"prefix": {"id": "1"}})
     assert not passes(CREATED, {"prefix": {"id": "2"}})
 

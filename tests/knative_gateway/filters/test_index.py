@@ -16,16 +16,24 @@ EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t5", "number"
 
 
 @given(st.lists(FILTERS, max_size=12), st.lists(EVENTS, max_size=4))
-def test_the_index_says_the_same_as_each_subscriber_s_own_filters(all_filters: list[list[Filter]], events: list[dict[str, object]]) -> None:
-    """The Broker MUST evaluate each associated Trigger's filter; and one that matches is named once, in the order of the Triggers."""
+def test_the_index_says_the_same_as_each_subscriber_s_own_filters(
+    all_filters: list[list[Filter]], events: list[dict[str, object]]
+) -> None:
+    """The Broker MUST evaluate each associated Trigger's filter; and one that matches is named once, in the
+    order of the Triggers.
+    """
     index = Index(list(enumerate(all_filters)))
     compiled = [compile_filters(filters) for filters in all_filters]
     for event in events:
-        assert index.matching(event) == [place for place, filters in enumerate(compiled) if filters.matches(event)]
+        assert index.matching(event) == [
+            place for place, filters in enumerate(compiled) if filters.matches(event)
+        ]
 
 
 def test_triggers_with_the_same_filter_and_destination_each_get_the_event() -> None:
-    """If multiple Triggers match, one delivery MUST be generated for each match; duplicates MUST each generate separate ones."""
+    """If multiple Triggers match, one delivery MUST be generated for each match; duplicates MUST each
+    generate separate ones.
+    """
     same: list[Filter] = [{"exact": {"type": "t5"}}]
     index = Index([("a", same), ("b", []), ("a", same), ("c", [{"cesql": "number = 5"}])])
     assert index.matching(EVENT) == ["a", "b", "a", "c"]
@@ -71,7 +79,9 @@ def test_a_hundred_triggers_that_ask_for_a_value_cost_one_look_at_the_event(filt
 
 
 def test_only_those_that_the_value_leaves_are_evaluated_further() -> None:
-    index = Index([(number, [{"exact": {"type": f"t{number}"}}, {"cesql": "number = 5"}]) for number in range(100)])
+    index = Index(
+        [(number, [{"exact": {"type": f"t{number}"}}, {"cesql": "number = 5"}]) for number in range(100)]
+    )
     event = Counted(EVENT)
     assert index.matching(event) == [5]
     assert event.looks["number"] == 1
@@ -79,7 +89,10 @@ def test_only_those_that_the_value_leaves_are_evaluated_further() -> None:
 
 def test_a_trigger_is_evaluated_exactly_once_for_an_event() -> None:
     """The Broker MUST evaluate each associated Trigger exactly once: and equal ones together."""
-    index = Index([(number, [{"cesql": "source LIKE '/%'"}]) for number in range(50)] + [(50, [{"cesql": "number < 6"}])])
+    index = Index(
+        [(number, [{"cesql": "source LIKE '/%'"}]) for number in range(50)]
+        + [(50, [{"cesql": "number < 6"}])]
+    )
     event = Counted(EVENT)
     assert index.matching(event) == list(range(51))
     assert event.looks == {"source": 1, "number": 1}

@@ -24,9 +24,18 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
         ([{"suffix": {"1st": "x"}}], Problem("filters[0].suffix[1st]", 'invalid key name "1st"', RULE)),
         ([{"exact": {"a-b": "x"}}], Problem("filters[0].exact[a-b]", 'invalid key name "a-b"', RULE)),
         ([{"exact": {"a\n": "x"}}], Problem("filters[0].exact[a\n]", 'invalid key name "a\n"', RULE)),
-        ([{"exact": {"type": ""}}], Problem("filters[0].exact[type]", "invalid value: ", "the value must not be empty")),
-        ([{"exact": {"type": 5}}], Problem("filters[0].exact[type]", "invalid value: 5", "expected a string")),
-        ([{"exact": ["type"]}], Problem("filters[0].exact", "invalid value: ['type']", "expected attributes and their values")),
+        (
+            [{"exact": {"type": ""}}],
+            Problem("filters[0].exact[type]", "invalid value: ", "the value must not be empty"),
+        ),
+        (
+            [{"exact": {"type": 5}}],
+            Problem("filters[0].exact[type]", "invalid value: 5", "expected a string"),
+        ),
+        (
+            [{"exact": ["type"]}],
+            Problem("filters[0].exact", "invalid value: ['type']", "expected attributes and their values"),
+        ),
         (
             [{"cesql": "this is wrong"}],
             Problem(
@@ -35,19 +44,32 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
                 "parse error: syntax error: found 'is', expected an operator or the end, at character 6",
             ),
         ),
-        ([{"sql": 5}], Problem("filters[0].sql", "invalid value: 5", "expected a CloudEvents SQL expression")),
+        (
+            [{"sql": 5}],
+            Problem("filters[0].sql", "invalid value: 5", "expected a CloudEvents SQL expression"),
+        ),
         (
             [{"cesql": "NONE(1) = 1"}],
-            Problem("filters[0].cesql", "invalid value: NONE(1) = 1", "unknown function NONE/1 (name/number of arguments)"),
+            Problem(
+                "filters[0].cesql",
+                "invalid value: NONE(1) = 1",
+                "unknown function NONE/1 (name/number of arguments)",
+            ),
         ),
         (
             [{"regex": {"type": "x"}}],
-            Problem("filters[0].regex", 'unknown dialect "regex"', "supported are exact, prefix, suffix, all, any, not, cesql, sql"),
+            Problem(
+                "filters[0].regex",
+                'unknown dialect "regex"',
+                "supported are exact, prefix, suffix, all, any, not, cesql, sql",
+            ),
         ),
         (
             [{"attributes": {"type": "x"}}],
             Problem(
-                "filters[0].attributes", 'unknown dialect "attributes"', "supported are exact, prefix, suffix, all, any, not, cesql, sql"
+                "filters[0].attributes",
+                'unknown dialect "attributes"',
+                "supported are exact, prefix, suffix, all, any, not, cesql, sql",
             ),
         ),
         (
@@ -56,17 +78,25 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
         ),
         (
             [{"all": {"exact": {"type": "x"}}}],
-            Problem("filters[0].all", "invalid value: {'exact': {'type': 'x'}}", "expected a list of filters"),
+            Problem(
+                "filters[0].all", "invalid value: {'exact': {'type': 'x'}}", "expected a list of filters"
+            ),
         ),
-        ([{"not": "x"}], Problem("filters[0].not", "invalid value: x", "expected a filter, as {exact: {type: example}}")),
+        (
+            [{"not": "x"}],
+            Problem("filters[0].not", "invalid value: x", "expected a filter, as {exact: {type: example}}"),
+        ),
         (["x"], Problem("filters[0]", "invalid value: x", "expected a filter, as {exact: {type: example}}")),
-        ({"exact": {"type": "x"}}, Problem("filters", "invalid value: {'exact': {'type': 'x'}}", "expected a list of filters")),
+        (
+            {"exact": {"type": "x"}},
+            Problem("filters", "invalid value: {'exact': {'type': 'x'}}", "expected a list of filters"),
+        ),
         ("x", Problem("filters", "invalid value: x", "expected a list of filters")),
     ],
 )
 def test_a_problem_is_told_with_its_field_and_what_is_expected(filters: object, problem: Problem) -> None:
-    """Subscriptions API 3.2.4: an unsupported dialect MUST be rejected with an error; names and values MUST NOT be empty; invalid
-    expressions SHOULD be rejected."""
+    """Subscriptions API 3.2.4: an unsupported dialect MUST be rejected with an error; names and values MUST
+    NOT be empty; invalid expressions SHOULD be rejected."""
     assert validate(filters) == [problem]
 
 
@@ -78,7 +108,9 @@ def test_the_path_is_the_caller_s_and_the_words_are_in_one_text() -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    found = validate([{"exact": {"A": "x", "b": ""}}, {"cesql": "("}, {"any": [{"x": 1}, {"prefix": {"C": "x"}}]}])
+    found = validate(
+        [{"exact": {"A": "x", "b": ""}}, {"cesql": "("}, {"any": [{"x": 1}, {"prefix": {"C": "x"}}]}]
+    )
     assert [problem.field for problem in found] == [
         "filters[0].exact[A]",
         "filters[0].exact[b]",
@@ -108,7 +140,9 @@ def test_what_can_be_used_has_no_problem(filters: object) -> None:
 def test_the_older_filter_takes_empty_values_and_the_same_names() -> None:
     assert validate_attributes({"type": "", "source": "x"}) == []
     assert validate_attributes(None) == []
-    assert validate_attributes({"Type": "x"}) == [Problem("filter.attributes[Type]", 'invalid key name "Type"', RULE)]
+    assert validate_attributes({"Type": "x"}) == [
+        Problem("filter.attributes[Type]", 'invalid key name "Type"', RULE)
+    ]
     assert validate_attributes({"type": None}, "spec.filter.attributes") == [
         Problem("spec.filter.attributes[type]", "invalid value: None", "expected a string")
     ]
@@ -131,11 +165,17 @@ def test_a_long_value_is_not_repeated_whole() -> None:
 
 
 JUNK = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.sampled_from(("TRUE", "NONE()", "("))),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.sampled_from(("TRUE", "NONE()", "("))
+    ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
-            st.sampled_from(("exact", "prefix", "all", "any", "not", "cesql", "sql", "x", "type", "A", "attributes")), inner, max_size=3
+            st.sampled_from(
+                ("exact", "prefix", "all", "any", "not", "cesql", "sql", "x", "type", "A", "attributes")
+            ),
+            inner,
+            max_size=3,
         ),
     ),
     max_leaves=12,

@@ -117,13 +117,19 @@ async def test_an_application_is_told_that_its_client_has_gone_and_what_it_sends
     [
         (GET, [], b"transfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"),
         (GET, [(b"content-length", b"3")], b"content-length: 3\r\n\r\nabc"),
-        (GET, [(b"content-length", b"3"), (b"Connection", b"Close")], b"content-length: 3\r\nconnection: close\r\n\r\nabc"),
+        (
+            GET,
+            [(b"content-length", b"3"), (b"Connection", b"Close")],
+            b"content-length: 3\r\nconnection: close\r\n\r\nabc",
+        ),
         (GET.replace(b"1.1", b"1.0"), [], b"connection: close\r\n\r\nabc"),
         (GET.replace(b"GET", b"HEAD"), [(b"content-length", b"3")], b"content-length: 3\r\n\r\n"),
         (GET.replace(b"GET", b"HEAD"), [], b"date: now\r\n\r\n"),
     ],
 )
-async def test_how_a_body_is_sent(request_: bytes, headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
+async def test_how_a_body_is_sent(
+    request_: bytes, headers: list[tuple[bytes, bytes]], expected: bytes
+) -> None:
     async def app(_scope: object, _receive: object, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ab", "more_body": True})
@@ -160,8 +166,20 @@ async def test_some_answers_have_no_body(status: int) -> None:
         ([{**START, "headers": [(b"a b", b"c")]}], b"HTTP/1.1 500 "),
         ([START], b"HTTP/1.1 200 "),
         ([START, START], b"HTTP/1.1 200 "),
-        ([{**START, "headers": [(b"content-length", b"3")]}, {"type": "http.response.body", "body": b"abcd"}], b"HTTP/1.1 200 "),
-        ([{**START, "headers": [(b"content-length", b"3")]}, {"type": "http.response.body", "body": b"ab"}], b"HTTP/1.1 200 "),
+        (
+            [
+                {**START, "headers": [(b"content-length", b"3")]},
+                {"type": "http.response.body", "body": b"abcd"},
+            ],
+            b"HTTP/1.1 200 ",
+        ),
+        (
+            [
+                {**START, "headers": [(b"content-length", b"3")]},
+                {"type": "http.response.body", "body": b"ab"},
+            ],
+            b"HTTP/1.1 200 ",
+        ),
     ],
 )
 async def test_a_fault_of_the_application_is_seen_by_its_client(sent: list[Any], says: bytes) -> None:

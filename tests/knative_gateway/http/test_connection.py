@@ -1,4 +1,6 @@
-"""A connection under clients of every kind: what it takes for requests, in which order it answers, and when it ends."""
+"""A connection under clients of every kind: what it takes for requests, in which order it answers, and when
+it ends.
+"""
 
 import re
 from typing import Any
@@ -13,12 +15,19 @@ from knative_gateway.http.reading import HEAD_BYTES_MAX, HEADERS_MAX, PIECE_BYTE
 from tests.knative_gateway.http.wire import Echo, Wire, bytewise
 
 GET = b"GET /g HTTP/1.1\r\nhost: x\r\n\r\n"
-CHUNKED = b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\ntrailer: dropped\r\n\r\n"
+CHUNKED = (
+    b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\ntrailer:"
+    b" dropped\r\n\r\n"
+)
 UPGRADE = b"connection: upgrade\r\nupgrade: h2c\r\n"
 
 
 def post(body: bytes, *headers: bytes) -> bytes:
-    return b"POST /p HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n%b" % (b"".join(line + b"\r\n" for line in headers), len(body), body)
+    return b"POST /p HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n%b" % (
+        b"".join(line + b"\r\n" for line in headers),
+        len(body),
+        body,
+    )
 
 
 def statuses(written: bytes) -> list[int]:
@@ -70,7 +79,9 @@ BROKEN = st.sampled_from(
 
 
 @given(st.lists(WHOLE | BROKEN | st.binary(max_size=30), max_size=6), st.data())
-def test_bytes_one_by_one_or_in_any_pieces_mean_the_same_as_all_at_once(sent: list[bytes], data: st.DataObject) -> None:
+def test_bytes_one_by_one_or_in_any_pieces_mean_the_same_as_all_at_once(
+    sent: list[bytes], data: st.DataObject
+) -> None:
     stream = b"".join(sent)
     at_once, in_pieces = Wire(), Wire()
     expected = at_once.send(stream)
@@ -81,11 +92,15 @@ def test_bytes_one_by_one_or_in_any_pieces_mean_the_same_as_all_at_once(sent: li
         pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     found = in_pieces.send(*pieces)
     # Whether 100 Continue is needed depends on what is here already. Spec: RFC 9110, 10.1.1.
-    assert found.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"") == expected.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    assert found.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"") == expected.replace(
+        b"HTTP/1.1 100 Continue\r\n\r\n", b""
+    )
     assert in_pieces.transport.is_ended is at_once.transport.is_ended
 
 
-@given(st.binary(min_size=1, max_size=200).filter(lambda data: data[:1] not in b"\r\n" and b"HTTP/1" not in data))
+@given(
+    st.binary(min_size=1, max_size=200).filter(lambda data: data[:1] not in b"\r\n" and b"HTTP/1" not in data)
+)
 def test_garbage_gets_400_and_the_connection_ends(garbage: bytes) -> None:
     wire = Wire()
     assert statuses(wire.send(GET, garbage, b"\r\n" * 4)) in ([200, 400], [200, 505])
@@ -139,7 +154,11 @@ def test_every_valid_request_is_answered_once_and_in_order(sent: list[bytes]) ->
 )
 def test_what_others_could_read_otherwise_or_has_no_end_is_refused(sent: bytes, status: int) -> None:
     """Spec: RFC 9112, 5.1, 5.2, 6.1, 6.3, 7.1; 11.2 on request smuggling."""
-    for pieces in ([GET + sent + GET], [GET, sent, GET], [(GET + sent)[at : at + 997] for at in range(0, len(GET + sent), 997)]):
+    for pieces in (
+        [GET + sent + GET],
+        [GET, sent, GET],
+        [(GET + sent)[at : at + 997] for at in range(0, len(GET + sent), 997)],
+    ):
         wire = Wire(Later)
         wire.send(*pieces)
         assert not wire.transport.written, "the first request has its answer first"
@@ -153,7 +172,11 @@ def test_an_upgrade_is_ignored_and_its_body_is_a_body() -> None:
     smuggled = b"GET /smuggled HTTP/1.1\r\n\r\n"
     wire = Wire()
     wire.send(post(smuggled, UPGRADE[:-2]) + GET.replace(b"host: x\r\n", UPGRADE) + GET)
-    assert [(handler.exchange.method, handler.taken) for handler in wire.handlers] == [(b"POST", smuggled), (b"GET", b""), (b"GET", b"")]
+    assert [(handler.exchange.method, handler.taken) for handler in wire.handlers] == [
+        (b"POST", smuggled),
+        (b"GET", b""),
+        (b"GET", b""),
+    ]
     assert not wire.transport.is_ended
 
 

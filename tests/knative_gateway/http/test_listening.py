@@ -28,7 +28,13 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         GATE["entered"].set()
         await GATE["open"].wait()
     body = str(size).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-length", str(len(body)).encode())],
+        }
+    )
     await send({"type": "http.response.body", "body": body})
 
 
@@ -43,21 +49,28 @@ async def server() -> AsyncIterator[HttpServer]:
     await running.close(0.0)
 
 
-async def opened(server: HttpServer, context: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def opened(
+    server: HttpServer, context: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = server.addresses[0].split(":")
     return await asyncio.open_connection(host, int(port), ssl=context)
 
 
 async def response(reader: asyncio.StreamReader) -> bytes:
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.lower().splitlines() if line.startswith(b"content-length"))
+    length = next(
+        int(line.split(b":")[1]) for line in head.lower().splitlines() if line.startswith(b"content-length")
+    )
     return head + await reader.readexactly(length)
 
 
 async def test_requests_in_a_row_and_all_at_once_are_answered_in_order(server: HttpServer) -> None:
     """Keep-alive and pipelining."""
     reader, writer = await opened(server)
-    requests = b"".join(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (size, b"x" * size) for size in range(20))
+    requests = b"".join(
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (size, b"x" * size)
+        for size in range(20)
+    )
     writer.write(requests)
     for size in range(20):
         assert (await response(reader)).endswith(b"\r\n\r\n%d" % size)
@@ -81,8 +94,12 @@ async def test_one_connection_too_many_is_closed(server: HttpServer) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST / HT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab"])
-async def test_a_request_that_does_not_get_on_is_cut(server: HttpServer, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST / HT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab"]
+)
+async def test_a_request_that_does_not_get_on_is_cut(
+    server: HttpServer, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader, writer = await opened(server)
     writer.write(sent)
     await asyncio.sleep(0)
@@ -131,7 +148,9 @@ async def test_half_a_request_and_a_closed_side_are_the_end(server: HttpServer) 
     writer.close()
 
 
-async def test_an_idle_connection_and_a_slow_answer_are_not_cut(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_connection_and_a_slow_answer_are_not_cut(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     idle, idle_writer = await opened(server)
     idle_writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     await response(idle)
@@ -186,4 +205,6 @@ async def test_https_is_served_and_its_certificate_read_again(tmp_path: Path) ->
 async def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("x")
     with pytest.raises(ConfigError, match="tls: "):
-        await serve_http(app, [ANY], limits=Limits(), tls=TlsSettings(certificate=tmp_path / "c", key=tmp_path / "c"))
+        await serve_http(
+            app, [ANY], limits=Limits(), tls=TlsSettings(certificate=tmp_path / "c", key=tmp_path / "c")
+        )

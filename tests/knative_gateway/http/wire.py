@@ -71,7 +71,9 @@ class Echo:
         exchange = self.exchange
         body = b"%b %b %r %b" % (exchange.method, exchange.target, exchange.headers, self.taken)
         close = exchange.must_close
-        exchange.write(head(200, [(b"content-length", str(len(body)).encode()), (b"close", str(close).encode())]) + body)
+        exchange.write(
+            head(200, [(b"content-length", str(len(body)).encode()), (b"close", str(close).encode())]) + body
+        )
         exchange.end(close=close)
 
     def lost(self) -> None:

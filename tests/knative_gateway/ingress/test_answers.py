@@ -33,7 +33,9 @@ def headers(answer: answers.Answer) -> dict[bytes, bytes]:
         (ConflictError("odd"), 500, None),
     ],
 )
-def test_each_error_has_its_status_and_tells_why(error: GatewayError, status: int, header: tuple[bytes, bytes] | None) -> None:
+def test_each_error_has_its_status_and_tells_why(
+    error: GatewayError, status: int, header: tuple[bytes, bytes] | None
+) -> None:
     answer = answers.refusal(error)
     assert answer.status == answer.start["status"] == status
     assert answer.body["body"] == f"{error}\n".encode()
@@ -41,7 +43,9 @@ def test_each_error_has_its_status_and_tells_why(error: GatewayError, status: in
     assert (b"connection", b"close") in headers(answers.refusal(error, close=True)).items()
 
 
-@pytest.mark.parametrize("answer", [answers.ACCEPTED, answers.OPTIONS, answers.NOT_FOUND, answers.NOT_ALLOWED, answers.TOO_SLOW])
+@pytest.mark.parametrize(
+    "answer", [answers.ACCEPTED, answers.OPTIONS, answers.NOT_FOUND, answers.NOT_ALLOWED, answers.TOO_SLOW]
+)
 def test_every_answer_says_what_is_taken_and_how_long_it_is(answer: answers.Answer) -> None:
     assert headers(answer)[b"allow"] == b"POST, OPTIONS"
     assert int(headers(answer)[b"content-length"]) == len(answer.body["body"])  # type: ignore[arg-type]

@@ -57,8 +57,12 @@ async def test_nobody_is_told_that_a_broker_is_not_there_before_all_are_known(ap
     assert app.figures.unknown == 1
 
 
-@pytest.mark.parametrize(("known", "status"), [(True, 503), (False, 404), (UnavailableError("the database is away"), 503)])
-async def test_what_another_replica_was_told_of_is_not_unknown(app: Ingress, known: bool | UnavailableError, status: int) -> None:
+@pytest.mark.parametrize(
+    ("known", "status"), [(True, 503), (False, 404), (UnavailableError("the database is away"), 503)]
+)
+async def test_what_another_replica_was_told_of_is_not_unknown(
+    app: Ingress, known: bool | UnavailableError, status: int
+) -> None:
     asked: list[str] = []
 
     async def addressed(path: str) -> bool:
@@ -82,7 +86,9 @@ async def test_a_body_in_pieces_is_put_together(app: Ingress, log: MemoryEventLo
 
 
 async def test_a_batch_is_stored_event_by_event(app: Ingress, log: MemoryEventLog) -> None:
-    answered = await ask(app, headers=BATCH, body=b"[" + EVENT + b"," + EVENT.replace(b'"1","s', b'"2","s') + b"]")
+    answered = await ask(
+        app, headers=BATCH, body=b"[" + EVENT + b"," + EVENT.replace(b'"1","s', b'"2","s') + b"]"
+    )
     assert answered is not None
     assert answered.status == 202
     assert [decode(message).attributes["id"] for message in log.messages(BROKER.log)] == ["1", "2"]
@@ -167,8 +173,12 @@ async def test_one_who_leaves_gets_no_answer_and_stores_nothing(app: Ingress, lo
     assert app.figures.of(BROKER).in_flight == 0
 
 
-@pytest.mark.parametrize(("error", "status"), [(OverloadedError("full", retry_after_s=2), 429), (UnavailableError("away"), 503)])
-async def test_a_log_that_does_not_take_it_is_told(app: Ingress, log: MemoryEventLog, error: OverloadedError, status: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "status"), [(OverloadedError("full", retry_after_s=2), 429), (UnavailableError("away"), 503)]
+)
+async def test_a_log_that_does_not_take_it_is_told(
+    app: Ingress, log: MemoryEventLog, error: OverloadedError, status: int
+) -> None:
     log.failing = [error]
     answered = await ask(app)
     assert answered is not None
@@ -184,8 +194,16 @@ async def test_a_fault_of_ours_is_told_as_such(app: Ingress, log: MemoryEventLog
     assert b"ZeroDivision" not in answered.body
 
 
-async def test_headers_that_are_passed_on_and_the_trace_go_with_the_event(app: Ingress, log: MemoryEventLog) -> None:
-    headers = (*BINARY, ("X-Request-Id", "r"), ("traceparent", "00-1"), ("authorization", "Bearer s"), ("knative-a", "b"))
+async def test_headers_that_are_passed_on_and_the_trace_go_with_the_event(
+    app: Ingress, log: MemoryEventLog
+) -> None:
+    headers = (
+        *BINARY,
+        ("X-Request-Id", "r"),
+        ("traceparent", "00-1"),
+        ("authorization", "Bearer s"),
+        ("knative-a", "b"),
+    )
     await ask(app, CHANNEL.path, headers)
     [message] = log.messages(CHANNEL.log)
     assert passed_on(message) == [(b"x-request-id", b"r"), (b"knative-a", b"b")]
@@ -208,7 +226,9 @@ async def test_the_authorizer_decides(log: MemoryEventLog) -> None:
     app = Ingress(log, authorizer=Doorkeeper())
     app.use(routes(BROKER))
     for authorization, status in ((None, 401), ("Bearer x", 403), ("Bearer b", 202)):
-        answered = await ask(app, headers=BINARY if authorization is None else (*BINARY, ("authorization", authorization)))
+        answered = await ask(
+            app, headers=BINARY if authorization is None else (*BINARY, ("authorization", authorization))
+        )
         assert answered is not None
         assert answered.status == status
     assert len(log.messages(BROKER.log)) == 1

@@ -1,4 +1,6 @@
-"""The shortest way in, over real sockets: it answers as the long one does, and leaves to it what is not for it."""
+"""The shortest way in, over real sockets: it answers as the long one does, and leaves to it what is not for
+it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -70,16 +72,27 @@ async def opened(server: HttpServer) -> Client:
 
 
 def request(
-    body: bytes = b'{"a": 1}', headers: tuple[tuple[str, str], ...] = BINARY, *, path: str = BROKER.path, first: str = "POST {} HTTP/1.1"
+    body: bytes = b'{"a": 1}',
+    headers: tuple[tuple[str, str], ...] = BINARY,
+    *,
+    path: str = BROKER.path,
+    first: str = "POST {} HTTP/1.1",
 ) -> bytes:
-    lines = [first.format(path), "host: x", f"content-length: {len(body)}", *(f"{name}: {value}" for name, value in headers)]
+    lines = [
+        first.format(path),
+        "host: x",
+        f"content-length: {len(body)}",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 async def response(client: Client) -> tuple[int, dict[str, str], bytes]:
     async with asyncio.timeout(10):
         head = (await client[0].readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        headers = {
+            name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)
+        }
         return int(head[0].split()[1]), headers, await client[0].readexactly(int(headers["content-length"]))
 
 
@@ -97,7 +110,13 @@ async def test_an_event_is_stored_and_answered(client: Client, log: MemoryEventL
     assert passed_on(message) == [(b"x-request-id", b"r")]
     assert "knativebrokerttl" not in decode(log.messages(CHANNEL.log)[0]).attributes
     figures = app.ingress.figures.of(BROKER)
-    assert (app.long, figures.events, figures.bytes, figures.in_flight, dict(figures.requests)) == (0, 1, 10, 0, {202: 1})
+    assert (app.long, figures.events, figures.bytes, figures.in_flight, dict(figures.requests)) == (
+        0,
+        1,
+        10,
+        0,
+        {202: 1},
+    )
 
 
 @pytest.mark.parametrize("headers", [BINARY, (("content-type", "application/cloudevents+json"),)])
@@ -110,7 +129,9 @@ async def test_a_request_without_one_host_goes_the_long_way(
     assert app.long == 1
 
 
-async def test_structured_events_come_this_way_too(client: Client, log: MemoryEventLog, app: Counting) -> None:
+async def test_structured_events_come_this_way_too(
+    client: Client, log: MemoryEventLog, app: Counting
+) -> None:
     client[1].write(request(EVENT, (("content-type", "application/cloudevents+json"),)))
     assert (await response(client))[0] == 202
     assert decode(log.messages(BROKER.log)[0]).data == b'{"a": 1}'
@@ -149,7 +170,11 @@ async def test_what_is_refused_is_told_and_the_connection_goes_on(
 
 @pytest.mark.parametrize(
     ("error", "status", "retry"),
-    [(OverloadedError("full", retry_after_s=7), 429, "7"), (UnavailableError("away"), 503, "1"), (TooLargeError("large"), 413, None)],
+    [
+        (OverloadedError("full", retry_after_s=7), 429, "7"),
+        (UnavailableError("away"), 503, "1"),
+        (TooLargeError("large"), 413, None),
+    ],
 )
 async def test_what_the_log_says_is_told(
     client: Client, log: MemoryEventLog, error: OverloadedError, status: int, retry: str | None
@@ -160,7 +185,9 @@ async def test_what_the_log_says_is_told(
     assert (told[0], told[1].get("retry-after")) == (status, retry)
 
 
-async def test_a_fault_of_ours_is_told_as_such(client: Client, log: MemoryEventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_is_told_as_such(
+    client: Client, log: MemoryEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -177,14 +204,26 @@ async def test_a_fault_of_ours_is_told_as_such(client: Client, log: MemoryEventL
         (request(path=BROKER.path + "/"), 202),
         (request(first="GET {} HTTP/1.1", body=b""), 405),
         (request(first="POST {} HTTP/1.0"), 202),
-        (request(b"[" + EVENT + b"," + EVENT + b"]", (("content-type", "application/cloudevents-batch+json"),)), 202),
+        (
+            request(
+                b"[" + EVENT + b"," + EVENT + b"]", (("content-type", "application/cloudevents-batch+json"),)
+            ),
+            202,
+        ),
         (request(headers=(*BINARY, ("content-encoding", "gzip"))), 415),
         (request(b"x" * 100_001), 413),
-        (request().replace(b"content-length: 8", b"transfer-encoding: chunked").replace(b'{"a": 1}', b'8\r\n{"a": 1}\r\n0\r\n\r\n'), 202),
+        (
+            request()
+            .replace(b"content-length: 8", b"transfer-encoding: chunked")
+            .replace(b'{"a": 1}', b'8\r\n{"a": 1}\r\n0\r\n\r\n'),
+            202,
+        ),
         (request(headers=(*BINARY, ("expect", "100-continue"))), 100),
     ],
 )
-async def test_what_is_not_for_here_goes_the_long_way(client: Client, app: Counting, sent: bytes, status: int) -> None:
+async def test_what_is_not_for_here_goes_the_long_way(
+    client: Client, app: Counting, sent: bytes, status: int
+) -> None:
     body = 8 if status == 100 else 0
     client[1].write(sent[: len(sent) - body])
     if status == 100:
@@ -195,7 +234,9 @@ async def test_what_is_not_for_here_goes_the_long_way(client: Client, app: Count
     assert app.long == 1
 
 
-async def test_duplicate_detection_goes_the_long_way(client: Client, app: Counting, log: MemoryEventLog) -> None:
+async def test_duplicate_detection_goes_the_long_way(
+    client: Client, app: Counting, log: MemoryEventLog
+) -> None:
     app.ingress.use(routes(replace(BROKER, duplicates_ms=60_000)))
     for _ in range(2):
         client[1].write(request())
@@ -217,7 +258,9 @@ async def test_with_an_authorizer_nothing_comes_this_way(log: MemoryEventLog) ->
     assert not ingress.direct
 
 
-async def test_many_requests_at_once_are_answered_in_order(client: Client, log: MemoryEventLog, app: Counting) -> None:
+async def test_many_requests_at_once_are_answered_in_order(
+    client: Client, log: MemoryEventLog, app: Counting
+) -> None:
     """Pipelining: those behind the first wait for it, whichever way they go."""
     good, bad = request(), request(headers=BINARY[1:])
     client[1].write(good + bad + good + bad + good)
@@ -229,7 +272,11 @@ async def test_many_requests_at_once_are_answered_in_order(client: Client, log: 
 
 
 async def test_both_ways_take_turns_on_one_connection(client: Client, app: Counting) -> None:
-    chunked = request().replace(b"content-length: 8", b"transfer-encoding: chunked").replace(b'{"a": 1}', b'8\r\n{"a": 1}\r\n0\r\n\r\n')
+    chunked = (
+        request()
+        .replace(b"content-length: 8", b"transfer-encoding: chunked")
+        .replace(b'{"a": 1}', b'8\r\n{"a": 1}\r\n0\r\n\r\n')
+    )
     for sent in (request(), chunked, request(), chunked):
         client[1].write(sent)
         assert (await response(client))[0] == 202
@@ -249,7 +296,9 @@ async def settled(app: Counting) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_one_who_leaves_in_the_middle_stores_nothing(server: HttpServer, log: MemoryEventLog, app: Counting) -> None:
+async def test_one_who_leaves_in_the_middle_stores_nothing(
+    server: HttpServer, log: MemoryEventLog, app: Counting
+) -> None:
     _, writer = await opened(server)
     writer.write(request()[:-3])
     async with asyncio.timeout(10):
@@ -260,7 +309,9 @@ async def test_one_who_leaves_in_the_middle_stores_nothing(server: HttpServer, l
     assert not log.messages(BROKER.log)
 
 
-async def test_one_who_leaves_before_the_answer_is_stored_all_the_same(server: HttpServer, log: MemoryEventLog, app: Counting) -> None:
+async def test_one_who_leaves_before_the_answer_is_stored_all_the_same(
+    server: HttpServer, log: MemoryEventLog, app: Counting
+) -> None:
     log.gate.clear()
     _, writer = await opened(server)
     writer.write(request())
@@ -289,7 +340,8 @@ async def test_going_down_waits_for_what_is_being_stored(server: HttpServer, log
 
 
 @pytest.mark.parametrize(
-    ("now", "status"), [((CHANNEL,), 404), ((replace(BROKER, uid="another"),), 404), ((replace(BROKER, subscribers=()),), 202)]
+    ("now", "status"),
+    [((CHANNEL,), 404), ((replace(BROKER, uid="another"),), 404), ((replace(BROKER, subscribers=()),), 202)],
 )
 async def test_a_route_may_go_or_change_while_an_event_comes(
     client: Client, app: Counting, log: MemoryEventLog, now: tuple[Route, ...], status: int

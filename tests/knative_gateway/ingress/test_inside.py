@@ -35,7 +35,9 @@ def inside(log: MemoryEventLog, *rules: Rule) -> tuple[Inside, Ingress]:
 
 
 @pytest.mark.parametrize("route", [BROKER, CHANNEL])
-async def test_an_event_of_the_same_namespace_is_stored_without_a_token(log: MemoryEventLog, route: object) -> None:
+async def test_an_event_of_the_same_namespace_is_stored_without_a_token(
+    log: MemoryEventLog, route: object
+) -> None:
     door, ingress = inside(log, Rule(users=["nobody"]))
     path = route.path  # type: ignore[attr-defined]
     assert door.leads_in(BASE + path)
@@ -49,7 +51,10 @@ async def test_an_event_of_the_same_namespace_is_stored_without_a_token(log: Mem
 
 async def test_another_namespace_needs_a_rule(log: MemoryEventLog) -> None:
     """Otherwise whoever may make a Trigger somewhere could send everywhere."""
-    rules = [Rule(users=["alice"]), Rule(users=[user_of("friend")], verbs=[Verb.SEND], namespaces=["default"])]
+    rules = [
+        Rule(users=["alice"]),
+        Rule(users=[user_of("friend")], verbs=[Verb.SEND], namespaces=["default"]),
+    ]
     door, _ = inside(log, *rules)
     answer = await door.take(BASE + BROKER.path, "stranger", HEADERS, b"{}")
     assert (answer.status, user_of("stranger") in str(answer.body["body"])) == (403, True)

@@ -56,7 +56,9 @@ def test_the_trace_of_the_request_is_kept_unless_the_event_has_one() -> None:
 
 def test_arrivals_are_told_to_the_microsecond() -> None:
     arrivals = Arrivals()
-    told = [arrivals.text(at) for at in (1767323045_000678_999, 1767323045_999999_000, 1767323046_000000_000, 0)]
+    told = [
+        arrivals.text(at) for at in (1767323045_000678_999, 1767323045_999999_000, 1767323046_000000_000, 0)
+    ]
     assert told == [
         "2026-01-02T03:04:05.000678Z",
         "2026-01-02T03:04:05.999999Z",

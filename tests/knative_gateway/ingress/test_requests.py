@@ -8,7 +8,15 @@ from knative_gateway.ingress.requests import Request
 
 
 def test_what_matters_is_found_and_the_rest_is_left() -> None:
-    found = Request([(b"host", b"h"), (b"authorization", b"Bearer x"), (b"content-length", b"12"), (b"cookie", b"c"), (b"ce-id", b"1")])
+    found = Request(
+        [
+            (b"host", b"h"),
+            (b"authorization", b"Bearer x"),
+            (b"content-length", b"12"),
+            (b"cookie", b"c"),
+            (b"ce-id", b"1"),
+        ]
+    )
     assert (found.authorization, found.length, found.trace, found.passed_on) == ("Bearer x", 12, None, None)
 
 
@@ -32,7 +40,10 @@ def test_the_trace_and_what_is_passed_on_are_kept() -> None:
 
 @pytest.mark.parametrize("name", ["knative-x", "knative-%d"], ids=["one name", "many names"])
 def test_all_that_is_kept_together_is_bounded(name: str) -> None:
-    """A batch of 1,000 events has it 1,000 times: 100 KB of a request were 32 MB of the log. The hops are always kept."""
+    """A batch of 1,000 events has it 1,000 times: 100 KB of a request were 32 MB of the log.
+
+    The hops are always kept.
+    """
     headers = [((name % number if "%" in name else name).encode(), b"x" * 1000) for number in range(60)]
     found = Request([*headers, (b"knative-hops", b"7")]).passed_on
     assert found is not None
@@ -42,7 +53,15 @@ def test_all_that_is_kept_together_is_bounded(name: str) -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     many = [(b"knative-%d" % number, b"x") for number in range(99)]
-    found = Request([*many, (b"x-request-id", b"x" * 1025), (b"traceparent", b"\xff"), (b"tracestate", b"a\tb"), (b"traceparent", b"\x7f")])
+    found = Request(
+        [
+            *many,
+            (b"x-request-id", b"x" * 1025),
+            (b"traceparent", b"\xff"),
+            (b"tracestate", b"a\tb"),
+            (b"traceparent", b"\x7f"),
+        ]
+    )
     assert found.passed_on is not None
     assert len(found.passed_on) == 32
     assert found.trace is None

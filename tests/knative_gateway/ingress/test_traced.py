@@ -25,11 +25,17 @@ async def ingress(spans: Spans, log: MemoryEventLog) -> TracedIngress:
 
 async def test_an_event_is_received_and_stored_in_the_trace_of_its_sender(spans: Spans) -> None:
     log = MemoryEventLog()
-    answered = await ask(await ingress(spans, log), headers=[*BINARY, ("traceparent", TRACEPARENT), ("tracestate", "a=b")])
+    answered = await ask(
+        await ingress(spans, log), headers=[*BINARY, ("traceparent", TRACEPARENT), ("tracestate", "a=b")]
+    )
     assert answered is not None
     assert answered.status == 202
     [received], [appended] = spans.named("receive"), spans.named("append")
-    assert (received.name, received.kind, appended.kind) == ("receive /broker/default/b", SpanKind.SERVER, SpanKind.PRODUCER)
+    assert (received.name, received.kind, appended.kind) == (
+        "receive /broker/default/b",
+        SpanKind.SERVER,
+        SpanKind.PRODUCER,
+    )
     assert received.parent is not None
     assert (f"{received.parent.trace_id:032x}", f"{received.parent.span_id:016x}") == (TRACE, PARENT)
     assert appended.parent == context(received)
@@ -54,9 +60,15 @@ async def test_a_trace_that_the_event_brings_stays_its_own(spans: Spans) -> None
     log = MemoryEventLog()
     app = await ingress(spans, log)
     await ask(app, headers=[*BINARY, ("ce-traceparent", TRACEPARENT)])
-    body = b'{"specversion":"1.0","id":"2","source":"/s","type":"t","traceparent":"' + TRACEPARENT.encode() + b'"}'
+    body = (
+        b'{"specversion":"1.0","id":"2","source":"/s","type":"t","traceparent":"'
+        + TRACEPARENT.encode()
+        + b'"}'
+    )
     await ask(app, headers=STRUCTURED, body=body)
-    assert [decode(message).attributes["traceparent"] for message in log.messages(BROKER.log)] == [TRACEPARENT] * 2
+    assert [decode(message).attributes["traceparent"] for message in log.messages(BROKER.log)] == [
+        TRACEPARENT
+    ] * 2
     first, second = spans.named("append")
     assert f"{context(first).trace_id:032x}" == TRACE
     assert [f"{link.context.trace_id:032x}" for link in second.links] == [TRACE]

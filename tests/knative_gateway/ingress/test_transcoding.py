@@ -17,7 +17,13 @@ from tests.event_formats.events import TEXTS, events
 REFUSALS = (BadRequestError, UnsupportedMediaError, EventFormatError)
 NOW = "2026-01-02T03:04:05.000678Z"
 Headers = list[tuple[bytes, bytes]]
-PLAIN: Headers = [(b"host", b"h"), (b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
+PLAIN: Headers = [
+    (b"host", b"h"),
+    (b"ce-specversion", b"1.0"),
+    (b"ce-id", b"1"),
+    (b"ce-source", b"/s"),
+    (b"ce-type", b"t"),
+]
 BODY = b"data"
 LENGTH = (b"content-length", b"4")
 TYPE = (b"content-type", b"text/plain")
@@ -96,7 +102,9 @@ def test_any_event_becomes_what_the_long_way_makes_of_it(event: CloudEvent, arri
 
 
 @given(st.permutations(PLAIN), st.lists(ODD, max_size=4), st.integers(0, 9), st.sampled_from([NOW, None]))
-def test_odd_requests_are_made_alike_or_left_alone(plain: Headers, odd: Headers, at: int, arrival: str | None) -> None:
+def test_odd_requests_are_made_alike_or_left_alone(
+    plain: Headers, odd: Headers, at: int, arrival: str | None
+) -> None:
     """What the long way refuses is never taken here."""
     headers = [*plain[:at], *odd, *plain[at:], LENGTH]
     for _ in range(2):  # also when it is remembered
@@ -119,7 +127,14 @@ def test_each_odd_header_is_taken_by_both_ways_or_by_neither(odd: tuple[bytes, b
         check(headers, BODY, NOW)
 
 
-@given(st.lists(st.tuples(st.sampled_from([b"ce-id", b"ce-x", b"content-type", b"ce-time", b"content-length"]), st.binary(max_size=9))))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"ce-id", b"ce-x", b"content-type", b"ce-time", b"content-length"]),
+            st.binary(max_size=9),
+        )
+    )
+)
 def test_garbage_is_left_alone(headers: Headers) -> None:
     assert head(headers, None) is None
 
@@ -129,7 +144,12 @@ def test_garbage_is_left_alone(headers: Headers) -> None:
     [
         [],
         [TYPE],
-        [(b"ce-time", b"2024-05-01T12:00:00.123Z"), (b"ce-subject", b"s"), (b"ce-dataschema", b"urn:x"), TYPE],
+        [
+            (b"ce-time", b"2024-05-01T12:00:00.123Z"),
+            (b"ce-subject", b"s"),
+            (b"ce-dataschema", b"urn:x"),
+            TYPE,
+        ],
         [(b"ce-partitionkey", b"kitchen"), TYPE],
         [TYPE, (b"ce-partitionkey", b"kitchen")],
         [(b"ce-a", b"1"), (b"ce-b", b"x y"), (b"authorization", b"Bearer x")],

@@ -15,14 +15,23 @@ def kind(name: str) -> Kind:
     return found
 
 
-def made(name: str, spec: Object | None = None, *, called: str = "x", **metadata: object) -> dict[str, object]:
+def made(
+    name: str, spec: Object | None = None, *, called: str = "x", **metadata: object
+) -> dict[str, object]:
     """An object of a built-in kind as a client would send it."""
-    object_: dict[str, object] = {"apiVersion": kind(name).api_version, "kind": name, "metadata": {"name": called, **metadata}}
+    object_: dict[str, object] = {
+        "apiVersion": kind(name).api_version,
+        "kind": name,
+        "metadata": {"name": called, **metadata},
+    }
     return object_ if spec is None else {**object_, "spec": spec}
 
 
 TRIGGER: Final = made("Trigger", {"broker": "b", "subscriber": {"uri": "http://there/"}})
 SUBSCRIPTION: Final = made(
     "Subscription",
-    {"channel": {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"}, "subscriber": {"uri": "http://there/"}},
+    {
+        "channel": {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"},
+        "subscriber": {"uri": "http://there/"},
+    },
 )

@@ -25,14 +25,28 @@ UID = "0b3c5b1e-1111-2222-3333-444455556666"
 
 
 def request(
-    name: str = "Trigger", *, called: str = "x", subresource: str = "", validation: FieldValidation = FieldValidation.WARN
+    name: str = "Trigger",
+    *,
+    called: str = "x",
+    subresource: str = "",
+    validation: FieldValidation = FieldValidation.WARN,
 ) -> Request:
-    return Request(kind(name), "default", called, NOW_MS, manager="tester", subresource=subresource, validation=validation)
+    return Request(
+        kind(name),
+        "default",
+        called,
+        NOW_MS,
+        manager="tester",
+        subresource=subresource,
+        validation=validation,
+    )
 
 
 def stored(object_: Object = TRIGGER, name: str = "Trigger") -> dict[str, object]:
     """An object as the store has it."""
-    return put(create(request(name, called=""), object_, uid=UID).object, ("metadata", "resourceVersion"), "7")
+    return put(
+        create(request(name, called=""), object_, uid=UID).object, ("metadata", "resourceVersion"), "7"
+    )
 
 
 def generation(admitted: Admitted) -> object:
@@ -43,8 +57,17 @@ def test_a_new_object_gets_what_the_server_gives() -> None:
     sent = put(TRIGGER, ("metadata", "generation"), 9)
     sent = {**put(sent, ("metadata", "creationTimestamp"), None), "status": {"subscriberUri": "forged"}}
     trigger = create(request(called=""), sent, uid=UID).object
-    metadata = {name: at(trigger, "metadata", name) for name in ("name", "namespace", "uid", "creationTimestamp", "generation")}
-    assert metadata == {"name": "x", "namespace": "default", "uid": UID, "creationTimestamp": NOW, "generation": 1}
+    metadata = {
+        name: at(trigger, "metadata", name)
+        for name in ("name", "namespace", "uid", "creationTimestamp", "generation")
+    }
+    assert metadata == {
+        "name": "x",
+        "namespace": "default",
+        "uid": UID,
+        "creationTimestamp": NOW,
+        "generation": 1,
+    }
     assert "status" not in trigger
     assert at(trigger, "spec", "filter") == {}
 
@@ -75,9 +98,14 @@ def test_a_body_that_does_not_belong_to_its_path_is_refused(body: object, words:
 
 
 def test_an_unknown_field_is_refused_warned_of_or_left_out() -> None:
-    """knative-eventing-test-spec, "Detailed Resources": implementations MAY refuse resources which specify unknown fields."""
+    """knative-eventing-test-spec, "Detailed Resources": implementations MAY refuse resources which specify
+    unknown fields.
+    """
     sent = put(put(TRIGGER, ("spec", "bogus"), 1), ("metadata", "odd"), 2)
-    with pytest.raises(StatusError, match=r'strict decoding error: unknown field "metadata\.odd", unknown field "spec\.bogus"') as refused:
+    with pytest.raises(
+        StatusError,
+        match=r'strict decoding error: unknown field "metadata\.odd", unknown field "spec\.bogus"',
+    ) as refused:
         create(request(called="", validation=FieldValidation.STRICT), sent, uid=UID)
     assert refused.value.code == 400
     warned = create(request(called=""), sent, uid=UID)
@@ -98,7 +126,9 @@ def test_a_filter_of_a_kind_that_nobody_knows_is_refused_not_left_out() -> None:
     """Left out, it would let every event through."""
     with pytest.raises(StatusError, match="unknown dialect"):
         create(
-            request(called="", validation=FieldValidation.IGNORE), put(TRIGGER, ("spec", "filters"), [{"regex": {"type": "."}}]), uid=UID
+            request(called="", validation=FieldValidation.IGNORE),
+            put(TRIGGER, ("spec", "filters"), [{"regex": {"type": "."}}]),
+            uid=UID,
         )
 
 
@@ -107,20 +137,31 @@ def test_the_generation_counts_changes_of_the_spec_only() -> None:
     assert generation(replace(request(), old, TRIGGER)) == 1
     assert generation(replace(request(), old, put(TRIGGER, ("metadata", "labels"), {"a": "b"}))) == 1
     assert generation(replace(request(), old, put(TRIGGER, ("spec", "delivery"), {"retry": 1}))) == 2
-    assert generation(replace(request(subresource="status"), old, {**TRIGGER, "status": {"subscriberUri": "u"}})) == 1
+    assert (
+        generation(replace(request(subresource="status"), old, {**TRIGGER, "status": {"subscriberUri": "u"}}))
+        == 1
+    )
     assert counted(kind("ConfigMap"), {}, {"data": {}}) == {"data": {}}
 
 
 def test_a_replacement_keeps_what_is_the_server_s() -> None:
     old = {**stored(), "status": {"subscriberUri": "u"}}
     new = replace(request(), old, {**TRIGGER, "status": {"subscriberUri": "forged"}}).object
-    assert [at(new, "metadata", name) for name in ("uid", "creationTimestamp", "resourceVersion")] == [UID, NOW, "7"]
+    assert [at(new, "metadata", name) for name in ("uid", "creationTimestamp", "resourceVersion")] == [
+        UID,
+        NOW,
+        "7",
+    ]
     assert new["status"] == {"subscriberUri": "u"}
 
 
 def test_status_is_written_alone() -> None:
     old = stored()
-    new = replace(request(subresource="status"), old, {**put(old, ("spec", "broker"), "other"), "status": {"subscriberUri": "u"}}).object
+    new = replace(
+        request(subresource="status"),
+        old,
+        {**put(old, ("spec", "broker"), "other"), "status": {"subscriberUri": "u"}},
+    ).object
     assert new["spec"] == old["spec"]
     assert new["status"] == {"subscriberUri": "u"}
 
@@ -135,7 +176,9 @@ def test_a_writer_who_saw_another_version_is_refused() -> None:
 
 
 def test_finalizers_are_not_kept() -> None:
-    """Deletion is at once: an object from elsewhere that waits for a controller that is not here would never go."""
+    """Deletion is at once: an object from elsewhere that waits for a controller that is not here would never
+    go.
+    """
     assert at(stored(put(TRIGGER, ("metadata", "finalizers"), ["a/b"])), "metadata", "finalizers") is None
 
 
@@ -148,11 +191,15 @@ def test_a_subscription_s_channel_cannot_be_patched() -> None:
 def test_patches_of_three_kinds_are_taken() -> None:
     old = stored()
     merged = patch(request(), old, json_patches.MERGE, {"spec": {"delivery": {"retry": 3}}})
-    listed = patch(request(), old, json_patches.JSON, [{"op": "add", "path": "/spec/delivery", "value": {"retry": 3}}])
+    listed = patch(
+        request(), old, json_patches.JSON, [{"op": "add", "path": "/spec/delivery", "value": {"retry": 3}}]
+    )
     assert merged == listed
     assert generation(merged) == 2
     config_map = stored({**made("ConfigMap"), "data": {"a": "1"}}, "ConfigMap")
-    strategic = patch(request("ConfigMap"), config_map, json_patches.STRATEGIC, {"data": {"a": None, "b": "2"}})
+    strategic = patch(
+        request("ConfigMap"), config_map, json_patches.STRATEGIC, {"data": {"a": None, "b": "2"}}
+    )
     assert strategic.object["data"] == {"b": "2"}
 
 
@@ -167,7 +214,9 @@ def test_a_patch_that_changes_nothing_is_seen_as_such() -> None:
     old = stored()
     assert unchanged(old, patch(request(), old, json_patches.MERGE, {}).object)
     assert unchanged(old, patch(request(), old, json_patches.MERGE, {"spec": {"broker": "b"}}).object)
-    assert not unchanged(old, patch(request(), old, json_patches.MERGE, {"metadata": {"labels": {"a": "b"}}}).object)
+    assert not unchanged(
+        old, patch(request(), old, json_patches.MERGE, {"metadata": {"labels": {"a": "b"}}}).object
+    )
 
 
 def test_an_apply_makes_and_changes_an_object() -> None:
@@ -194,7 +243,14 @@ def test_an_object_has_the_names_of_its_path_however_it_comes() -> None:
     replaced = replace(request(), created, nameless).object
     for object_ in (applied, created, replaced, apply(request(), applied, nameless, uid="").object):
         assert key_of(object_) == Key("eventing.knative.dev", "Trigger", "default", "x")
-    assert key_of(apply(Request(kind("Namespace"), "", "n", NOW_MS), None, made("Namespace", called="n"), uid=UID).object).namespace == ""
+    assert (
+        key_of(
+            apply(
+                Request(kind("Namespace"), "", "n", NOW_MS), None, made("Namespace", called="n"), uid=UID
+            ).object
+        ).namespace
+        == ""
+    )
 
 
 def test_an_apply_against_somebody_else_s_field_is_refused_unless_forced() -> None:
@@ -204,7 +260,10 @@ def test_an_apply_against_somebody_else_s_field_is_refused_unless_forced() -> No
     with pytest.raises(StatusError, match='conflict with "tester"') as refused:
         apply(other, old, wanted, uid="")
     assert refused.value.code == 409
-    assert at(apply(other, old, wanted, uid="", force=True).object, "spec", "subscriber", "uri") == "http://elsewhere/"
+    assert (
+        at(apply(other, old, wanted, uid="", force=True).object, "spec", "subscriber", "uri")
+        == "http://elsewhere/"
+    )
 
 
 def test_an_apply_cannot_bring_managers_and_may_name_a_version() -> None:
@@ -257,8 +316,12 @@ def test_subscribers_of_a_channel_that_are_written_by_hand_are_ignored_with_a_wa
         "spec": {"subscribers": [{"uid": "u"}]},
     }
     admitted = create(Request(kind_, "default", "", NOW_MS), given, uid=UID)
-    assert admitted.warnings == ("the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",)
+    assert admitted.warnings == (
+        "the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",
+    )
     assert "subscribers" not in child(admitted.object, "spec")
     old = put(admitted.object, ("spec", "subscribers"), [{"uid": "u"}])
-    unchanged = replace(Request(kind_, "default", "c", NOW_MS), old, put(given, ("spec", "subscribers"), [{"uid": "u"}]))
+    unchanged = replace(
+        Request(kind_, "default", "c", NOW_MS), old, put(given, ("spec", "subscribers"), [{"uid": "u"}])
+    )
     assert unchanged.warnings == ()

@@ -27,7 +27,11 @@ def test_ready_is_false_if_any_is_else_unknown_if_any_is_else_true(statuses: lis
 
 
 def test_ready_says_why_not() -> None:
-    conditions = [is_unknown("A", "Waiting", "for b"), is_false("B", "Broken", "here"), is_false("C", "Also", "there")]
+    conditions = [
+        is_unknown("A", "Waiting", "for b"),
+        is_false("B", "Broken", "here"),
+        is_false("C", "Also", "there"),
+    ]
     assert summary(conditions) == Condition("Ready", FALSE, "Broken", "here")
     assert summary(conditions[:1]) == Condition("Ready", UNKNOWN, "Waiting", "for b")
 
@@ -41,8 +45,15 @@ def test_a_time_of_transition_changes_with_the_status_only() -> None:
     first = {"status": {"conditions": living([is_true("A"), is_false("B", "Broken", "one")], {}, "t1")}}
     second = {"status": {"conditions": living([is_true("A"), is_false("B", "Worse", "two")], first, "t2")}}
     third = {"status": {"conditions": living([is_true("A"), is_true("B")], second, "t3")}}
-    times = [{each["type"]: each["lastTransitionTime"] for each in object_["status"]["conditions"]} for object_ in (first, second, third)]
-    assert times == [{"A": "t1", "B": "t1", "Ready": "t1"}, {"A": "t1", "B": "t1", "Ready": "t1"}, {"A": "t1", "B": "t3", "Ready": "t3"}]
+    times = [
+        {each["type"]: each["lastTransitionTime"] for each in object_["status"]["conditions"]}
+        for object_ in (first, second, third)
+    ]
+    assert times == [
+        {"A": "t1", "B": "t1", "Ready": "t1"},
+        {"A": "t1", "B": "t1", "Ready": "t1"},
+        {"A": "t1", "B": "t3", "Ready": "t3"},
+    ]
     assert second["status"]["conditions"][1] == {
         "type": "B",
         "status": "False",

@@ -12,7 +12,11 @@ def fill(name: str, object_: Object, old: Object | None = None) -> dict[str, obj
 def test_a_broker_gets_its_class_and_how_its_events_are_retried() -> None:
     broker = fill("Broker", made("Broker"))
     assert annotation(broker, BROKER_CLASS) == "MTChannelBasedBroker"
-    assert at(broker, "spec", "delivery") == {"retry": 10, "backoffPolicy": "exponential", "backoffDelay": "PT0.2S"}
+    assert at(broker, "spec", "delivery") == {
+        "retry": 10,
+        "backoffPolicy": "exponential",
+        "backoffDelay": "PT0.2S",
+    }
 
 
 def test_what_an_author_says_holds() -> None:
@@ -22,7 +26,10 @@ def test_what_an_author_says_holds() -> None:
 
 
 def test_a_broker_with_a_config_may_find_its_delivery_there() -> None:
-    broker = fill("Broker", made("Broker", {"config": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}}, namespace="n"))
+    broker = fill(
+        "Broker",
+        made("Broker", {"config": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}}, namespace="n"),
+    )
     assert at(broker, "spec", "delivery") is None
     assert at(broker, "spec", "config", "namespace") == "n"
 
@@ -55,7 +62,11 @@ def test_a_reference_without_a_namespace_means_the_object_s_own() -> None:
     """knative-eventing-test-spec, "KReference"."""
     reference = {"apiVersion": "v1", "kind": "Service", "name": "s"}
     elsewhere = {**reference, "namespace": "elsewhere"}
-    spec = {"broker": "b", "subscriber": {"ref": reference}, "delivery": {"deadLetterSink": {"ref": elsewhere}}}
+    spec = {
+        "broker": "b",
+        "subscriber": {"ref": reference},
+        "delivery": {"deadLetterSink": {"ref": elsewhere}},
+    }
     trigger = fill("Trigger", made("Trigger", spec, namespace="n"))
     assert at(trigger, "spec", "subscriber", "ref", "namespace") == "n"
     assert at(trigger, "spec", "delivery", "deadLetterSink", "ref", "namespace") == "elsewhere"
@@ -71,6 +82,15 @@ def test_a_trigger_without_filters_takes_everything_and_is_found_by_its_broker()
 
 
 def test_filling_twice_is_the_same_as_once() -> None:
-    for name in ("Broker", "Trigger", "Channel", "InMemoryChannel", "Subscription", "Namespace", "Service", "ConfigMap"):
+    for name in (
+        "Broker",
+        "Trigger",
+        "Channel",
+        "InMemoryChannel",
+        "Subscription",
+        "Namespace",
+        "Service",
+        "ConfigMap",
+    ):
         once = fill(name, made(name))
         assert fill(name, once, once) == once

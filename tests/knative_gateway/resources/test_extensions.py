@@ -2,7 +2,14 @@ import pytest
 
 from knative_gateway.delivery.congestion import LIMIT_MAX
 from knative_gateway.ports import Order, Start
-from knative_gateway.resources.extensions import IN_FLIGHT_LIMIT, Extensions, dependency, duplicate_window_ms, injection, of_subscriber
+from knative_gateway.resources.extensions import (
+    IN_FLIGHT_LIMIT,
+    Extensions,
+    dependency,
+    duplicate_window_ms,
+    injection,
+    of_subscriber,
+)
 
 
 def with_annotations(**annotations: str) -> dict[str, object]:
@@ -16,7 +23,11 @@ def with_annotations(**annotations: str) -> dict[str, object]:
         ("knative-gateway/paused", "false", Extensions()),
         ("knative-gateway/start", "new", Extensions()),
         ("knative-gateway/start", "earliest", Extensions(start=Start.EARLIEST)),
-        ("knative-gateway/start", "time=2026-01-01T00:00:00Z", Extensions(start=Start.TIME, start_at="2026-01-01T00:00:00Z")),
+        (
+            "knative-gateway/start",
+            "time=2026-01-01T00:00:00Z",
+            Extensions(start=Start.TIME, start_at="2026-01-01T00:00:00Z"),
+        ),
         (
             "knative-gateway/start",
             "offset=0=0000000000000007,1=@latest",
@@ -67,12 +78,19 @@ def test_no_more_can_be_asked_for_than_is_given() -> None:
 
 
 def test_ours_goes_before_the_kafka_broker_s() -> None:
-    both = with_annotations(**{"knative-gateway/order": "key", "kafka.eventing.knative.dev/delivery.order": "ordered"})
+    both = with_annotations(
+        **{"knative-gateway/order": "key", "kafka.eventing.knative.dev/delivery.order": "ordered"}
+    )
     assert of_subscriber(both)[0].order is Order.BY_KEY
 
 
-@pytest.mark.parametrize(("written", "window_ms", "causes"), [(None, None, 0), ("PT5M", 300_000, 0), ("PT0S", None, 0), ("5m", None, 1)])
-def test_duplicates_are_looked_for_within_a_window(written: str | None, window_ms: int | None, causes: int) -> None:
+@pytest.mark.parametrize(
+    ("written", "window_ms", "causes"),
+    [(None, None, 0), ("PT5M", 300_000, 0), ("PT0S", None, 0), ("5m", None, 1)],
+)
+def test_duplicates_are_looked_for_within_a_window(
+    written: str | None, window_ms: int | None, causes: int
+) -> None:
     source = with_annotations(**({"knative-gateway/duplicate-window": written} if written else {}))
     window, told = duplicate_window_ms(source)
     assert (window, len(told)) == (window_ms, causes)
@@ -98,9 +116,15 @@ def test_a_source_has_no_subscriber_s_annotations() -> None:
 def test_a_dependency_that_is_not_a_reference_in_its_own_namespace_is_refused(written: str) -> None:
     trigger = {"metadata": {"namespace": "n", "annotations": {"knative.dev/dependency": written}}}
     reference, causes = dependency(trigger)
-    assert (reference, [cause.field for cause in causes]) == ({}, ["metadata.annotations[knative.dev/dependency]"])
+    assert (reference, [cause.field for cause in causes]) == (
+        {},
+        ["metadata.annotations[knative.dev/dependency]"],
+    )
 
 
 def test_injection_is_enabled_or_disabled() -> None:
     for written, wrong in (("enabled", 0), ("disabled", 0), ("yes", 1)):
-        assert len(injection({"metadata": {"annotations": {"eventing.knative.dev/injection": written}}})) == wrong
+        assert (
+            len(injection({"metadata": {"annotations": {"eventing.knative.dev/injection": written}}}))
+            == wrong
+        )

@@ -3,7 +3,10 @@ import pytest
 from knative_gateway.resources.jsonpath import find
 
 DOCUMENT = {
-    "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}], "url": "u"},
+    "status": {
+        "conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}],
+        "url": "u",
+    },
     "metadata": {"annotations": {"a.b/c.d": "v"}},
     "ports": [{"port": 1}, {"port": 2}],
 }

@@ -17,7 +17,9 @@ SERVING = {
                 "served": True,
                 "storage": True,
                 "subresources": {"status": {}},
-                "additionalPrinterColumns": [{"name": "URL", "type": "string", "jsonPath": ".status.url", "priority": 1}],
+                "additionalPrinterColumns": [
+                    {"name": "URL", "type": "string", "jsonPath": ".status.url", "priority": 1}
+                ],
                 "schema": {
                     "openAPIV3Schema": {
                         "type": "object",
@@ -37,7 +39,11 @@ def test_knative_s_kinds_are_listed_as_kubectl_shows_them() -> None:
         "Broker": ("brokers.eventing.knative.dev", (), ("all", "knative", "eventing")),
         "Trigger": ("triggers.eventing.knative.dev", (), ("all", "knative", "eventing")),
         "Channel": ("channels.messaging.knative.dev", ("ch",), ("all", "knative", "messaging", "channel")),
-        "InMemoryChannel": ("inmemorychannels.messaging.knative.dev", ("imc",), ("all", "knative", "messaging", "channel")),
+        "InMemoryChannel": (
+            "inmemorychannels.messaging.knative.dev",
+            ("imc",),
+            ("all", "knative", "messaging", "channel"),
+        ),
         "Subscription": ("subscriptions.messaging.knative.dev", ("sub",), ("all", "knative", "messaging")),
     }
 
@@ -51,13 +57,20 @@ def test_a_kind_is_found_by_its_path_and_by_its_name() -> None:
 
 
 def test_groups_and_versions_are_listed_for_discovery() -> None:
-    assert BUILT_IN.versions() == {"eventing.knative.dev": ["v1"], "messaging.knative.dev": ["v1"], "apiextensions.k8s.io": ["v1"]}
+    assert BUILT_IN.versions() == {
+        "eventing.knative.dev": ["v1"],
+        "messaging.knative.dev": ["v1"],
+        "apiextensions.k8s.io": ["v1"],
+    }
     assert [each.kind for each in BUILT_IN.of_version("eventing.knative.dev", "v1")] == ["Broker", "Trigger"]
 
 
 def test_a_stored_definition_declares_a_kind_in_each_served_version() -> None:
     registry = BUILT_IN.with_definitions([SERVING])
-    stored, other = registry.of("serving.knative.dev/v1", "Service"), registry.of("serving.knative.dev/v1beta1", "Service")
+    stored, other = (
+        registry.of("serving.knative.dev/v1", "Service"),
+        registry.of("serving.knative.dev/v1beta1", "Service"),
+    )
     assert stored is not None
     assert other is not None
     assert (stored.short_names, stored.list_kind, stored.singular, stored.status, stored.storage) == (
@@ -95,9 +108,14 @@ def test_a_definition_does_not_replace_what_is_built_in() -> None:
 
 def test_our_kinds_are_shown_as_the_definitions_that_clients_look_for() -> None:
     channel = definition(kind("Channel"), NOW)
-    assert child(channel, "metadata", "labels") == {"duck.knative.dev/addressable": "true", "messaging.knative.dev/subscribable": "true"}
+    assert child(channel, "metadata", "labels") == {
+        "duck.knative.dev/addressable": "true",
+        "messaging.knative.dev/subscribable": "true",
+    }
     assert not check(kind("CustomResourceDefinition").schema, {"spec": channel["spec"]}).causes
-    assert {child(each)["type"]: child(each)["status"] for each in entries(channel, "status", "conditions")} == {
+    assert {
+        child(each)["type"]: child(each)["status"] for each in entries(channel, "status", "conditions")
+    } == {
         "NamesAccepted": "True",
         "Established": "True",
     }

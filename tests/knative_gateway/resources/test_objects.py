@@ -2,7 +2,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knative_gateway.ports import Key
-from knative_gateway.resources.objects import at, drop, key_of, moment_ms, number, put, same, text, timestamp, walk
+from knative_gateway.resources.objects import (
+    at,
+    drop,
+    key_of,
+    moment_ms,
+    number,
+    put,
+    same,
+    text,
+    timestamp,
+    walk,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
@@ -14,7 +25,9 @@ PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
 
 
 @given(OBJECTS, PATHS, JSON)
-def test_what_is_put_is_there_and_nothing_else_is_touched(object_: dict[str, object], path: list[str], value: object) -> None:
+def test_what_is_put_is_there_and_nothing_else_is_touched(
+    object_: dict[str, object], path: list[str], value: object
+) -> None:
     before = repr(object_)
     assert at(put(object_, path, value), *path) == value
     assert at(drop(put(object_, path, value), path), *path) is None
@@ -51,9 +64,15 @@ def test_reading_what_is_not_there_or_of_another_type_gives_nothing() -> None:
 
 
 def test_a_key_has_the_group_and_no_version() -> None:
-    trigger = {"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": {"name": "t", "namespace": "n"}}
+    trigger = {
+        "apiVersion": "eventing.knative.dev/v1",
+        "kind": "Trigger",
+        "metadata": {"name": "t", "namespace": "n"},
+    }
     assert key_of(trigger) == Key("eventing.knative.dev", "Trigger", "n", "t")
-    assert key_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}) == Key("", "Namespace", "", "n")
+    assert key_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}) == Key(
+        "", "Namespace", "", "n"
+    )
 
 
 @given(st.integers(0, 4_000_000_000))

@@ -40,12 +40,25 @@ def test_an_age_without_a_time_is_unknown() -> None:
 
 
 def test_a_table_has_a_row_of_cells_for_each_object() -> None:
-    status = {"address": {"url": "http://here"}, "conditions": [{"type": "Ready", "status": "False", "reason": "Why"}]}
-    broker = {**made("Broker", {}, creationTimestamp=NOW, annotations={"eventing.knative.dev/broker.class": "C"}), "status": status}
+    status = {
+        "address": {"url": "http://here"},
+        "conditions": [{"type": "Ready", "status": "False", "reason": "Why"}],
+    }
+    broker = {
+        **made("Broker", {}, creationTimestamp=NOW, annotations={"eventing.knative.dev/broker.class": "C"}),
+        "status": status,
+    }
     printed = table(kind("Broker"), [broker], now_ms=NOW_MS + 61_000, version="7")
     heads = [child(head).get("name") for head in entries(printed, "columnDefinitions")]
     assert heads == ["Name", "URL", "Age", "Ready", "Reason", "Class"]
-    assert [child(head).get("priority") for head in entries(printed, "columnDefinitions")] == [0, 0, 0, 0, 0, 1]
+    assert [child(head).get("priority") for head in entries(printed, "columnDefinitions")] == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
     (row,) = entries(printed, "rows")
     assert child(row)["cells"] == ["x", "http://here", "61s", "False", "Why", "C"]
     assert child(row, "object")["kind"] == "PartialObjectMetadata"
@@ -54,7 +67,10 @@ def test_a_table_has_a_row_of_cells_for_each_object() -> None:
 
 def test_the_object_comes_with_its_row_as_the_client_asks() -> None:
     broker = made("Broker", {})
-    rows = [entries(table(kind("Broker"), [broker], now_ms=NOW_MS, include=include), "rows")[0] for include in ("Object", "None")]
+    rows = [
+        entries(table(kind("Broker"), [broker], now_ms=NOW_MS, include=include), "rows")[0]
+        for include in ("Object", "None")
+    ]
     assert child(rows[0], "object") == broker
     assert "object" not in child(rows[1])
 
@@ -71,5 +87,7 @@ def test_the_object_comes_with_its_row_as_the_client_asks() -> None:
         (Column("None", "string", ".none"), {"none": None}, None),
     ],
 )
-def test_a_cell_shows_what_its_column_says(column: Column, object_: dict[str, object], written: object) -> None:
+def test_a_cell_shows_what_its_column_says(
+    column: Column, object_: dict[str, object], written: object
+) -> None:
     assert cell(column, object_, NOW_MS) == written

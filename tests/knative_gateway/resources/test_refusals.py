@@ -1,8 +1,19 @@
-from knative_gateway.resources.refusals import Because, Cause, already_exists, apply_conflict, invalid, not_found, outdated
+from knative_gateway.resources.refusals import (
+    Because,
+    Cause,
+    already_exists,
+    apply_conflict,
+    invalid,
+    not_found,
+    outdated,
+)
 
 
 def test_an_invalid_object_is_told_field_by_field() -> None:
-    causes = [Cause(Because.REQUIRED, "spec.broker", ""), Cause(Because.INVALID, "spec.delivery.retry", "-1: must be at least 0")]
+    causes = [
+        Cause(Because.REQUIRED, "spec.broker", ""),
+        Cause(Because.INVALID, "spec.delivery.retry", "-1: must be at least 0"),
+    ]
     refused = invalid("eventing.knative.dev", "Trigger", "t", causes)
     assert refused.status() == {
         "kind": "Status",
@@ -18,7 +29,11 @@ def test_an_invalid_object_is_told_field_by_field() -> None:
             "kind": "Trigger",
             "causes": [
                 {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.broker"},
-                {"reason": "FieldValueInvalid", "message": "Invalid value: -1: must be at least 0", "field": "spec.delivery.retry"},
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "Invalid value: -1: must be at least 0",
+                    "field": "spec.delivery.retry",
+                },
             ],
         },
         "code": 422,
@@ -31,14 +46,28 @@ def test_a_single_cause_stands_without_brackets() -> None:
 
 
 def test_the_usual_refusals_have_their_codes_and_reasons() -> None:
-    refusals = [not_found("g", "things", "x"), already_exists("", "services", "x"), outdated("g", "things", "x")]
-    assert [(each.code, each.reason) for each in refusals] == [(404, "NotFound"), (409, "AlreadyExists"), (409, "Conflict")]
-    assert [str(each).split('"')[0] for each in refusals] == ["things.g ", "services ", "Operation cannot be fulfilled on things.g "]
+    refusals = [
+        not_found("g", "things", "x"),
+        already_exists("", "services", "x"),
+        outdated("g", "things", "x"),
+    ]
+    assert [(each.code, each.reason) for each in refusals] == [
+        (404, "NotFound"),
+        (409, "AlreadyExists"),
+        (409, "Conflict"),
+    ]
+    assert [str(each).split('"')[0] for each in refusals] == [
+        "things.g ",
+        "services ",
+        "Operation cannot be fulfilled on things.g ",
+    ]
 
 
 def test_an_apply_conflict_names_field_and_manager() -> None:
     refused = apply_conflict([Cause(Because.CONFLICT, ".spec.broker", 'conflict with "other"')])
     assert str(refused) == 'Apply failed with 1 conflict: conflict with "other": .spec.broker'
     assert refused.status()["details"] == {
-        "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "other"', "field": ".spec.broker"}]
+        "causes": [
+            {"reason": "FieldManagerConflict", "message": 'conflict with "other"', "field": ".spec.broker"}
+        ]
     }

@@ -73,7 +73,8 @@ def test_a_field_selector_takes_what_it_means(written: str, matches: bool) -> No
 
 
 @pytest.mark.parametrize(
-    "written", ["app in web", "=x", "app=a b", "app>x", "app=web,", "app,,size", "app in (a b)", "a=b=c", "x" * 20_000]
+    "written",
+    ["app in web", "=x", "app=a b", "app>x", "app=web,", "app,,size", "app in (a b)", "a=b=c", "x" * 20_000],
 )
 def test_a_label_selector_that_cannot_be_read_is_refused(written: str) -> None:
     with pytest.raises(StatusError) as refused:
@@ -90,8 +91,13 @@ def test_a_field_selector_that_cannot_be_read_is_refused(written: str) -> None:
 @pytest.mark.parametrize("written", ["spec.brokr=x", "spec.brokr!=x", "metadata.uid=x", "spec.broker.name=x"])
 def test_a_field_that_no_object_has_is_refused(written: str) -> None:
     """With != it would mean all of them, and a collection may be deleted by it."""
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"broker": {"type": "string"}}}}}
-    assert field_selector("spec.broker=x,metadata.name!=y", schema)({"spec": {"broker": "x"}, "metadata": {"name": "x"}})
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"broker": {"type": "string"}}}},
+    }
+    assert field_selector("spec.broker=x,metadata.name!=y", schema)(
+        {"spec": {"broker": "x"}, "metadata": {"name": "x"}}
+    )
     with pytest.raises(StatusError, match="field label not supported"):
         field_selector(written, schema)
 

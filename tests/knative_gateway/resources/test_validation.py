@@ -103,35 +103,54 @@ def test_a_broker_s_class_and_config_never_change() -> None:
     """knative-eventing-test-spec, "Broker Lifecycle": the class annotation and spec.config MUST be immutable."""
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}
     old = made("Broker", {"config": config}, annotations={BROKER_CLASS: "A"})
-    assert told("Broker", put(old, ("metadata", "annotations", BROKER_CLASS), "B"), old) == [f"metadata.annotations[{BROKER_CLASS}]"]
+    assert told("Broker", put(old, ("metadata", "annotations", BROKER_CLASS), "B"), old) == [
+        f"metadata.annotations[{BROKER_CLASS}]"
+    ]
     assert told("Broker", put(old, ("spec", "config", "name"), "d"), old) == ["spec.config"]
     assert told("Broker", drop(old, ("spec", "config")), old) == ["spec.config"]
     assert told("Broker", put(old, ("spec", "delivery"), {"retry": 3}), old) == []
 
 
 def test_a_broker_s_config_is_a_whole_reference() -> None:
-    assert told("Broker", made("Broker", {"config": {"name": "c"}})) == ["spec.config.apiVersion", "spec.config.kind"]
+    assert told("Broker", made("Broker", {"config": {"name": "c"}})) == [
+        "spec.config.apiVersion",
+        "spec.config.kind",
+    ]
 
 
 def test_a_channel_s_template_never_changes() -> None:
     """knative-eventing-test-spec, "Channel Lifecycle": spec.channelTemplate MUST be immutable."""
-    old = made("Channel", {"channelTemplate": {"apiVersion": "messaging.knative.dev/v1", "kind": "InMemoryChannel"}})
-    assert told("Channel", put(old, ("spec", "channelTemplate", "spec"), {"partitions": 2}), old) == ["spec.channelTemplate"]
+    old = made(
+        "Channel", {"channelTemplate": {"apiVersion": "messaging.knative.dev/v1", "kind": "InMemoryChannel"}}
+    )
+    assert told("Channel", put(old, ("spec", "channelTemplate", "spec"), {"partitions": 2}), old) == [
+        "spec.channelTemplate"
+    ]
     assert told("Channel", put(old, ("spec", "delivery"), {"retry": 2}), old) == []
-    assert told("Channel", made("Channel", {"channelTemplate": {"kind": "K"}})) == ["spec.channelTemplate.apiVersion"]
+    assert told("Channel", made("Channel", {"channelTemplate": {"kind": "K"}})) == [
+        "spec.channelTemplate.apiVersion"
+    ]
 
 
 def test_a_subscription_s_channel_is_of_the_same_namespace_and_never_changes() -> None:
-    """knative-eventing-test-spec, "Subscription Lifecycle": namespace MUST be unset; spec.channel MUST NOT permit updates."""
-    assert told("Subscription", put(SUBSCRIPTION, ("spec", "channel", "namespace"), "n")) == ["spec.channel.namespace"]
+    """knative-eventing-test-spec, "Subscription Lifecycle": namespace MUST be unset; spec.channel MUST NOT
+    permit updates.
+    """
+    assert told("Subscription", put(SUBSCRIPTION, ("spec", "channel", "namespace"), "n")) == [
+        "spec.channel.namespace"
+    ]
     assert told("Subscription", put(SUBSCRIPTION, ("spec", "channel", "namespace"), "")) == []
-    assert told("Subscription", put(SUBSCRIPTION, ("spec", "channel", "name"), "d"), SUBSCRIPTION) == ["spec.channel"]
+    assert told("Subscription", put(SUBSCRIPTION, ("spec", "channel", "name"), "d"), SUBSCRIPTION) == [
+        "spec.channel"
+    ]
     assert told("Subscription", drop(SUBSCRIPTION, ("spec", "channel"))) == ["spec.channel"]
     assert told("Subscription", drop(SUBSCRIPTION, ("spec", "channel", "name"))) == ["spec.channel.name"]
 
 
 def test_a_subscription_needs_a_subscriber_or_a_reply() -> None:
-    """knative-eventing-test-spec, "Subscription Lifecycle": at least one of spec.subscriber and spec.reply MUST be set."""
+    """knative-eventing-test-spec, "Subscription Lifecycle": at least one of spec.subscriber and spec.reply
+    MUST be set.
+    """
     neither = drop(SUBSCRIPTION, ("spec", "subscriber"))
     assert told("Subscription", neither) == ["spec.subscriber"]
     assert told("Subscription", put(neither, ("spec", "reply"), {"uri": "http://there/"})) == []
@@ -153,7 +172,10 @@ def test_a_subscription_needs_a_subscriber_or_a_reply() -> None:
 def test_a_delivery_s_times_and_sink_are_checked(name: str, delivery: Object, field: str) -> None:
     template = {"channelTemplate": {"apiVersion": "a", "kind": "b"}} if name == "Channel" else {}
     assert told(name, made(name, {"delivery": delivery, **template})) == [field]
-    assert told(name, made(name, {"delivery": {"retryAfterMax": "PT0S", "backoffDelay": "PT0S"}, **template})) == []
+    assert (
+        told(name, made(name, {"delivery": {"retryAfterMax": "PT0S", "backoffDelay": "PT0S"}, **template}))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +204,9 @@ def test_labels_and_annotations_are_those_that_kubernetes_allows() -> None:
     annotations = {"a/b": "anything at all", "not one": "v"}
     assert told("ConfigMap", made("ConfigMap", labels=labels)) == ["metadata.labels[-]", "metadata.labels[y]"]
     assert told("ConfigMap", made("ConfigMap", annotations=annotations)) == ["metadata.annotations[not one]"]
-    assert told("ConfigMap", made("ConfigMap", annotations={"a": "x" * (1 << 18)})) == ["metadata.annotations"]
+    assert told("ConfigMap", made("ConfigMap", annotations={"a": "x" * (1 << 18)})) == [
+        "metadata.annotations"
+    ]
 
 
 def test_a_definition_is_named_after_what_it_declares_and_stays_so() -> None:

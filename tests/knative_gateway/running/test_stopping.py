@@ -19,7 +19,10 @@ async def test_parts_are_left_in_the_opposite_order() -> None:
         left.append(name)
 
     parts = Parts()
-    assert [await parts.enter(name, part(name)) for name in ("store", "dispatcher")] == ["store", "dispatcher"]
+    assert [await parts.enter(name, part(name)) for name in ("store", "dispatcher")] == [
+        "store",
+        "dispatcher",
+    ]
     await parts.close(10)
     assert left == ["dispatcher", "store"]
     await parts.close(10)
@@ -49,7 +52,10 @@ async def test_a_part_that_does_not_end_or_raises_holds_up_no_other() -> None:
         async with asyncio.timeout(10):
             await parts.close(0)
     assert stopped.is_set()
-    assert [(each["event"], each["part"]) for each in logs] == [("part_not_stopped", "stubborn"), ("part_not_stopped", "broken")]
+    assert [(each["event"], each["part"]) for each in logs] == [
+        ("part_not_stopped", "stubborn"),
+        ("part_not_stopped", "broken"),
+    ]
     never.set()
 
 

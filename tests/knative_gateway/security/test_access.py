@@ -62,7 +62,9 @@ async def test_with_tokens_and_no_rules_whoever_has_one_may() -> None:
         (Rule(users=["*"], namespaces=["prod", "*"]), ANNA, Verb.READ, "", True),
     ],
 )
-def test_a_rule_allows_what_it_says_and_no_more(rule: Rule, who: Identity, verb: Verb, namespace: str, allowed: bool) -> None:
+def test_a_rule_allows_what_it_says_and_no_more(
+    rule: Rule, who: Identity, verb: Verb, namespace: str, allowed: bool
+) -> None:
     gate = Gate(TOKENS, [rule])
     if allowed:
         gate.check(who, verb, namespace=namespace, what="triggers.eventing.knative.dev")
@@ -74,5 +76,7 @@ def test_a_rule_allows_what_it_says_and_no_more(rule: Rule, who: Identity, verb:
 async def test_sending_is_a_matter_of_the_address_s_namespace() -> None:
     gate = Gate(TOKENS, [Rule(users=["anna"], verbs=[Verb.SEND], namespaces=["prod"])])
     await gate.may_send("Bearer a", ROUTE)
-    with pytest.raises(ForbiddenError, match='broker prod/b is forbidden: User "ben" cannot send in the namespace "prod"'):
+    with pytest.raises(
+        ForbiddenError, match='broker prod/b is forbidden: User "ben" cannot send in the namespace "prod"'
+    ):
         await gate.may_send("Bearer b", ROUTE)

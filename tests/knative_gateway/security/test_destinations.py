@@ -39,7 +39,16 @@ def test_link_local_and_metadata_addresses_are_denied_by_default_in_every_spelli
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "93.184.216.34", "2606:2800:220:1::1", "64:ff9b:1::5db8:d822"]
+    "address",
+    [
+        "127.0.0.1",
+        "::1",
+        "10.1.2.3",
+        "192.168.0.1",
+        "93.184.216.34",
+        "2606:2800:220:1::1",
+        "64:ff9b:1::5db8:d822",
+    ],
 )
 def test_what_nobody_denies_is_allowed(address: str) -> None:
     assert DEFAULT.refusal("example.com", address) is None
@@ -94,7 +103,9 @@ def test_an_ipv4_address_within_an_ipv6_one_is_judged_as_itself(address: object)
         ("http://[::1", False),
     ],
 )
-def test_urls_that_cannot_be_destinations_are_refused_before_anybody_connects(url: str, allowed: bool) -> None:
+def test_urls_that_cannot_be_destinations_are_refused_before_anybody_connects(
+    url: str, allowed: bool
+) -> None:
     assert (DEFAULT.refusal_of_url(url) is None) == allowed
 
 

@@ -36,11 +36,23 @@ def test_a_namespace_may_send_to_itself_and_to_others_that_allow_it() -> None:
     assert user_of("a") in refused
 
 
-@pytest.mark.parametrize("url", [f"{BASE}/broker/a/b", "https://events.example.com/channel/a/b/", "http://localhost:1/broker/a/b?x=1"])
+@pytest.mark.parametrize(
+    "url",
+    [f"{BASE}/broker/a/b", "https://events.example.com/channel/a/b/", "http://localhost:1/broker/a/b?x=1"],
+)
 def test_whatever_has_the_path_of_a_broker_or_channel_may_lead_back(url: str) -> None:
     assert looks_inward(url)
 
 
-@pytest.mark.parametrize("url", ["http://x/", "http://x/broker/a", "http://x/brokers/a/b", "http://x/y/broker/a/b", "http://[/broker/a/b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://x/",
+        "http://x/broker/a",
+        "http://x/brokers/a/b",
+        "http://x/y/broker/a/b",
+        "http://[/broker/a/b",
+    ],
+)
 def test_other_urls_do_not(url: str) -> None:
     assert not looks_inward(url)

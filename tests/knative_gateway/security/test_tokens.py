@@ -27,11 +27,15 @@ OTHER = ec.generate_private_key(ec.SECP256R1())
 
 
 def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
-    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def made(claims: dict[str, Any], key: Any = KEY, algorithm: str = "ES256", **headers: str) -> str:
@@ -51,7 +55,10 @@ Checker = Callable[..., JwtTokens]
 @pytest.fixture(scope="module")
 def checker(keys: Path) -> Checker:
     def make(now_ms: int = NOW_MS, **more: Any) -> JwtTokens:
-        return JwtTokens(JwtSettings(**{"issuer": "https://issuer", "audience": "gateway", "keys": keys, **more}), lambda: now_ms)
+        return JwtTokens(
+            JwtSettings(**{"issuer": "https://issuer", "audience": "gateway", "keys": keys, **more}),
+            lambda: now_ms,
+        )
 
     return make
 
@@ -110,7 +117,9 @@ def test_a_token_of_the_issuer_is_believed(checker: Checker) -> None:
     assert checker().identity(made(GOOD)) == anna
     assert checker().identity(made(GOOD | {"aud": ["other", "gateway"], "groups": "team ops"})) == anna
     nested = GOOD | {"realm": {"roles": ["r"]}, "email": "a@b"}
-    assert checker(user_claim="email", groups_claim="realm.roles").identity(made(nested)) == Identity("a@b", frozenset({"r"}))
+    assert checker(user_claim="email", groups_claim="realm.roles").identity(made(nested)) == Identity(
+        "a@b", frozenset({"r"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,21 +146,27 @@ def test_a_token_that_is_wrong_in_one_thing_is_not_believed(checker: Checker, cl
     assert checker().identity(token) is None
 
 
-def test_a_signature_must_be_of_the_key_and_of_an_algorithm_that_is_allowed(checker: Checker, keys: Path) -> None:
+def test_a_signature_must_be_of_the_key_and_of_an_algorithm_that_is_allowed(
+    checker: Checker, keys: Path
+) -> None:
     assert checker().identity(made(GOOD, OTHER)) is None
     assert checker().identity(jwt.encode(GOOD, "", algorithm="none")) is None
     # The public key taken for a shared secret: PyJWT does not even write it so.
     _, body, _ = made(GOOD).split(".")
     confused = jwt.utils.base64url_encode(b'{"alg":"HS256","typ":"JWT"}').decode()
     mac = jwt.utils.base64url_encode(
-        jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(f"{confused}.{body}".encode(), pem(KEY))
+        jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(
+            f"{confused}.{body}".encode(), pem(KEY)
+        )
     )
     assert checker().identity(f"{confused}.{body}.{mac.decode()}") is None
     with pytest.raises(ConfigError, match="a key for any of RS256"):
         JwtTokens(JwtSettings(issuer="i", audience=("a",), keys=keys, algorithms="RS256"), lambda: NOW_MS)  # type: ignore[arg-type]  # as in TOML
 
 
-def test_a_token_is_over_when_it_says_though_it_was_believed(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_over_when_it_says_though_it_was_believed(
+    checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [NOW_MS]
     known = checker()
     monkeypatch.setattr(known, "_now_ms", lambda: now[0])
@@ -176,12 +191,18 @@ def test_only_so_many_are_remembered(checker: Checker, monkeypatch: pytest.Monke
 
 def test_keys_come_as_jwks_too_and_are_chosen_by_their_id(tmp_path: Path) -> None:
     entries = [
-        json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in (("one", KEY), ("two", OTHER))
+        json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid}
+        for kid, key in (("one", KEY), ("two", OTHER))
     ]
-    signing = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())) | {"kid": "one", "key_ops": ["sign"]}
+    signing = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())) | {
+        "kid": "one",
+        "key_ops": ["sign"],
+    }
     passed_over = [{"kty": "oct", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}, {"kty": "unheard of"}, signing]
     (tmp_path / "jwks").write_text(json.dumps({"keys": passed_over + entries}))
-    known = JwtTokens(JwtSettings(issuer="https://issuer", audience=("gateway",), keys=tmp_path / "jwks"), lambda: NOW_MS)
+    known = JwtTokens(
+        JwtSettings(issuer="https://issuer", audience=("gateway",), keys=tmp_path / "jwks"), lambda: NOW_MS
+    )
     assert known.identity(made(GOOD, OTHER, kid="two")) is not None
     assert known.identity(made(GOOD, OTHER)) is not None
     assert known.identity(made(GOOD, OTHER, kid="one")) is None
@@ -189,7 +210,16 @@ def test_keys_come_as_jwks_too_and_are_chosen_by_their_id(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b'{"keys": 1}', b'{"keys": []}', b"nonsense", private(KEY), pem(rsa.generate_private_key(65537, 1024))]
+    "content",
+    [
+        b"",
+        b"{}",
+        b'{"keys": 1}',
+        b'{"keys": []}',
+        b"nonsense",
+        private(KEY),
+        pem(rsa.generate_private_key(65537, 1024)),
+    ],
 )
 def test_a_file_without_a_usable_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "keys").write_bytes(content)
@@ -198,7 +228,10 @@ def test_a_file_without_a_usable_key_is_refused(tmp_path: Path, content: bytes) 
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(max_size=100) | st.builds(".".join, st.lists(st.text("ABCabc012_-", max_size=20), min_size=2, max_size=4)))
+@given(
+    st.text(max_size=100)
+    | st.builds(".".join, st.lists(st.text("ABCabc012_-", max_size=20), min_size=2, max_size=4))
+)
 def test_garbage_is_nobody(checker: Checker, garbage: str) -> None:
     assert checker().identity(garbage) is None
 

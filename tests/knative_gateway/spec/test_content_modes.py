@@ -1,4 +1,7 @@
-"""How an event is sent where its delivery says how: `delivery.format`, binary or structured, to a subscriber that listens."""
+"""How an event is sent where its delivery says how:
+
+`delivery.format`, binary or structured, to a subscriber that listens.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -47,17 +50,28 @@ async def delivered(rig: Rig, server: SubscriberServer, *events: CloudEvent, str
 
 
 async def test_deliveries_are_structured_where_that_is_preferred(rig: Rig, server: SubscriberServer) -> None:
-    """data-plane-contract, HTTP Verbs: in the absence of specific delivery preferences either encoding; `format: json` is one."""
-    for got in await delivered(rig, server, event(1, knativebrokerttl=9), event(2, knativebrokerttl=9), structured=True):
+    """data-plane-contract, HTTP Verbs: in the absence of specific delivery preferences either encoding;
+
+    `format: json` is one.
+    """
+    for got in await delivered(
+        rig, server, event(1, knativebrokerttl=9), event(2, knativebrokerttl=9), structured=True
+    ):
         assert told(got) == {**REQUIRED, "id": got.id}
         assert (got.headers["prefer"], got.headers["kn-namespace"]) == ("reply", "default")
 
 
-async def test_deliveries_are_binary_where_that_is_preferred_or_nothing_is(rig: Rig, server: SubscriberServer) -> None:
+async def test_deliveries_are_binary_where_that_is_preferred_or_nothing_is(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """test-spec, HTTP Verbs: POST, using either the structured or binary encoding (sender's choice)."""
     sent = [event(number, data=b'{"a": 1}', datacontenttype="application/json") for number in (1, 2)]
     for got in await delivered(rig, server, *sent, structured=False):
-        assert (got.headers["content-type"], got.headers["ce-type"], got.body) == ("application/json", "t", b'{"a": 1}')
+        assert (got.headers["content-type"], got.headers["ce-type"], got.body) == (
+            "application/json",
+            "t",
+            b'{"a": 1}',
+        )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +89,8 @@ async def test_deliveries_are_binary_where_that_is_preferred_or_nothing_is(rig: 
 async def test_data_of_a_structured_delivery_is_what_its_type_says(
     rig: Rig, server: SubscriberServer, content_type: str | None, data: bytes, expected: dict[str, object]
 ) -> None:
-    """data-plane-contract, Minimum supported protocol: structured content mode; JSON as JSON, text as text, all else in Base64.
+    """data-plane-contract, Minimum supported protocol: structured content mode; JSON as JSON, text as text,
+    all else in Base64.
 
     JSON is not written anew: spelling and order are the sender's. Spaces around it are nobody's.
     """
@@ -86,18 +101,32 @@ async def test_data_of_a_structured_delivery_is_what_its_type_says(
         assert got.event.data == (data.strip(b" ") if "json" in str(content_type) else data)
 
 
-async def test_attributes_of_a_structured_delivery_keep_their_types(rig: Rig, server: SubscriberServer) -> None:
-    """data-plane-contract, Minimum supported protocol: structured content mode; Boolean and Integer are JSON's, all others strings."""
+async def test_attributes_of_a_structured_delivery_keep_their_types(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """data-plane-contract, Minimum supported protocol: structured content mode;
+
+    Boolean and Integer are JSON's, all others strings.
+    """
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    values: dict[str, Value] = {"yes": True, "count": -7, "time": "2026-01-31T12:00:00.123456Z", "word": 'a "ü" %41', "traceparent": parent}
+    values: dict[str, Value] = {
+        "yes": True,
+        "count": -7,
+        "time": "2026-01-31T12:00:00.123456Z",
+        "word": 'a "ü" %41',
+        "traceparent": parent,
+    }
     sent = [CloudEvent({**REQUIRED, "id": str(number), "blob": b"\x00", **values}) for number in (1, 2)]
     for got in await delivered(rig, server, *sent, structured=True):
         assert told(got) == {**REQUIRED, "id": got.id, **values, "blob": "AA=="}
         assert (got.headers["traceparent"][:36], got.headers["traceparent"] == parent) == (parent[:36], False)
 
 
-async def test_retries_and_dead_letters_go_as_the_first_attempt_did(rig: Rig, server: SubscriberServer) -> None:
-    """test-spec, HTTP Verbs: the encoding is that of the delivery, wherever it goes: one delivery has one `format`.
+async def test_retries_and_dead_letters_go_as_the_first_attempt_did(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """test-spec, HTTP Verbs: the encoding is that of the delivery, wherever it goes: one delivery has one
+    `format`.
 
     event-delivery, deadLetterSink: the event with `knativeerrorcode` of type Int.
     """
@@ -109,7 +138,10 @@ async def test_retries_and_dead_letters_go_as_the_first_attempt_did(rig: Rig, se
         [dead] = await sink.wait(1)
         original = {**REQUIRED, "id": "1", "datacontenttype": "application/json", "data": [1]}
         assert [told(got) for got in server.got] == [original, original]
-        assert told(dead).items() >= {**original, "knativeerrorcode": 503, "knativeerrordata": "no", "deadletterretry": 2}.items()
+        assert (
+            told(dead).items()
+            >= {**original, "knativeerrorcode": 503, "knativeerrordata": "no", "deadletterretry": 2}.items()
+        )
 
 
 async def test_replies_that_are_posted_go_as_deliveries_do(rig: Rig, server: SubscriberServer) -> None:
@@ -118,7 +150,12 @@ async def test_replies_that_are_posted_go_as_deliveries_do(rig: Rig, server: Sub
         headers, body = to_binary(event("answer", data=b"yes", datacontenttype="text/plain"))
         server.answers = [web.Response(body=body, headers=dict(headers))]
         made = subscriber(
-            "u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url(), delivery=Delivery(structured=True)
+            "u",
+            server.url(),
+            kind="Subscription",
+            reply_log=None,
+            reply_url=replies.url(),
+            delivery=Delivery(structured=True),
         )
         await rig.serve(made)
         await rig.send(event(1))
@@ -126,8 +163,12 @@ async def test_replies_that_are_posted_go_as_deliveries_do(rig: Rig, server: Sub
         assert told(got) == {**REQUIRED, "id": "answer", "datacontenttype": "text/plain", "data": "yes"}
 
 
-async def test_a_format_that_is_changed_counts_from_the_next_attempt_on(rig: Rig, server: SubscriberServer) -> None:
-    """test-spec, HTTP Verbs: the preference is the one that is there when the event is sent, also for one that waits for a retry."""
+async def test_a_format_that_is_changed_counts_from_the_next_attempt_on(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """test-spec, HTTP Verbs: the preference is the one that is there when the event is sent, also for one
+    that waits for a retry.
+    """
     server.answers = [503]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1, backoff_delay_ms=60_000)))
     await rig.send(event(1))

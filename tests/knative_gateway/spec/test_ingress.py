@@ -1,4 +1,6 @@
-"""The rules for recipients of events, each with its document and section: what the ingress of Brokers and Channels owes its senders."""
+"""The rules for recipients of events, each with its document and section: what the ingress of Brokers and
+Channels owes its senders.
+"""
 
 import asyncio
 
@@ -35,18 +37,29 @@ async def answered(app: Ingress, *arguments: object, **more: object) -> Answered
 
 
 @BOTH
-async def test_recipients_take_binary_and_structured_events_of_1_0(app: Ingress, log: MemoryEventLog, route: Route) -> None:
-    """data-plane-contract, Minimum supported protocol: MUST support CloudEvents 1.0, binary and structured. test-spec, same section."""
+async def test_recipients_take_binary_and_structured_events_of_1_0(
+    app: Ingress, log: MemoryEventLog, route: Route
+) -> None:
+    """data-plane-contract, Minimum supported protocol:
+
+    MUST support CloudEvents 1.0, binary and structured. test-spec, same section.
+    """
     assert (await answered(app, route.path, BINARY, b'{"a": 1}')).status == 202
     assert (await answered(app, route.path, STRUCTURED, EVENT)).status == 202
     for message in log.messages(route.log):
         event = decode(message)
-        assert (event.attributes["specversion"], event.attributes["id"], event.data) == ("1.0", "1", b'{"a": 1}')
+        assert (event.attributes["specversion"], event.attributes["id"], event.data) == (
+            "1.0",
+            "1",
+            b'{"a": 1}',
+        )
 
 
 @BOTH
 async def test_options_say_that_post_is_taken(app: Ingress, route: Route) -> None:
-    """data-plane-contract, HTTP Verbs: if OPTIONS is implemented, MUST indicate POST with `Allow`. test-spec, HTTP Verbs."""
+    """data-plane-contract, HTTP Verbs: if OPTIONS is implemented, MUST indicate POST with `Allow`. test-spec,
+    HTTP Verbs.
+    """
     told = await answered(app, route.path, (("webhook-request-origin", "x"),), b"", method="OPTIONS")
     assert told.status == 200
     assert "POST" in told.headers["allow"].split(", ")
@@ -54,10 +67,13 @@ async def test_options_say_that_post_is_taken(app: Ingress, route: Route) -> Non
 
 
 @BOTH
-async def test_an_event_is_not_accepted_before_it_is_stored(app: Ingress, log: MemoryEventLog, route: Route) -> None:
+async def test_an_event_is_not_accepted_before_it_is_stored(
+    app: Ingress, log: MemoryEventLog, route: Route
+) -> None:
     """data-plane-contract, Event Acknowledgement: MUST NOT accept until handled (stored in stable storage).
 
-    test-spec, Content Based Routing and Topology Based Routing: before acknowledging, MUST durably enqueue the event.
+    test-spec, Content Based Routing and Topology Based Routing: before acknowledging, MUST durably enqueue
+    the event.
     """
     log.gate.clear()
     asked = asyncio.create_task(answered(app, route.path))
@@ -72,7 +88,10 @@ async def test_an_event_is_not_accepted_before_it_is_stored(app: Ingress, log: M
 
 @BOTH
 async def test_the_status_tells_whether_an_event_is_accepted(app: Ingress, route: Route) -> None:
-    """data-plane-contract and test-spec, Event Acknowledgement: MUST use the code; 202 accepted, 400 unparsable, 404 no endpoint."""
+    """data-plane-contract and test-spec, Event Acknowledgement:
+
+    MUST use the code; 202 accepted, 400 unparsable, 404 no endpoint.
+    """
     assert (await answered(app, route.path)).status == 202
     assert (await answered(app, route.path, BINARY[:3])).status == 400
     assert (await answered(app, route.path + "x")).status == 404
@@ -86,8 +105,13 @@ async def test_duplicates_are_accepted(app: Ingress, log: MemoryEventLog, route:
 
 
 async def test_duplicates_are_told_by_source_and_id(app: Ingress, log: MemoryEventLog) -> None:
-    """data-plane-contract, Event Acknowledgement: MUST use source and id; test-spec: if detection is implemented, MUST use them."""
-    app.use(routes(Route("uid-2", "Channel", "default", "c", CHANNEL.path, CHANNEL.log, duplicates_ms=60_000)))
+    """data-plane-contract, Event Acknowledgement:
+
+    MUST use source and id; test-spec: if detection is implemented, MUST use them.
+    """
+    app.use(
+        routes(Route("uid-2", "Channel", "default", "c", CHANNEL.path, CHANNEL.log, duplicates_ms=60_000))
+    )
     other_source = tuple((name, "/other" if name == "ce-source" else value) for name, value in BINARY)
     other_id = tuple((name, "2" if name == "ce-id" else value) for name, value in BINARY)
     for headers in (BINARY, (*BINARY, ("ce-traceparent", "00-2")), other_source, other_id, BINARY):
@@ -105,7 +129,9 @@ async def test_the_data_is_not_modified(app: Ingress, log: MemoryEventLog, route
 
 @BOTH
 async def test_0_3_is_taken_and_not_upgraded(app: Ingress, log: MemoryEventLog, route: Route) -> None:
-    """data-plane-contract, HTTP Verbs: the binding of 1.0 is what senders SHOULD use; older ones are taken as they are."""
+    """data-plane-contract, HTTP Verbs: the binding of 1.0 is what senders SHOULD use; older ones are taken as
+    they are.
+    """
     old = tuple((name, "0.3" if name == "ce-specversion" else value) for name, value in BINARY)
     assert (await answered(app, route.path, (*old, ("ce-schemaurl", "/x")))).status == 202
     attributes = decode(log.messages(route.log)[0]).attributes

@@ -16,10 +16,11 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_observed_and_the_conditions_are_one_write(kind: str) -> None:
-    """test-spec, Broker, Trigger, Channel, Subscription, Status: if observedGeneration is updated, conditions MUST be, in the same
-    transaction.
+    """test-spec, Broker, Trigger, Channel, Subscription, Status: if observedGeneration is updated, conditions
+    MUST be, in the same transaction.
 
-    Every write of status that is of a new generation has the conditions of that generation: here a sink that leads nowhere.
+    Every write of status that is of a new generation has the conditions of that generation: here a sink that
+    leads nowhere.
     """
     world = World()
     keys = {each: world.send(object_) for each, object_ in KINDS.items()}
@@ -38,7 +39,9 @@ def test_what_was_observed_and_the_conditions_are_one_write(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_older_generation_s_conditions_are_never_shown_for_a_new_one(kind: str) -> None:
-    """test-spec, Detailed Resources, Status: until it is reconciled, observedGeneration is that of the conditions shown."""
+    """test-spec, Detailed Resources, Status: until it is reconciled, observedGeneration is that of the
+    conditions shown.
+    """
     world = World()
     keys = {each: world.send(object_) for each, object_ in KINDS.items()}
     world.settle()

@@ -29,13 +29,17 @@ async def test_positions_are_stored_by_subscriber_and_partition(store: Store) ->
 async def test_a_position_goes_back_only_by_a_reset(store: Store) -> None:
     await store.cursors.save({("one", 0): "05", ("one", 1): "0Z"})
     await store.cursors.save({("one", 0): "04", ("one", 1): "0a"})
-    assert await positions(store, "one") == {0: "05", 1: "0a"}, "Z sorts before a byte by byte, behind it in most locales"
+    assert await positions(store, "one") == {0: "05", 1: "0a"}, (
+        "Z sorts before a byte by byte, behind it in most locales"
+    )
     await store.cursors.reset("one", {0: "01"})
     assert await positions(store, "one") == {0: "01", 1: "0a"}
 
 
 async def test_concurrent_resets_of_the_same_rows_succeed(store: Store) -> None:
-    await asyncio.gather(*(store.cursors.reset("one", dict.fromkeys(range(6), f"{number}")) for number in range(8)))
+    await asyncio.gather(
+        *(store.cursors.reset("one", dict.fromkeys(range(6), f"{number}")) for number in range(8))
+    )
     assert len(set((await positions(store, "one")).values())) == 1
 
 
@@ -47,7 +51,9 @@ async def test_a_replay_is_stored_until_its_partition_is_replayed(store: Store) 
     await cursors.ask_replay("one", {1: ""})
     await cursors.ask_replay("other", {3: "04"})
     assert await cursors.replays() == {"one": {0: "01", 1: ""}, "other": {3: "04"}}
-    assert await cursors.load(["one"]) == {"one": StoredCursor({0: "05", 1: "06", 2: "07"}, "log-1", {0: "01", 1: ""})}
+    assert await cursors.load(["one"]) == {
+        "one": StoredCursor({0: "05", 1: "06", 2: "07"}, "log-1", {0: "01", 1: ""})
+    }
     await cursors.replay("one", {1: ""})
     assert await cursors.load(["one"]) == {"one": StoredCursor({0: "05", 1: "", 2: "07"}, "log-1", {0: "01"})}
     assert await cursors.done(["one"]) == {}
@@ -68,9 +74,13 @@ async def test_a_recreated_log_ends_its_replays(store: Store) -> None:
 async def test_an_incarnation_is_stored_once(store: Store) -> None:
     """An empty one is stored, too: the node did not report it."""
     await store.cursors.save({("one", 0): "01", ("two", 0): "01"})
-    begun = await store.cursors.begin({"one": StoredCursor(incarnation="log-1"), "two": StoredCursor(incarnation="")})
+    begun = await store.cursors.begin(
+        {"one": StoredCursor(incarnation="log-1"), "two": StoredCursor(incarnation="")}
+    )
     assert begun == {"one": StoredCursor({0: "01"}, "log-1"), "two": StoredCursor({0: "01"}, "")}
-    assert await store.cursors.begin({"one": StoredCursor(incarnation="log-2")}) == {"one": StoredCursor({0: "01"}, "log-1")}
+    assert await store.cursors.begin({"one": StoredCursor(incarnation="log-2")}) == {
+        "one": StoredCursor({0: "01"}, "log-1")
+    }
 
 
 async def test_many_positions_are_saved_at_once(store: Store) -> None:
@@ -114,7 +124,9 @@ async def test_nothing_is_left_of_a_removed_subscriber(store: Store) -> None:
 
 async def test_replicas_that_begin_at_the_same_time_get_the_same_positions(store: Store) -> None:
     """The second one gets the positions of the first: otherwise events between the two would be lost."""
-    assert await store.cursors.begin({"one": StoredCursor({0: "05", 1: ""})}) == {"one": StoredCursor({0: "05", 1: ""})}
+    assert await store.cursors.begin({"one": StoredCursor({0: "05", 1: ""})}) == {
+        "one": StoredCursor({0: "05", 1: ""})
+    }
     later = await store.cursors.begin({"one": StoredCursor({0: "07", 1: "03", 2: "01"})})
     assert later == {"one": StoredCursor({0: "05", 1: "", 2: "01"})}
     assert await store.cursors.begin({"none": StoredCursor()}) == {}
@@ -122,7 +134,9 @@ async def test_replicas_that_begin_at_the_same_time_get_the_same_positions(store
 
 async def test_what_is_completed_above_a_position_is_stored_until_it_is_reset(store: Store) -> None:
     ranges = [("03", "05"), ("07", "09")]
-    await store.cursors.save({("one", 0): "02"}, {("one", 0): ranges, ("one", 1): [("", "01")], ("other", 0): ranges})
+    await store.cursors.save(
+        {("one", 0): "02"}, {("one", 0): ranges, ("one", 1): [("", "01")], ("other", 0): ranges}
+    )
     assert await store.cursors.done(["one"]) == {("one", 0): ranges, ("one", 1): [("", "01")]}
     await store.cursors.save({}, {("one", 1): []})
     await store.cursors.reset("one", {0: "00"})

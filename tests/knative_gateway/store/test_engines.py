@@ -19,7 +19,9 @@ def engine(tmp_path: Path) -> SqliteEngine:
     return SqliteEngine(make_url(sqlite_url(tmp_path)))
 
 
-async def test_work_of_many_statements_is_one_hop(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_of_many_statements_is_one_hop(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = asyncio.get_running_loop()
     hops = 0
     run_in_executor = loop.run_in_executor

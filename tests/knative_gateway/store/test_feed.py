@@ -51,12 +51,16 @@ async def test_a_watch_of_every_kind_sees_all(store: Store) -> None:
     assert [change.key.kind for change in await take(watch, 2)] == ["Trigger", "Broker"]
 
 
-async def test_a_watch_that_is_far_behind_reads_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_that_is_far_behind_reads_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed, "BATCH", 10)
     count = 32
     async with open_store(sqlite_url(tmp_path)) as store:
         for number in range(count):
-            await store.resources.write(key("a", "Trigger" if number % 2 else "Broker"), {}, expected_version=None)
+            await store.resources.write(
+                key("a", "Trigger" if number % 2 else "Broker"), {}, expected_version=None
+            )
     async with open_store(sqlite_url(tmp_path)) as store:
         changes = await take(store.resources.watch(GROUP, "Trigger", 1), count // 2)
         assert [change.version for change in changes] == list(range(3, count + 2, 2))
@@ -66,7 +70,13 @@ async def test_what_is_too_old_is_gone(url: str) -> None:
     async with open_store(url, changes_max=5) as store:
         for _ in range(10):
             await store.resources.write(key("a"), {}, expected_version=None)
-        assert [change.version for change in await take(store.resources.watch(GROUP, "Trigger", 6), 5)] == [7, 8, 9, 10, 11]
+        assert [change.version for change in await take(store.resources.watch(GROUP, "Trigger", 6), 5)] == [
+            7,
+            8,
+            9,
+            10,
+            11,
+        ]
     async with open_store(url, changes_max=5) as store:
         with pytest.raises(GoneError, match="too old resource version: 5"):
             await anext(store.resources.watch(GROUP, "Trigger", 5))
@@ -74,7 +84,9 @@ async def test_what_is_too_old_is_gone(url: str) -> None:
             await anext(store.resources.watch(GROUP, "Trigger", 12))
 
 
-async def test_large_changes_are_forgotten_before_they_fill_the_disk(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_changes_are_forgotten_before_they_fill_the_disk(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resources, "CHANGES_CHARACTERS_MAX", 20_000)
     async with open_store(url) as store:
         for _ in range(30):
@@ -121,7 +133,10 @@ async def test_a_watch_ends_with_its_store(url: str) -> None:
 
 
 async def test_replicas_see_each_others_writes_all_and_in_order(postgresql_url: str) -> None:
-    """Eight writers on two replicas; no version is skipped, though commits of the two overlap. It does not wait for the poll."""
+    """Eight writers on two replicas; no version is skipped, though commits of the two overlap.
+
+    It does not wait for the poll.
+    """
     async with open_store(postgresql_url, poll_s=600) as one, open_store(postgresql_url, poll_s=600) as other:
         watches = [asyncio.create_task(take(store.resources.watch("", "", 1), 80)) for store in (one, other)]
 
@@ -129,7 +144,13 @@ async def test_replicas_see_each_others_writes_all_and_in_order(postgresql_url: 
             for number in range(10):
                 await store.resources.write(key(name), {"spec": number}, expected_version=None)
 
-        await asyncio.gather(*(write(store, f"{name}-{number}") for number in range(4) for name, store in (("one", one), ("other", other))))
+        await asyncio.gather(
+            *(
+                write(store, f"{name}-{number}")
+                for number in range(4)
+                for name, store in (("one", one), ("other", other))
+            )
+        )
         for changes in await asyncio.gather(*watches):
             assert [change.version for change in changes] == list(range(2, 82))
             for name in {change.key.name for change in changes}:
@@ -141,12 +162,15 @@ async def test_a_replica_sees_a_conflict_with_another(postgresql_url: str) -> No
     async with open_store(postgresql_url) as one, open_store(postgresql_url) as other:
         await one.resources.write(key("a"), {}, expected_version=0)
         results = await asyncio.gather(
-            *(store.resources.write(key("a"), {}, expected_version=2) for store in (one, other)), return_exceptions=True
+            *(store.resources.write(key("a"), {}, expected_version=2) for store in (one, other)),
+            return_exceptions=True,
         )
         assert sorted(type(each).__name__ for each in results) == ["ConflictError", "dict"]
 
 
-async def test_the_store_works_again_after_all_connections_were_lost(postgresql_url: str, socket_dir: Path) -> None:
+async def test_the_store_works_again_after_all_connections_were_lost(
+    postgresql_url: str, socket_dir: Path
+) -> None:
     import asyncpg  # noqa: PLC0415  # only here
 
     async with open_store(postgresql_url, poll_s=600) as one, open_store(postgresql_url, poll_s=600) as other:
@@ -154,7 +178,9 @@ async def test_the_store_works_again_after_all_connections_were_lost(postgresql_
         await one.resources.write(key("a"), {}, expected_version=0)
         assert [change.version for change in await take(watch, 1)] == [2]
         admin = await asyncpg.connect(host=str(socket_dir), user="tester", database="postgres")
-        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        await admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
         await admin.close()
         await one.resources.write(key("b"), {}, expected_version=0)
         assert [change.version for change in await take(watch, 1)] == [3]

@@ -1,6 +1,7 @@
 """Databases of earlier schemas, as their gateways left them, are brought up to date.
 
-`schema_2.sqlite.sql` and `schema_2.postgresql.sql` are dumps of databases that the last gateway with schema 2 wrote.
+`schema_2.sqlite.sql` and `schema_2.postgresql.sql` are dumps of databases that the last gateway with schema 2
+wrote.
 """
 
 import sqlite3
@@ -51,8 +52,12 @@ async def test_no_negative_partition_is_left_and_the_next_start_changes_nothing(
         async with open_store(schema_2):
             pass
     database = Database(schema_2)
-    partitions = await database.read(lambda connection: connection.execute(select(POSITIONS.c.log_partition)).all())
-    versions = await database.read(lambda connection: connection.execute(select(SCHEMA.c.version)).scalars().all())
+    partitions = await database.read(
+        lambda connection: connection.execute(select(POSITIONS.c.log_partition)).all()
+    )
+    versions = await database.read(
+        lambda connection: connection.execute(select(SCHEMA.c.version)).scalars().all()
+    )
     await database.close()
     assert min(row.log_partition for row in partitions) == 0
     assert sorted(versions) == [1, 2, 3]

@@ -33,7 +33,10 @@ async def test_the_file_syncs_each_commit_and_is_its_owners_only(tmp_path: Path)
         assert {(tmp_path / name).stat().st_mode & 0o077 for name in os.listdir(tmp_path)} == {0}  # noqa: PTH208  # three files
     database = Database(sqlite_url(tmp_path))
     values = await database.read(
-        lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("journal_mode", "synchronous")]
+        lambda connection: [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous")
+        ]
     )
     await database.close()
     assert values == ["wal", 2]
@@ -89,7 +92,9 @@ async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None
             pass
 
 
-async def test_a_start_that_is_called_off_ends_the_step_that_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_that_is_called_off_ends_the_step_that_it_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else its thread would go on in the file, and find nobody to tell."""
     began, ended = asyncio.Event(), False
     open_database = Database.open

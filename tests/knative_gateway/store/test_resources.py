@@ -1,4 +1,7 @@
-"""Objects: writes by compare-and-set, versions in order, lists of one moment. Each on SQLite and on PostgreSQL."""
+"""Objects: writes by compare-and-set, versions in order, lists of one moment.
+
+Each on SQLite and on PostgreSQL.
+"""
 
 import asyncio
 
@@ -26,7 +29,16 @@ def version(object_: object) -> int:
 
 
 async def test_what_was_written_is_read_again_with_its_version(store: Store) -> None:
-    strange = made("a", spec={"text": "\ud800 \x00 \u2028 ü 🌍", "number": 1.5, "large": 2**63, "none": None, "list": [1, "a"]})
+    strange = made(
+        "a",
+        spec={
+            "text": "\ud800 \x00 \u2028 ü 🌍",
+            "number": 1.5,
+            "large": 2**63,
+            "none": None,
+            "list": [1, "a"],
+        },
+    )
     stored = await store.resources.write(key("a"), strange, expected_version=0)
     assert stored == await store.resources.get(key("a"))
     assert stored is not None
@@ -36,7 +48,10 @@ async def test_what_was_written_is_read_again_with_its_version(store: Store) -> 
 
 
 async def test_versions_rise_over_all_kinds(store: Store) -> None:
-    written = [await store.resources.write(key("a", kind=kind), made("a"), expected_version=0) for kind in ("Trigger", "Broker", "Other")]
+    written = [
+        await store.resources.write(key("a", kind=kind), made("a"), expected_version=0)
+        for kind in ("Trigger", "Broker", "Other")
+    ]
     assert [version(each) for each in written] == [2, 3, 4]
     listed, objects = await store.resources.list(*TRIGGERS)
     assert listed == 4
@@ -47,7 +62,13 @@ async def test_a_list_is_sorted_and_may_be_of_one_namespace(store: Store) -> Non
     for namespace, name in [("b", "Z"), ("b", "a"), ("a", "b"), ("a", "a-b"), ("a", "a.b")]:
         await store.resources.write(key(name, namespace), {"at": [namespace, name]}, expected_version=None)
     _, everything = await store.resources.list(*TRIGGERS)
-    assert [each["at"] for each in everything] == [["a", "a-b"], ["a", "a.b"], ["a", "b"], ["b", "Z"], ["b", "a"]]
+    assert [each["at"] for each in everything] == [
+        ["a", "a-b"],
+        ["a", "a.b"],
+        ["a", "b"],
+        ["b", "Z"],
+        ["b", "a"],
+    ]
     _, some = await store.resources.list(*TRIGGERS, namespace="b")
     assert [each["at"] for each in some] == [["b", "Z"], ["b", "a"]]
 
@@ -83,7 +104,9 @@ async def test_what_is_deleted_comes_back_once_more_with_a_version_of_its_own(st
 
 
 async def test_several_are_deleted_at_once_each_with_a_version_of_its_own(store: Store) -> None:
-    first, second, third = [await store.resources.write(key(name), made(name), expected_version=0) for name in "abc"]
+    first, second, third = [
+        await store.resources.write(key(name), made(name), expected_version=0) for name in "abc"
+    ]
     changed = await store.resources.write(key("b"), made("b", spec=1), expected_version=version(second))
     wanted = {key("nothing"): None, key("a"): version(first), key("b"): version(second), key("c"): None}
     gone = await store.resources.remove(wanted)
@@ -106,28 +129,38 @@ async def test_an_update_stores_the_objects_that_have_the_expected_version(store
     first = await store.resources.write(key("a"), made("a"), expected_version=0)
     assert first is not None
     await store.resources.write(key("b"), made("b"), expected_version=0)
-    wanted = {key("a"): (made("a", spec=1), version(first)), key("b"): (made("b", spec=1), version(first)), key("c"): (made("c"), 0)}
+    wanted = {
+        key("a"): (made("a", spec=1), version(first)),
+        key("b"): (made("b", spec=1), version(first)),
+        key("c"): (made("c"), 0),
+    }
     stored = await store.resources.update(wanted)
     assert list(stored) == [key("a"), key("c")]
     assert [version(each) for each in stored.values()] == [version(first) + 2, version(first) + 3]
     _, found = await store.resources.list(*TRIGGERS)
     assert [each.get("spec") for each in found] == [1, None, None]
     changes = store.resources.watch(*TRIGGERS, version(first) + 1)
-    assert [(each.type, each.key.name) for each in [await anext(changes) for _ in range(2)]] == [("MODIFIED", "a"), ("ADDED", "c")]
+    assert [(each.type, each.key.name) for each in [await anext(changes) for _ in range(2)]] == [
+        ("MODIFIED", "a"),
+        ("ADDED", "c"),
+    ]
     assert await store.resources.update({key("c"): (made("c"), 0)}) == {}
 
 
 async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
     await store.resources.write(key("a"), made("a"), expected_version=0)
     results = await asyncio.gather(
-        *(store.resources.write(key("a"), made("a", spec=number), expected_version=2) for number in range(8)), return_exceptions=True
+        *(store.resources.write(key("a"), made("a", spec=number), expected_version=2) for number in range(8)),
+        return_exceptions=True,
     )
     assert sum(isinstance(each, ConflictError) for each in results) == 7
     assert sum(isinstance(each, dict) for each in results) == 1
 
 
 async def test_a_writer_that_is_called_off_leaves_nothing_half_done(store: Store) -> None:
-    """Wherever it was: the store goes on, and each write is there whole or not at all, in the feed as in the objects."""
+    """Wherever it was: the store goes on, and each write is there whole or not at all, in the feed as in the
+    objects.
+    """
     done: list[str] = []
 
     async def write(name: str) -> None:
@@ -164,13 +197,28 @@ async def test_lists_share_the_objects_that_did_not_change(store: Store) -> None
 
 
 async def test_a_burst_of_writes_costs_few_commits(store: Store) -> None:
-    """Objects created at once, with one that is refused among them; versions rise without a gap in the order of the writes."""
+    """Objects created at once, with one that is refused among them; versions rise without a gap in the order
+    of the writes.
+    """
     with counted() as asked:
         written = await asyncio.gather(
-            *(store.resources.write(key(name), made(name), expected_version=0) for name in ("a", "b", "a", "c")), return_exceptions=True
+            *(
+                store.resources.write(key(name), made(name), expected_version=0)
+                for name in ("a", "b", "a", "c")
+            ),
+            return_exceptions=True,
         )
-    assert [type(each) if isinstance(each, Exception) else version(each) for each in written] == [2, 3, ConflictError, 4]
+    assert [type(each) if isinstance(each, Exception) else version(each) for each in written] == [
+        2,
+        3,
+        ConflictError,
+        4,
+    ]
     assert asked["commits"] == 1
     changes = store.resources.watch(*TRIGGERS, 1)
-    assert [(each.version, each.key.name) for each in [await anext(changes) for _ in range(3)]] == [(2, "a"), (3, "b"), (4, "c")]
+    assert [(each.version, each.key.name) for each in [await anext(changes) for _ in range(3)]] == [
+        (2, "a"),
+        (3, "b"),
+        (4, "c"),
+    ]
     assert (await store.resources.list(*TRIGGERS))[0] == 4

@@ -1,4 +1,7 @@
-"""Writes that wait at the same time share a transaction, and nothing else. Each on SQLite and on PostgreSQL."""
+"""Writes that wait at the same time share a transaction, and nothing else.
+
+Each on SQLite and on PostgreSQL.
+"""
 
 import asyncio
 import threading
@@ -56,12 +59,16 @@ async def test_writes_that_come_at_once_share_one_commit(database: Database) -> 
 
 async def test_no_transaction_is_larger_than_the_limit(database: Database) -> None:
     with counted() as asked:
-        await asyncio.gather(*(database.write(add(f"{number:03}"), together=True) for number in range(2 * TOGETHER_MAX + 1)))
+        await asyncio.gather(
+            *(database.write(add(f"{number:03}"), together=True) for number in range(2 * TOGETHER_MAX + 1))
+        )
     assert asked["commits"] == 3
 
 
 async def test_a_write_that_may_not_share_is_alone_and_has_its_turn(database: Database) -> None:
-    """With PostgreSQL its locks are of another order than those of the others: replicas could wait for each other for ever."""
+    """With PostgreSQL its locks are of another order than those of the others: replicas could wait for each
+    other for ever.
+    """
     ended: list[str] = []
 
     async def write(name: str, *, together: bool) -> None:
@@ -70,12 +77,16 @@ async def test_a_write_that_may_not_share_is_alone_and_has_its_turn(database: Da
     with counted() as asked:
         await asyncio.gather(*(write(name, together=name not in {"c", "f"}) for name in "abcdef"))
     assert ended == list("abcdef")
-    assert asked["commits"] == (4 if database.postgresql else 1), "a b, c, d e, f: SQLite has no locks of rows"
+    assert asked["commits"] == (4 if database.postgresql else 1), (
+        "a b, c, d e, f: SQLite has no locks of rows"
+    )
 
 
 async def test_a_write_that_fails_undoes_itself_and_no_other(database: Database) -> None:
     works = [add("a"), fail, add("b"), undo, add("a"), add("c")]
-    found = await asyncio.gather(*(database.write(work, together=True) for work in works), return_exceptions=True)
+    found = await asyncio.gather(
+        *(database.write(work, together=True) for work in works), return_exceptions=True
+    )
     assert [each if isinstance(each, str) else type(each) for each in found] == [
         "a",
         LookupError,

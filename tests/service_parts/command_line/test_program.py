@@ -30,7 +30,12 @@ def complain(error: Exception, as_json: bool) -> None:
 @click.argument("end")
 def run(end: str, *, as_json: bool) -> int | None:
     """End as it is told."""
-    ends = {"refused": RefusedError("no"), "wrong": WrongError("no"), "disk": OSError("no"), "interrupt": KeyboardInterrupt()}
+    ends = {
+        "refused": RefusedError("no"),
+        "wrong": WrongError("no"),
+        "disk": OSError("no"),
+        "interrupt": KeyboardInterrupt(),
+    }
     if end in ends:
         raise ends[end]
     if end == "library":
@@ -75,12 +80,18 @@ def test_the_product_is_told_when_errors_are_for_programs() -> None:
 def test_help_and_completion_import_no_command() -> None:
     assert "Never imported." in sample("--help").stdout
     found = ShellComplete(MAIN, {}, "sample", "_SAMPLE_COMPLETE").get_completions([], "run")
-    assert [(item.value, item.help) for item in found] == [("run", "Run something."), ("rung", "Never imported.")]
+    assert [(item.value, item.help) for item in found] == [
+        ("run", "Run something."),
+        ("rung", "Never imported."),
+    ]
 
 
 def test_a_command_that_cannot_be_imported_names_its_extra() -> None:
     done = sample("rung", "--help")
-    assert (done.exit_code, done.stderr) == (2, "sample: rung needs the more extra: pip install 'amqp-event-streams[more]'\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "sample: rung needs the more extra: pip install 'amqp-event-streams[more]'\n",
+    )
 
 
 def test_the_nearest_name_is_suggested_for_a_command_that_does_not_exist() -> None:
@@ -104,5 +115,7 @@ def test_a_reader_that_has_seen_enough_is_not_a_failure(tmp_path: Path) -> None:
     )
     command = f'"{sys.executable}" -W error "{script}" run | head -n 1; echo "${{PIPESTATUS[0]}}"'
     environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
-    done = subprocess.run(["/bin/bash", "-c", command], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["/bin/bash", "-c", command], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("0\n0\n", "")

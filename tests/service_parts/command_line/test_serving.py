@@ -10,7 +10,13 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
-from service_parts.command_line.serving import given_flags, print_schema, service_options, setting_option, started
+from service_parts.command_line.serving import (
+    given_flags,
+    print_schema,
+    service_options,
+    setting_option,
+    started,
+)
 from service_parts.settings.choices import LogFormat, LogLevel
 from service_parts.settings.fields import Settings
 from service_parts.settings.reference import contents
@@ -26,7 +32,15 @@ class Sample(Settings):
 @_setting("tls", "key", metavar="FILE", help="The key.")
 @_setting("listen", multiple=True, help="Listen here.")
 @service_options("SAMPLE_", check="Check, then exit.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> None:
+def serve(
+    config: Path | None,
+    ready_file: Path | None,
+    ready_fd: int | None,
+    *,
+    check: bool,
+    schema: bool,
+    **flags: object,
+) -> None:
     """Print what is given."""
     if schema:
         print_schema(contents(Sample), "Sample")
@@ -47,14 +61,21 @@ def _logging_as_before() -> Iterator[None]:
 
 
 def test_flags_are_given_by_the_names_of_their_settings() -> None:
-    done = CliRunner().invoke(serve, ["--listen", "a", "--listen", "b", "--check", "--ready-fd", "3"], env={"SAMPLE_CONFIG": "s.toml"})
+    done = CliRunner().invoke(
+        serve,
+        ["--listen", "a", "--listen", "b", "--check", "--ready-fd", "3"],
+        env={"SAMPLE_CONFIG": "s.toml"},
+    )
     assert json.loads(done.stdout) == [{"tls.key": None, "listen": ["a", "b"]}, "s.toml", "None", 3, True]
 
 
 def test_the_help_names_each_variable_and_the_flags_that_are_not_settings_come_last() -> None:
     words = CliRunner().invoke(serve, ["--help"]).stdout
     assert "[SAMPLE_TLS_KEY]" in words
-    places = [words.index(flag) for flag in ("--tls-key", "--listen", "--config", "--check", "--schema", "--ready-file", "--ready-fd")]
+    places = [
+        words.index(flag)
+        for flag in ("--tls-key", "--listen", "--config", "--check", "--schema", "--ready-file", "--ready-fd")
+    ]
     assert places == sorted(places)
 
 

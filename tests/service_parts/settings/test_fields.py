@@ -18,7 +18,15 @@ def test_numbers_and_text_are_read_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"age": True}, {"size": True}, {"age": MILLISECONDS_MAX + 1}, {"size": BYTES_MAX + 1}, {"agee": 1}, {"rate": float("inf")}]
+    "given",
+    [
+        {"age": True},
+        {"size": True},
+        {"age": MILLISECONDS_MAX + 1},
+        {"size": BYTES_MAX + 1},
+        {"agee": 1},
+        {"rate": float("inf")},
+    ],
 )
 def test_what_is_not_a_quantity_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

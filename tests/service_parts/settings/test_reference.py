@@ -30,7 +30,9 @@ class Door(Settings):
 class Table(Settings):
     """A table."""
 
-    wait_ms: Milliseconds = Field(default=1500, ge=0, description="Waits.", validation_alias=AliasChoices("wait", "wait_ms"))
+    wait_ms: Milliseconds = Field(
+        default=1500, ge=0, description="Waits.", validation_alias=AliasChoices("wait", "wait_ms")
+    )
     room: Bytes | None = Field(default=None, ge=1024)
     size: ByteSize = ByteSize(2048)
 

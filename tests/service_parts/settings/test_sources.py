@@ -46,7 +46,10 @@ def test_a_setting_has_one_name() -> None:
 
 
 def test_flags_that_are_not_given_leave_room_for_others() -> None:
-    assert from_flags({("a",): None, ("b",): (), ("c",): 0, ("d",): ("x",)}) == {("c",): Given(0, "--c"), ("d",): Given(("x",), "--d")}
+    assert from_flags({("a",): None, ("b",): (), ("c",): 0, ("d",): ("x",)}) == {
+        ("c",): Given(0, "--c"),
+        ("d",): Given(("x",), "--d"),
+    }
 
 
 def test_variables_are_values_or_lists() -> None:
@@ -58,15 +61,24 @@ def test_variables_are_values_or_lists() -> None:
 def test_a_variable_that_names_no_setting_is_refused_with_those_that_exist() -> None:
     known = {"P_TLS_KEY", "P_TLS_CA", "P_LISTEN"}
     refuse_unknown({"P_TLS_KEY": "", "P_LISTENS": "", "P_TLS_URL": ""}, known, ("P_TLS_",), {"P_TLS_URL"})
-    with pytest.raises(SettingError, match=r"P_TLS_KEYS in the environment is not a setting: use one of P_TLS_CA, P_TLS_KEY$"):
+    with pytest.raises(
+        SettingError, match=r"P_TLS_KEYS in the environment is not a setting: use one of P_TLS_CA, P_TLS_KEY$"
+    ):
         refuse_unknown({"P_TLS_KEYS": ""}, known, ("P_TLS_",))
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"x = ", "is not valid TOML"), (b"\xff", "is not valid TOML"), (b"x = " + b"[" * 100_000, "too deeply"), (None, "cannot read")],
+    [
+        (b"x = ", "is not valid TOML"),
+        (b"\xff", "is not valid TOML"),
+        (b"x = " + b"[" * 100_000, "too deeply"),
+        (None, "cannot read"),
+    ],
 )
-def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, data: bytes | None, words: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused_by_name(
+    tmp_path: Path, data: bytes | None, words: str
+) -> None:
     path = tmp_path / "settings.toml"
     if data is not None:
         path.write_bytes(data)

@@ -9,13 +9,23 @@ from service_parts.settings.units import byte_count, duration_ms
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [("0", 0), ("500ms", 500), ("30s", 30_000), ("30m", 1_800_000), ("12h", 43_200_000), ("7d", 604_800_000), ("2w", 1_209_600_000)],
+    [
+        ("0", 0),
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("30m", 1_800_000),
+        ("12h", 43_200_000),
+        ("7d", 604_800_000),
+        ("2w", 1_209_600_000),
+    ],
 )
 def test_a_duration_is_a_number_with_a_unit(text: str, milliseconds: int) -> None:
     assert duration_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize(("text", "milliseconds"), [("1h30m", 5_400_000), ("1.5h", 5_400_000), (" 1s500ms ", 1500), ("0.1s", 100)])
+@pytest.mark.parametrize(
+    ("text", "milliseconds"), [("1h30m", 5_400_000), ("1.5h", 5_400_000), (" 1s500ms ", 1500), ("0.1s", 100)]
+)
 def test_a_duration_may_have_parts_and_fractions(text: str, milliseconds: int) -> None:
     assert duration_ms(text) == milliseconds
 

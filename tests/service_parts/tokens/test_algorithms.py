@@ -9,7 +9,9 @@ def test_no_algorithm_leaves_a_token_unsigned() -> None:
 
 
 def test_public_keys_check_every_algorithm_that_shares_no_secret() -> None:
-    assert set(map(str, PublicKeyAlgorithm)) == {str(algorithm) for algorithm in TokenAlgorithm if not algorithm.symmetric}
+    assert set(map(str, PublicKeyAlgorithm)) == {
+        str(algorithm) for algorithm in TokenAlgorithm if not algorithm.symmetric
+    }
 
 
 def test_only_hmac_shares_the_secret_between_maker_and_checker() -> None:

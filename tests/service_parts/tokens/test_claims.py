@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_parts.tokens.algorithms import TokenAlgorithm
-from service_parts.tokens.claims import GROUPS_MAX, BadTokenError, Expected, claim, expiry_ms, group_names, signed_claims
+from service_parts.tokens.claims import (
+    GROUPS_MAX,
+    BadTokenError,
+    Expected,
+    claim,
+    expiry_ms,
+    group_names,
+    signed_claims,
+)
 from service_parts.tokens.keys import Key
 
 PRIVATE = ec.generate_private_key(ec.SECP256R1())
@@ -50,7 +58,10 @@ def test_any_other_token_is_refused_with_the_reason(wrong: str, reason: str) -> 
     assert not any(part and part in str(caught.value) for part in wrong.split("."))
 
 
-@given(st.text(max_size=60) | st.lists(st.sampled_from([*token().split("."), "", "e30"]), max_size=5).map(".".join))
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from([*token().split("."), "", "e30"]), max_size=5).map(".".join)
+)
 def test_any_text_is_believed_or_refused(text: str) -> None:
     try:
         assert signed_claims(text, KEYS, EXPECTED) == GOOD
@@ -76,7 +87,10 @@ def test_a_token_counts_between_its_times_only(claims: dict[str, Any], reason: s
 
 
 def test_clocks_may_differ_by_the_leeway() -> None:
-    assert expiry_ms({"exp": 1_899_999_971, "nbf": 1_900_000_030}, now_ms=NOW_MS, leeway_ms=30_000) == 1_900_000_001_000
+    assert (
+        expiry_ms({"exp": 1_899_999_971, "nbf": 1_900_000_030}, now_ms=NOW_MS, leeway_ms=30_000)
+        == 1_900_000_001_000
+    )
 
 
 def test_a_claim_is_found_by_its_name_or_else_by_its_path() -> None:

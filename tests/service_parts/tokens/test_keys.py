@@ -19,7 +19,9 @@ PUBLIC = [algorithm for algorithm in TokenAlgorithm if not algorithm.symmetric]
 
 def pem(key: Any) -> bytes:
     """The public half."""
-    data = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    data = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     assert isinstance(data, bytes)
     return data
 
@@ -53,22 +55,31 @@ def test_a_key_checks_what_its_kind_is_made_for(tmp_path: Path, key: Any, algori
     assert "Public" not in repr(found)
 
 
-@pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 1024), ec.generate_private_key(ec.SECP256K1())])
+@pytest.mark.parametrize(
+    "key", [rsa.generate_private_key(65537, 1024), ec.generate_private_key(ec.SECP256K1())]
+)
 def test_a_key_that_is_too_weak_or_of_an_unknown_curve_checks_nothing(tmp_path: Path, key: Any) -> None:
     (tmp_path / "key.pem").write_bytes(pem(key))
     with pytest.raises(SettingError, match=r"key\.pem does not contain a key for any of RS256"):
         public_keys(tmp_path / "key.pem", PUBLIC)
 
 
-@pytest.mark.parametrize("more", [{"use": "enc"}, {"key_ops": ["sign"]}, {"alg": "ES384"}, {"alg": "none"}, {"kty": "oct", "k": "AAAA"}])
-def test_a_key_that_its_issuer_keeps_for_something_else_is_skipped(tmp_path: Path, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{"use": "enc"}, {"key_ops": ["sign"]}, {"alg": "ES384"}, {"alg": "none"}, {"kty": "oct", "k": "AAAA"}],
+)
+def test_a_key_that_its_issuer_keeps_for_something_else_is_skipped(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
     with pytest.raises(SettingError, match="does not contain a key for any of"):
         public_keys(jwks(tmp_path, entry(**more)), PUBLIC)
     [found] = public_keys(jwks(tmp_path, entry(**more), entry(kid="good", key_ops=["verify"])), PUBLIC)
     assert found.id == "good"
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"{}", b'{"keys": 5}', b'{"keys": [5]}', b'{"keys":' * 100_000])
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", b"{}", b'{"keys": 5}', b'{"keys": [5]}', b'{"keys":' * 100_000]
+)
 def test_a_file_without_keys_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "keys").write_bytes(data)
     with pytest.raises(SettingError, match="keys does not contain keys"):

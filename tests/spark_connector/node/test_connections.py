@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.client import AuthenticationError, ClosedError, ConnectError, LinkRefusedError, ManagementError
+from amqp_streams.client import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    LinkRefusedError,
+    ManagementError,
+)
 from amqp_streams.client.blocking import Client
 from examples.node import NodeProcess
 from spark_connector.errors import NodeError, StreamNotFoundError
@@ -69,7 +75,9 @@ def failing(*errors: Exception) -> Callable[[Client], str]:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_may_pass_is_tried_again(options: ConnectionOptions, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_may_pass_is_tried_again(
+    options: ConnectionOptions, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         assert connections.retried(options, "asking", failing(error, error)) == "done"
     assert [record.getMessage().split()[0] for record in caplog.records] == ["node_retry", "node_retry"]
@@ -81,17 +89,24 @@ def test_what_may_pass_is_tried_again(options: ConnectionOptions, error: Excepti
         (AuthenticationError("no"), "login failed"),
         (LinkRefusedError("amqp:unauthorized-access", "not you"), "asking failed: .*not you"),
         (ManagementError(403, "not you"), "asking failed: 403: not you"),
-        (caused(ssl.SSLCertVerificationError("self-signed")), "TLS with this node failed: no connection .*tlsCaFile"),
+        (
+            caused(ssl.SSLCertVerificationError("self-signed")),
+            "TLS with this node failed: no connection .*tlsCaFile",
+        ),
     ],
     ids=["login", "link", "management", "certificate"],
 )
-def test_what_does_not_pass_is_said_at_once(options: ConnectionOptions, error: Exception, wanted: str) -> None:
+def test_what_does_not_pass_is_said_at_once(
+    options: ConnectionOptions, error: Exception, wanted: str
+) -> None:
     with pytest.raises(NodeError, match=wanted):
         connections.retried(options, "asking", failing(error))
 
 
 @pytest.mark.parametrize(
-    "error", [LinkRefusedError("amqp:not-found", "no log"), ManagementError(404, "no log")], ids=["link", "management"]
+    "error",
+    [LinkRefusedError("amqp:not-found", "no log"), ManagementError(404, "no log")],
+    ids=["link", "management"],
 )
 def test_a_log_that_is_not_there_is_said_at_once(options: ConnectionOptions, error: Exception) -> None:
     with pytest.raises(StreamNotFoundError, match=r"no log .log 't', node amqp://"):
@@ -102,9 +117,12 @@ def test_after_enough_tries_the_error_says_what_where_and_how_often() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
-        options = ConnectionOptions((f"amqp://127.0.0.1:{port}",), user="me", password="S3CRET", retries=2, retry_interval_ms=1)
+        options = ConnectionOptions(
+            (f"amqp://127.0.0.1:{port}",), user="me", password="S3CRET", retries=2, retry_interval_ms=1
+        )
         with pytest.raises(
-            NodeError, match=rf"asking failed 3 times in a row, last: .*log 't', node amqp://127.0.0.1:{port}.*retries"
+            NodeError,
+            match=rf"asking failed 3 times in a row, last: .*log 't', node amqp://127.0.0.1:{port}.*retries",
         ) as error:
             connections.retried(options, "asking", failing(), where="log 't'")
     assert "S3CRET" not in str(error.value)
@@ -122,7 +140,9 @@ def test_a_node_that_comes_back_is_asked_again(start_node: Callable[..., NodePro
         connections.drop(options)
 
 
-def test_an_endpoint_that_is_silent_hides_no_other_and_the_one_that_answered_is_tried_first(node: NodeProcess) -> None:
+def test_an_endpoint_that_is_silent_hides_no_other_and_the_one_that_answered_is_tried_first(
+    node: NodeProcess,
+) -> None:
     """A host that swallows what it is sent: powered off, behind a firewall, or hung."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         first = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
@@ -145,13 +165,17 @@ def test_the_error_of_several_endpoints_names_each(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         ports = silent.getsockname()[1], nobody.getsockname()[1]
-        options = ConnectionOptions(tuple(f"amqp://127.0.0.1:{port}" for port in ports), connect_timeout_ms=200, retries=0)
+        options = ConnectionOptions(
+            tuple(f"amqp://127.0.0.1:{port}" for port in ports), connect_timeout_ms=200, retries=0
+        )
         with pytest.raises(NodeError, match=rf"127.0.0.1:{ports[0]}.*127.0.0.1:{ports[1]}"):
             connections.retried(options, "asking", failing())
 
 
 def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
-    options = ConnectionOptions(("amqp://127.0.0.1:1",), user="me", password_file=str(tmp_path / "none"), retries=0)
+    options = ConnectionOptions(
+        ("amqp://127.0.0.1:1",), user="me", password_file=str(tmp_path / "none"), retries=0
+    )
     with pytest.raises(NodeError, match="the file of option 'passwordFile' cannot be read"):
         connections.client(options)
     (tmp_path / "none").write_bytes(b"\xff")
@@ -161,6 +185,13 @@ def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["tlsCaFile", "tlsCertificateFile", "tlsKeyFile"])
 def test_a_file_of_tls_that_is_missing_is_named(option: str) -> None:
-    given = {"endpoint": "amqps://127.0.0.1:1", "stream": "any", "tlsCertificateFile": __file__, option: "/none/of/these.pem"}
-    with pytest.raises(NodeError, match=f"the file of option '{option}' cannot be read: .*/none/of/these.pem"):
+    given = {
+        "endpoint": "amqps://127.0.0.1:1",
+        "stream": "any",
+        "tlsCertificateFile": __file__,
+        option: "/none/of/these.pem",
+    }
+    with pytest.raises(
+        NodeError, match=f"the file of option '{option}' cannot be read: .*/none/of/these.pem"
+    ):
         connections.client(read_options(given, streaming=False).connection)

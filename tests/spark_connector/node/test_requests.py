@@ -48,7 +48,10 @@ def test_what_logs_have_is_one_answer(client: Client, options: Options) -> None:
 
 def test_a_log_that_is_not_there_fails_or_is_left_out(client: Client, options: Options) -> None:
     log = logs.made(client)
-    with pytest.raises(StreamNotFoundError, match=r"the log does not exist .log 'nowhere', node amqp://.*amqp-streams log list"):
+    with pytest.raises(
+        StreamNotFoundError,
+        match=r"the log does not exist .log 'nowhere', node amqp://.*amqp-streams log list",
+    ):
         requests.available(options, [log, "nowhere"])
     assert list(requests.available(options, [log, "nowhere"], missing_fail=False)) == [log]
 

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.options.option_kinds import FLAG, Endpoint, Kind, choice, duration, endpoints, names, number, plain, size
+from spark_connector.options.option_kinds import (
+    FLAG,
+    Endpoint,
+    Kind,
+    choice,
+    duration,
+    endpoints,
+    names,
+    number,
+    plain,
+    size,
+)
 
 KINDS = {
     "flag": FLAG,
@@ -34,7 +45,11 @@ KINDS = {
         ("choice", "failfast", "FAILFAST"),
         ("names", " a , b", ("a", "b")),
         ("endpoints", "h", (Endpoint("amqp://h:5672"),)),
-        ("endpoints", "amqps://h, ws://h:81/amqp?x=1", (Endpoint("amqps://h:5671"), Endpoint("ws://h:81/amqp?x=1"))),
+        (
+            "endpoints",
+            "amqps://h, ws://h:81/amqp?x=1",
+            (Endpoint("amqps://h:5671"), Endpoint("ws://h:81/amqp?x=1")),
+        ),
         ("endpoints", "amqp://[::1]:5673/ignored", (Endpoint("amqp://[::1]:5673"),)),
     ],
 )

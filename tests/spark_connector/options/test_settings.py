@@ -29,7 +29,10 @@ def test_a_batch_is_all_that_there_is_and_a_streaming_query_what_comes() -> None
 
 
 def test_partitions_that_are_not_named_begin_at_the_earliest_and_end_at_the_latest() -> None:
-    found = read_options(REQUIRED | {"startingOffsets": '{"temps": {"0": 5}}', "endingOffsets": '{"temps": {"0": 9}}'}, streaming=False)
+    found = read_options(
+        REQUIRED | {"startingOffsets": '{"temps": {"0": 5}}', "endingOffsets": '{"temps": {"0": 9}}'},
+        streaming=False,
+    )
     assert found.starting == Positions(Edge.EARLIEST, {"temps": {0: 5}})
     assert found.ending == Positions(Edge.LATEST, {"temps": {0: 9}})
 
@@ -55,7 +58,8 @@ def test_what_is_no_time_is_an_error(text: str) -> None:
 
 def test_times_for_each_partition_go_before_the_time_for_all() -> None:
     found = read_options(
-        REQUIRED | {"startingTimestamp": "7", "startingOffsetsByTimestamp": '{"doors": {"1": 9}}'}, streaming=True
+        REQUIRED | {"startingTimestamp": "7", "startingOffsetsByTimestamp": '{"doors": {"1": 9}}'},
+        streaming=True,
     ).starting
     assert found == Times(7, {"doors": {1: 9}})
 
@@ -66,13 +70,19 @@ def test_times_for_each_partition_go_before_the_time_for_all() -> None:
         ({"startingOffsets": "latest"}, "a batch cannot begin at latest"),
         ({"startingOffsets": '{"temps": {"0": -1}}'}, "a batch cannot begin at latest"),
         ({"endingOffsets": "earliest"}, "a batch cannot end at earliest"),
-        ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "'startingOffsets' and 'startingTimestamp' exclude each other"),
+        (
+            {"startingOffsets": "earliest", "startingTimestamp": "5"},
+            "'startingOffsets' and 'startingTimestamp' exclude each other",
+        ),
         (
             {"endingOffsets": "latest", "endingOffsetsByTimestamp": "{}"},
             "'endingOffsets' and 'endingOffsetsByTimestamp' exclude each other",
         ),
         ({"password": "S3CRET"}, "a password is given, but no user"),
-        ({"user": "u", "password": "S3CRET", "passwordFile": "f"}, "'password' and 'passwordFile' exclude each other"),
+        (
+            {"user": "u", "password": "S3CRET", "passwordFile": "f"},
+            "'password' and 'passwordFile' exclude each other",
+        ),
         ({"token": "S3CRET", "tokenFile": "f"}, "'token' and 'tokenFile' exclude each other"),
         ({"tlsKeyFile": "f"}, "'tlsKeyFile' is given, but not 'tlsCertificateFile'"),
         ({"startingOffsets": '{"windows": {"0": 5}}'}, "'windows' has starting offsets, but is not read"),
@@ -97,12 +107,24 @@ def test_settings_are_pickled_and_never_show_secrets() -> None:
 
 def test_waits_grow_up_to_a_bound() -> None:
     options = ConnectionOptions(("amqp://h:5672",), retry_interval_ms=200)
-    assert [options.wait_ms(attempt) for attempt in (0, 1, 2, 5, 6, 1000)] == [200, 400, 800, 6400, 10_000, 10_000]
+    assert [options.wait_ms(attempt) for attempt in (0, 1, 2, 5, 6, 1000)] == [
+        200,
+        400,
+        800,
+        6400,
+        10_000,
+        10_000,
+    ]
     assert ConnectionOptions(("amqp://h:5672",), retry_interval_ms=60_000).wait_ms(3) == 60_000
 
 
 def test_a_write_has_one_stream_and_what_is_given() -> None:
-    given = TO_WRITE | {"createPartitions": "4", "deduplicate": "false", "sortRows": "true", "transactionId": "2010"}
+    given = TO_WRITE | {
+        "createPartitions": "4",
+        "deduplicate": "false",
+        "sortRows": "true",
+        "transactionId": "2010",
+    }
     found = write_options(given, streaming=False)
     assert (found.stream, found.create_partitions, found.deduplicate, found.sort_rows, found.transaction) == (
         "temps",
@@ -112,7 +134,12 @@ def test_a_write_has_one_stream_and_what_is_given() -> None:
         "2010",
     )
     plain = write_options(TO_WRITE, streaming=True)
-    assert (plain.create_partitions, plain.deduplicate, plain.sort_rows, plain.transaction) == (None, True, False, None)
+    assert (plain.create_partitions, plain.deduplicate, plain.sort_rows, plain.transaction) == (
+        None,
+        True,
+        False,
+        None,
+    )
     assert pickle.loads(pickle.dumps(found)) == found
 
 

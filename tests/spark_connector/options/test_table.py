@@ -1,4 +1,6 @@
-"""The table of options: unknown ones are errors, each has one meaning, secrets stay secret, and the documentation has them all."""
+"""The table of options: unknown ones are errors, each has one meaning, secrets stay secret, and the
+documentation has them all.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_connector.errors import OptionError
-from spark_connector.options.table import TABLE, Use, known, parse, without_catalogue
+from spark_connector.options.given import known, parse, without_catalogue
+from spark_connector.options.table import TABLE, Use
 
 DOC = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 REQUIRED = {"endpoint": "amqp://localhost", "stream": "temps"}
@@ -60,15 +63,27 @@ def test_an_option_that_is_not_needed_here_says_what_to_do(name: str, words: str
 
 
 def test_a_table_of_the_catalogue_has_the_options_of_its_user() -> None:
-    """As Spark 4.3 passes them for CREATE TABLE … USING amqpstreams OPTIONS (…) COMMENT … LOCATION … TBLPROPERTIES (…)."""
-    added = {"provider": "amqpstreams", "owner": "root", "comment": "c", "location": "file:/t", "path": "file:/t", "x": "y"}
+    """As Spark 4.3 passes them for CREATE TABLE … USING amqpstreams OPTIONS (…) COMMENT … LOCATION …
+    TBLPROPERTIES (…).
+    """
+    added = {
+        "provider": "amqpstreams",
+        "owner": "root",
+        "comment": "c",
+        "location": "file:/t",
+        "path": "file:/t",
+        "x": "y",
+    }
     given = added | REQUIRED | {f"option.{name}": value for name, value in REQUIRED.items()}
     assert without_catalogue(given) == REQUIRED
     assert without_catalogue(REQUIRED) == REQUIRED
 
 
 def test_an_option_that_does_not_count_here_says_where_it_does() -> None:
-    with pytest.raises(OptionError, match=r"'maxOffsetsPerTrigger' does not apply to spark.read. It applies to spark.readStream"):
+    with pytest.raises(
+        OptionError,
+        match=r"'maxOffsetsPerTrigger' does not apply to spark.read. It applies to spark.readStream",
+    ):
         parse(REQUIRED | {"maxoffsetspertrigger": "1"}, Use.BATCH_READ)
 
 
@@ -80,7 +95,9 @@ def test_names_count_in_any_case_and_under_the_names_that_others_have_for_them()
 def test_log_is_a_name_of_the_option_stream() -> None:
     assert parse({"endpoint": "h", "log": "a,b"}, Use.BATCH_WRITE).names("stream") == ("a", "b")
     assert parse({"endpoint": "h", "LOG": "a", "stream": "a"}, Use.STREAM_READ).names("stream") == ("a",)
-    with pytest.raises(OptionError, match=r"'stream' has two values .'stream' and 'log' are names of the same option"):
+    with pytest.raises(
+        OptionError, match=r"'stream' has two values .'stream' and 'log' are names of the same option"
+    ):
         parse(REQUIRED | {"log": "other"}, Use.STREAM_READ)
 
 
@@ -93,7 +110,9 @@ def test_what_spark_passes_on_of_its_own_is_let_be() -> None:
     parse(REQUIRED | {"checkpointLocation": "/tmp/x"}, Use.STREAM_READ)
 
 
-@pytest.mark.parametrize("option", [option for option in TABLE if option.secret], ids=lambda option: option.name)
+@pytest.mark.parametrize(
+    "option", [option for option in TABLE if option.secret], ids=lambda option: option.name
+)
 def test_secrets_are_never_shown(option: object) -> None:
     name = option.name  # type: ignore[attr-defined]
     values = parse(REQUIRED | {name: "S3CRET"}, Use.BATCH_READ)
@@ -110,7 +129,10 @@ def test_a_url_with_a_password_is_refused_without_showing_it() -> None:
 
 
 def test_a_bad_value_is_shown_with_what_is_wanted() -> None:
-    with pytest.raises(OptionError, match=r"the value 'many' of option 'minPartitions' is not valid. Expected: a whole number"):
+    with pytest.raises(
+        OptionError,
+        match=r"the value 'many' of option 'minPartitions' is not valid. Expected: a whole number",
+    ):
         parse(REQUIRED | {"minPartitions": "many"}, Use.BATCH_READ)
 
 

@@ -14,7 +14,9 @@ counts = st.lists(st.integers(0, 2000), min_size=1, max_size=12)
 
 
 @given(counts, st.data(), st.integers(1, 5000), st.integers(0, 10**6))
-def test_a_share_is_within_the_limit_and_something(given_counts: list[int], data: st.DataObject, limit: int, first: int) -> None:
+def test_a_share_is_within_the_limit_and_something(
+    given_counts: list[int], data: st.DataObject, limit: int, first: int
+) -> None:
     costs = data.draw(st.lists(st.integers(1, 300), min_size=len(given_counts), max_size=len(given_counts)))
     found = share(given_counts, costs, limit, first)
     assert all(0 <= got <= count for got, count in zip(found, given_counts, strict=True))
@@ -28,9 +30,16 @@ def test_a_limit_of_offsets_is_used_up(given_counts: list[int], limit: int, firs
     assert sum(share(given_counts, [1] * len(given_counts), limit, first)) == min(limit, sum(given_counts))
 
 
-@given(st.lists(st.integers(0, 3000), min_size=1, max_size=8), st.none() | st.integers(1, 2000), st.none() | st.integers(1, 50_000))
+@given(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=8),
+    st.none() | st.integers(1, 2000),
+    st.none() | st.integers(1, 50_000),
+)
 def test_both_limits_hold_together(given_counts: list[int], offsets: int | None, size: int | None) -> None:
-    waiting = [Lag("t", index, 7 * index, 7 * index + count, 1 + 13 * index) for index, count in enumerate(given_counts)]
+    waiting = [
+        Lag("t", index, 7 * index, 7 * index + count, 1 + 13 * index)
+        for index, count in enumerate(given_counts)
+    ]
     found = admit(waiting, Limits(offsets, size))
     assert offsets is None or sum(found) <= offsets
     used = sum(got * lag.cost for got, lag in zip(found, waiting, strict=True))
@@ -44,7 +53,10 @@ def test_every_partition_has_its_turn(given_counts: list[int], limit: int) -> No
     starts = [0] * len(given_counts)
     without = [0] * len(given_counts)
     while any(start < end for start, end in zip(starts, given_counts, strict=True)):
-        waiting = [Lag("t", index, start, end) for index, (start, end) in enumerate(zip(starts, given_counts, strict=True))]
+        waiting = [
+            Lag("t", index, start, end)
+            for index, (start, end) in enumerate(zip(starts, given_counts, strict=True))
+        ]
         found = admit(waiting, Limits(limit))
         assert sum(found) > 0
         for index, got in enumerate(found):
@@ -131,7 +143,9 @@ def test_too_little_waits_but_not_for_ever() -> None:
 
 @dataclass
 class Engine:
-    """What Spark does with a source, as measured: a batch's end is in the checkpoint before it is read, its commit after."""
+    """What Spark does with a source, as measured: a batch's end is in the checkpoint before it is read, its
+    commit after.
+    """
 
     begin: Edge
     limit: int
@@ -206,5 +220,9 @@ def test_nothing_is_lost_or_doubled_whatever_crashes_when_and_whatever_comes_in_
     first, last = engine.ends[0], engine.ends[max(engine.ends)]
     begun = first.begun["t"]
     assert begin is Edge.LATEST or not any(begun.values())
-    wanted = {(index, number) for index, end in last.streams["t"].next.items() for number in range(begun[index], end)}
+    wanted = {
+        (index, number)
+        for index, end in last.streams["t"].next.items()
+        for number in range(begun[index], end)
+    }
     assert sorted(row for rows in engine.read.values() for row in rows) == sorted(wanted)

@@ -1,19 +1,37 @@
 """Offsets of queries as JSON, and positions as users write them."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_connector.errors import OffsetError
-from spark_connector.planning.offsets import OFFSET_MAX, Edge, Offsets, Positions, StreamOffsets, Times, parse_positions, parse_times
+from spark_connector.planning.offsets import (
+    OFFSET_MAX,
+    Edge,
+    Offsets,
+    Positions,
+    StreamOffsets,
+    Times,
+    parse_positions,
+    parse_times,
+)
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 numbers = st.dictionaries(st.integers(0, 40), st.integers(0, OFFSET_MAX), max_size=12)
-streams = st.dictionaries(names, st.builds(StreamOffsets, st.none() | st.text(max_size=8), numbers), max_size=4)
-offsets = st.builds(Offsets, streams, initial=st.booleans(), begun=st.dictionaries(names, numbers, max_size=3))
+streams = st.dictionaries(
+    names, st.builds(StreamOffsets, st.none() | st.text(max_size=8), numbers), max_size=4
+)
+offsets = st.builds(
+    Offsets, streams, initial=st.booleans(), begun=st.dictionaries(names, numbers, max_size=3)
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @given(offsets)
@@ -27,15 +45,20 @@ def test_offsets_read_back_from_their_json_are_the_same(written: Offsets) -> Non
 def test_equal_offsets_are_equal_strings_however_they_were_built(one: Offsets, chance: object) -> None:
     """Spark compares the strings: a difference in order would be a batch without a row."""
 
-    def shuffled(given: dict[object, object]) -> dict[object, object]:
+    def shuffled(given: Mapping[K, V]) -> dict[K, V]:
         entries = list(given.items())
         chance.shuffle(entries)  # type: ignore[attr-defined]
         return dict(entries)
 
     other = Offsets(
-        shuffled({name: StreamOffsets(found.incarnation, shuffled(dict(found.next))) for name, found in one.streams.items()}),  # type: ignore[arg-type]
+        shuffled(
+            {
+                name: StreamOffsets(found.incarnation, shuffled(found.next))
+                for name, found in one.streams.items()
+            }
+        ),
         initial=one.initial,
-        begun=shuffled({name: shuffled(dict(found)) for name, found in one.begun.items()}),  # type: ignore[arg-type]
+        begun=shuffled({name: shuffled(found) for name, found in one.begun.items()}),
     )
     assert other == one
     assert other.text() == one.text()
@@ -48,7 +71,9 @@ def test_different_offsets_are_different_strings(one: Offsets, other: Offsets) -
 
 
 def test_partitions_are_in_the_order_of_their_numbers() -> None:
-    assert list(json.loads(Offsets({"t": StreamOffsets(None, {10: 1, 9: 2, 0: 3})}).text())["streams"]["t"]["next"]) == ["0", "9", "10"]
+    assert list(
+        json.loads(Offsets({"t": StreamOffsets(None, {10: 1, 9: 2, 0: 3})}).text())["streams"]["t"]["next"]
+    ) == ["0", "9", "10"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +103,10 @@ def test_what_are_no_offsets_is_an_error_that_says_what_is_wanted(value: object)
 
 
 @given(
-    st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
 )
 def test_whatever_is_given_as_offsets_is_read_or_refused(value: object) -> None:
     for text in (json.dumps(value), str(value)):
@@ -92,9 +120,14 @@ def test_positions_are_words() -> None:
 
 
 def test_positions_are_json_as_kafka_s_users_write_it() -> None:
-    found = parse_positions('{"t": {"0": 23, "1": -1, "2": -2, "3": "earliest", "4": "latest"}, "u": {"0": 0}}', Edge.EARLIEST)
+    found = parse_positions(
+        '{"t": {"0": 23, "1": -1, "2": -2, "3": "earliest", "4": "latest"}, "u": {"0": 0}}', Edge.EARLIEST
+    )
     assert found.others is Edge.EARLIEST
-    assert found.named == {"t": {0: 23, 1: Edge.LATEST, 2: Edge.EARLIEST, 3: Edge.EARLIEST, 4: Edge.LATEST}, "u": {0: 0}}
+    assert found.named == {
+        "t": {0: 23, 1: Edge.LATEST, 2: Edge.EARLIEST, 3: Edge.EARLIEST, 4: Edge.LATEST},
+        "u": {0: 0},
+    }
 
 
 END = {"streams": {"t": {"incarnation": "abc", "next": {"0": 5, "1": 7}}}, "version": 1}

@@ -53,9 +53,13 @@ def covered(found: list[Task]) -> dict[tuple[str, int], list[tuple[int, int]]]:
 def test_tasks_have_exactly_the_offsets_of_the_ranges(
     given_ranges: list[OffsetRange], at_least: int | None, at_most: int | None, offsets_max: int
 ) -> None:
-    offsets_max = max(offsets_max, 1 + sum(map(len, given_ranges)) // 200)  # thousands of pieces show nothing more
+    offsets_max = max(
+        offsets_max, 1 + sum(map(len, given_ranges)) // 200
+    )  # thousands of pieces show nothing more
     found = tasks(given_ranges, at_least=at_least, at_most=at_most, offsets_max=offsets_max)
-    assert covered(found) == {(one.stream, one.partition): [(one.start, one.end)] for one in given_ranges if len(one)}
+    assert covered(found) == {
+        (one.stream, one.partition): [(one.start, one.end)] for one in given_ranges if len(one)
+    }
     assert sum(len(one) for task in found for one in task) == sum(map(len, given_ranges))
     assert all(task for task in found)
     total = sum(map(len, given_ranges))
@@ -80,7 +84,11 @@ def test_a_range_is_cut_into_parts_of_nearly_one_size(start: int, size: int, cou
 def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
     small = [OffsetRange("t", index, 0, TOGETHER // 4, "i") for index in range(8)]
     large = OffsetRange("t", 8, 0, TOGETHER * 3, "i")
-    assert [len(task) for task in tasks([*small, large], at_least=None, at_most=None, offsets_max=10**6)] == [4, 4, 1]
+    assert [len(task) for task in tasks([*small, large], at_least=None, at_most=None, offsets_max=10**6)] == [
+        4,
+        4,
+        1,
+    ]
     assert len(tasks(small, at_least=8, at_most=None, offsets_max=10**6)) == 8
 
 
@@ -117,9 +125,16 @@ def test_what_is_wanted_is_there_or_lost_and_never_both(wanted: tuple[int, int],
         (
             (0, 10),
             Held(4, 20),
-            "retention has removed them; requested offsets 0 to 10, available offsets 4 to 20 .ends exclusive., 4 events lost",
+            (
+                "retention has removed them; requested offsets 0 to 10, available offsets 4 to 20 .ends"
+                " exclusive., 4 events lost"
+            ),
         ),
-        ((0, 10), Held(30, 30), "retention has removed them; requested offsets 0 to 10, available nothing .*10 events lost"),
+        (
+            (0, 10),
+            Held(30, 30),
+            "retention has removed them; requested offsets 0 to 10, available nothing .*10 events lost",
+        ),
         ((5, 30), Held(0, 20), "the log ends before the end; .*10 events lost"),
         ((25, 30), Held(0, 20), "the log ends before the start; .*5 events lost"),
         ((25, 15), Held(0, 20), "the log ends before the start; .*an unknown number of events lost"),
@@ -127,7 +142,9 @@ def test_what_is_wanted_is_there_or_lost_and_never_both(wanted: tuple[int, int],
         ((0, 1), None, "the partition no longer exists; .*1 event lost"),
     ],
 )
-def test_a_loss_tells_place_wanted_available_and_both_remedies(wanted: tuple[int, int], there: Held | None, words: str) -> None:
+def test_a_loss_tells_place_wanted_available_and_both_remedies(
+    wanted: tuple[int, int], there: Held | None, words: str
+) -> None:
     _, losses = clamp(OffsetRange("temps", 3, *wanted, "i"), there)
     error = str(loss_error(losses))
     assert "log 'temps', partition 3" in error
@@ -147,7 +164,9 @@ def state(incarnation: str = "i", **partitions: tuple[int, int]) -> LogState:
 
 
 def offsets(incarnation: str = "i", **following: int) -> Offsets:
-    return Offsets({"t": StreamOffsets(incarnation, {int(name[1:]): number for name, number in following.items()})})
+    return Offsets(
+        {"t": StreamOffsets(incarnation, {int(name[1:]): number for name, number in following.items()})}
+    )
 
 
 @given(
@@ -155,10 +174,14 @@ def offsets(incarnation: str = "i", **following: int) -> Offsets:
     st.dictionaries(st.integers(0, 4), bounds, max_size=5),
     st.data(),
 )
-def test_a_plan_has_what_is_between_start_and_end_once(has: dict[int, tuple[int, int]], start: dict[int, int], data: st.DataObject) -> None:
+def test_a_plan_has_what_is_between_start_and_end_once(
+    has: dict[int, tuple[int, int]], start: dict[int, int], data: st.DataObject
+) -> None:
     available = {"t": LogState("i", {index: Held(min(pair), max(pair)) for index, pair in has.items()})}
     end = {index: data.draw(st.integers(start.get(index, 0), 600)) for index in has}
-    found = plan(Offsets({"t": StreamOffsets("i", start)}), Offsets({"t": StreamOffsets("i", end)}), available)
+    found = plan(
+        Offsets({"t": StreamOffsets("i", start)}), Offsets({"t": StreamOffsets("i", end)}), available
+    )
     wanted = {(index, number) for index, last in end.items() for number in range(start.get(index, 0), last)}
     got = Counter((one.partition, number) for one in found.ranges for number in range(one.start, one.end))
     assert set(got.values()) <= {1}
@@ -190,7 +213,9 @@ def test_a_batch_of_a_log_that_is_gone_is_lost_as_a_whole() -> None:
 
 
 def test_the_first_batch_begins_where_its_end_says() -> None:
-    """The start that Spark gives after a crash in the first batch is a new one: what came in between would be lost."""
+    """The start that Spark gives after a crash in the first batch is a new one: what came in between would be
+    lost.
+    """
     end = Offsets({"t": StreamOffsets("i", {0: 30})}, begun={"t": {0: 10}})
     again = Offsets({"t": StreamOffsets("i", {0: 25})}, initial=True)
     assert [(one.start, one.end) for one in plan(again, end, {"t": state(p0=(0, 40))}).ranges] == [(10, 30)]
@@ -199,8 +224,12 @@ def test_the_first_batch_begins_where_its_end_says() -> None:
 def test_positions_are_located_in_what_the_log_has() -> None:
     available = {"t": state(p0=(3, 9), p1=(0, 5), p2=(7, 7))}
     assert located(Positions(Edge.EARLIEST), available, Edge.EARLIEST) == {"t": {0: 3, 1: 0, 2: 7}}
-    assert located(Positions(Edge.LATEST, {"t": {0: 4, 1: Edge.EARLIEST}}), available, Edge.EARLIEST) == {"t": {0: 4, 1: 0, 2: 7}}
-    with pytest.raises(OffsetError, match=r"partition 3 does not exist .log 't', startingOffsets.*partitions 0 to 2"):
+    assert located(Positions(Edge.LATEST, {"t": {0: 4, 1: Edge.EARLIEST}}), available, Edge.EARLIEST) == {
+        "t": {0: 4, 1: 0, 2: 7}
+    }
+    with pytest.raises(
+        OffsetError, match=r"partition 3 does not exist .log 't', startingOffsets.*partitions 0 to 2"
+    ):
         located(Positions(Edge.EARLIEST, {"t": {3: 0}}), available, Edge.EARLIEST)
 
 

@@ -1,4 +1,6 @@
-"""Columns: what the words of the option mean, what `.schema(…)` may ask for, and that the documentation has them."""
+"""Columns: what the words of the option mean, what `.schema(…)` may ask for, and that the documentation has
+them.
+"""
 
 from pathlib import Path
 
@@ -11,9 +13,26 @@ DOC = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-
 
 
 def test_without_a_word_the_columns_are_these() -> None:
-    assert choose(["default"]).names == ("body", "stream", "partition", "offset", "enqueued_time", "key", "properties")
+    assert choose(["default"]).names == (
+        "body",
+        "stream",
+        "partition",
+        "offset",
+        "enqueued_time",
+        "key",
+        "properties",
+    )
     assert "properties" not in choose(["default"], properties=False).names
-    assert choose(["CloudEvents"]).names == ("id", "source", "type", "subject", "time", "datacontenttype", "data", "extensions")
+    assert choose(["CloudEvents"]).names == (
+        "id",
+        "source",
+        "type",
+        "subject",
+        "time",
+        "datacontenttype",
+        "data",
+        "extensions",
+    )
 
 
 def test_words_are_groups_and_columns_in_the_order_given() -> None:
@@ -42,8 +61,14 @@ def test_an_unknown_column_is_an_error_that_names_the_nearest(words: list[str], 
 
 def test_a_schema_has_columns_in_its_own_order_and_with_types_that_they_can_have() -> None:
     found = fit([("offset", "bigint"), ("BODY", "string")], events=False)
-    assert [(column.name, kind) for column, kind in found.columns] == [("offset", "bigint"), ("body", "string")]
-    with pytest.raises(SchemaError, match=r"column 'offset' cannot have type int .* Its type is bigint; cast it after reading"):
+    assert [(column.name, kind) for column, kind in found.columns] == [
+        ("offset", "bigint"),
+        ("body", "string"),
+    ]
+    with pytest.raises(
+        SchemaError,
+        match=r"column 'offset' cannot have type int .* Its type is bigint; cast it after reading",
+    ):
         fit([("offset", "int")], events=False)
     with pytest.raises(SchemaError, match="Its type is binary or string"):
         fit([("data", "int")], events=True)

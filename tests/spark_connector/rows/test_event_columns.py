@@ -11,11 +11,18 @@ from amqp_streams.client.raw import APPLICATION_PROPERTIES, DATA, PROPERTIES, Ti
 from spark_connector.rows.event_columns import ATTRIBUTES, Events, events_of
 from spark_connector.rows.message_parts import Parts, take_apart
 
-REQUIRED = {"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s", "cloudEvents_type": "t"}
+REQUIRED = {
+    "cloudEvents_specversion": "1.0",
+    "cloudEvents_id": "1",
+    "cloudEvents_source": "/s",
+    "cloudEvents_type": "t",
+}
 
 
 def read(*given: Event) -> tuple[Events, Parts]:
-    parts = take_apart([event.encode() for event in given], frozenset({PROPERTIES, APPLICATION_PROPERTIES, DATA}))
+    parts = take_apart(
+        [event.encode() for event in given], frozenset({PROPERTIES, APPLICATION_PROPERTIES, DATA})
+    )
     return events_of(parts), parts
 
 
@@ -92,15 +99,31 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
     ("event", "reason"),
     [
         (Event(b"plain"), "this is not a CloudEvent"),
-        (Event(b"", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s"}), "has no type"),
+        (
+            Event(
+                b"",
+                properties={
+                    "cloudEvents_specversion": "1.0",
+                    "cloudEvents_id": "1",
+                    "cloudEvents_source": "/s",
+                },
+            ),
+            "has no type",
+        ),
         (Event(b"{", content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
         (Event(b"[" * 100_000, content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
         (Event(b"[]", content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
         (structured(data_base64="?"), "not Base64"),
         (structured(id="\ud800"), "half of a surrogate pair"),
         (structured(data="\udfff", datacontenttype="text/plain"), "half of a surrogate pair"),
-        (Event(b'{"specversion":"1.0","id":"\xed\xa0\x80"}', content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
-        (Event("{}".encode("utf-16"), content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (
+            Event(b'{"specversion":"1.0","id":"\xed\xa0\x80"}', content_type="application/cloudevents+json"),
+            "not a CloudEvent as JSON",
+        ),
+        (
+            Event("{}".encode("utf-16"), content_type="application/cloudevents+json"),
+            "not a CloudEvent as JSON",
+        ),
         (Event(None, content_type="application/cloudevents"), "not a CloudEvent as JSON"),
     ],
 )
@@ -129,8 +152,16 @@ def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time:
 
 
 def test_attributes_of_any_type_and_length_are_read() -> None:
-    more = {"cloudEvents_long": "x" * 500, "cloudEvents_n": 5, "cloudEvents_none": None, "x" * 300: "y", "other": 7}
-    events, parts = read(Event(b"", properties=REQUIRED | more), Event(b"", properties=REQUIRED | {"cloudEvents_n": 5}))
+    more = {
+        "cloudEvents_long": "x" * 500,
+        "cloudEvents_n": 5,
+        "cloudEvents_none": None,
+        "x" * 300: "y",
+        "other": 7,
+    }
+    events, parts = read(
+        Event(b"", properties=REQUIRED | more), Event(b"", properties=REQUIRED | {"cloudEvents_n": 5})
+    )
     assert not parts.faults
     assert events.extensions() == [{"long": "x" * 500, "n": "5"}, {"n": "5"}]
 
@@ -141,10 +172,18 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["id", "source", "type", "time", "data", "data_base64", "datacontenttype", "x"]), json_values))
+@given(
+    st.dictionaries(
+        st.sampled_from(["id", "source", "type", "time", "data", "data_base64", "datacontenttype", "x"]),
+        json_values,
+    )
+)
 def test_whatever_an_event_of_json_has_it_is_read_or_is_a_fault(attributes: dict[str, object]) -> None:
     events, parts = read(structured(**attributes))
-    columns = [*map(events.texts, sorted(ATTRIBUTES)), [(pairs or {}).get("x") for pairs in events.extensions()]]
+    columns = [
+        *map(events.texts, sorted(ATTRIBUTES)),
+        [(pairs or {}).get("x") for pairs in events.extensions()],
+    ]
     assert all(text is None or text.encode() is not None for column in columns for text in column)
     times = events.times(parts.faults)
     assert len(times) == 1
@@ -158,4 +197,6 @@ def test_deep_values_are_read_or_are_a_fault(depth: int) -> None:
         body = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","' + name + b'":' + deep + b"}"
         events, parts = read(Event(body, content_type="application/cloudevents+json"))
         if not parts.faults:
-            assert [deep.decode()] == [events.data[0].decode() if events.data[0] else (events.extensions()[0] or {})["x"]]
+            assert [deep.decode()] == [
+                events.data[0].decode() if events.data[0] else (events.extensions()[0] or {})["x"]
+            ]

@@ -20,7 +20,11 @@ events = st.builds(
     properties=st.none() | st.dictionaries(texts, simple, max_size=5),
     subject=st.none() | texts,
     annotations=st.none()
-    | st.dictionaries(st.text(st.characters(codec="ascii"), min_size=1, max_size=9).map(lambda name: f"x-{name}"), simple, max_size=3),
+    | st.dictionaries(
+        st.text(st.characters(codec="ascii"), min_size=1, max_size=9).map(lambda name: f"x-{name}"),
+        simple,
+        max_size=3,
+    ),
 )
 
 
@@ -56,11 +60,17 @@ def test_wanting_less_gives_the_same_of_what_is_wanted(given_events: list[Event]
 
 
 @given(st.lists(st.binary(max_size=40) | events.map(Event.encode), max_size=5), st.data())
-def test_whatever_bytes_there_are_each_row_is_read_or_a_fault(messages: list[bytes], data: st.DataObject) -> None:
+def test_whatever_bytes_there_are_each_row_is_read_or_a_fault(
+    messages: list[bytes], data: st.DataObject
+) -> None:
     damaged = []
     for message in messages:
         at = data.draw(st.integers(0, max(len(message) - 1, 0)))
-        flipped = message[:at] + bytes((message[at] ^ data.draw(st.integers(0, 255)),)) + message[at + 1 :] if message else message
+        flipped = (
+            message[:at] + bytes((message[at] ^ data.draw(st.integers(0, 255)),)) + message[at + 1 :]
+            if message
+            else message
+        )
         damaged.append(flipped[: data.draw(st.integers(0, len(flipped)))])
     for wanted in (ALL, frozenset({BODY})):
         parts = take_apart(damaged, wanted, kinds=True)
@@ -87,7 +97,9 @@ def test_whatever_bytes_there_are_each_row_is_read_or_a_fault(messages: list[byt
         (b"", None, None),
     ],
 )
-def test_the_body_is_bytes_whatever_it_is_made_of(body: bytes, octets: bytes | None, kind: str | None) -> None:
+def test_the_body_is_bytes_whatever_it_is_made_of(
+    body: bytes, octets: bytes | None, kind: str | None
+) -> None:
     front = section(0x70, [True]) + section(0x74, {"n": UByte(1)})
     for message in (front + body, body) if body else (front,):
         parts = take_apart([message], ALL, kinds=True)

@@ -46,7 +46,14 @@ def rows(made: RowMaker, messages: list[bytes]) -> list[dict[str, object]]:
 
 
 def test_a_row_has_what_its_message_and_its_place_say() -> None:
-    event = Event(b"20.5", key="kitchen", properties={"site": "roof", "n": 5}, subject="s", content_type="text/plain", message_id="m")
+    event = Event(
+        b"20.5",
+        key="kitchen",
+        properties={"site": "roof", "n": 5},
+        subject="s",
+        content_type="text/plain",
+        message_id="m",
+    )
     [row] = rows(maker("all"), [event.encode()])
     annotations = dict(row.pop("annotations"))  # type: ignore[call-overload]
     assert annotations == {"event-streams-group-key": "kitchen"}
@@ -85,7 +92,9 @@ def test_batches_have_the_schema_and_every_row_once(given_events: list[Event], r
     assert [row["subject"] for row in found] == [event.subject for event in given_events]
     for row, event in zip(found, given_events, strict=True):
         texts_of = (
-            None if not event.properties else [(name, None if value is None else str(value)) for name, value in event.properties.items()]
+            None
+            if not event.properties
+            else [(name, None if value is None else str(value)) for name, value in event.properties.items()]
         )
         assert row["properties"] == texts_of
         assert row["body"] == (event.body.encode() if isinstance(event.body, str) else event.body)
@@ -94,7 +103,11 @@ def test_batches_have_the_schema_and_every_row_once(given_events: list[Event], r
 @given(st.lists(st.integers(0, 3000), max_size=40))
 def test_batches_are_no_larger_than_they_may_be(sizes: list[int]) -> None:
     messages = [Event(bytes(size), properties={"n": index}).encode() for index, size in enumerate(sizes)]
-    batches = list(maker("default", bytes_max=4096).batches("a stream with quite a long name", 0, [run(messages)] if messages else []))
+    batches = list(
+        maker("default", bytes_max=4096).batches(
+            "a stream with quite a long name", 0, [run(messages)] if messages else []
+        )
+    )
     assert sum(batch.num_rows for batch in batches) == len(sizes)
     assert all(batch.nbytes <= 4096 or batch.num_rows == 1 for batch in batches)
 
@@ -107,7 +120,10 @@ def test_an_empty_map_is_not_a_missing_one_and_an_empty_body_not_a_null() -> Non
 
 
 def test_a_message_that_cannot_be_read_is_named_with_its_place_and_the_remedies() -> None:
-    with pytest.raises(MalformedMessageError, match=r"cannot be read: .*log 'temps', partition 3, offset 101.*PERMISSIVE.*DROPMALFORMED"):
+    with pytest.raises(
+        MalformedMessageError,
+        match=r"cannot be read: .*log 'temps', partition 3, offset 101.*PERMISSIVE.*DROPMALFORMED",
+    ):
         rows(maker("default"), [Event(b"a").encode(), BROKEN, Event(b"b").encode()])
 
 
@@ -152,14 +168,24 @@ def test_a_body_is_text_where_the_schema_wants_it() -> None:
 
 
 def test_cloudevents_have_columns_of_their_own() -> None:
-    attributes = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "x", "site": "roof"}
+    attributes = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "subject": "x",
+        "site": "roof",
+    }
     event = Event(
         b"{}",
         properties={f"cloudEvents_{name}": value for name, value in attributes.items()},
         content_type="application/json",
         subject="amqp",
     )
-    [row, other] = rows(maker("cloudevents", "offset", "error", mode="PERMISSIVE"), [event.encode(), Event(b"no event").encode()])
+    [row, other] = rows(
+        maker("cloudevents", "offset", "error", mode="PERMISSIVE"),
+        [event.encode(), Event(b"no event").encode()],
+    )
     assert row == {
         "id": "1",
         "source": "/s",
@@ -179,11 +205,21 @@ def test_cloudevents_have_columns_of_their_own() -> None:
 @pytest.mark.parametrize("other", ["2026-01-31T13:00:00.123456789+01:00", None, "noon"])
 def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None) -> None:
     """Arrow reads most forms, but not all that RFC 3339 allows."""
-    required = {"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s", "cloudEvents_type": "t"}
-    given_events = [Event(b"", properties=required | {"cloudEvents_time": time}) for time in ("2026-01-31T12:00:00.5Z", other)]
+    required = {
+        "cloudEvents_specversion": "1.0",
+        "cloudEvents_id": "1",
+        "cloudEvents_source": "/s",
+        "cloudEvents_type": "t",
+    }
+    given_events = [
+        Event(b"", properties=required | {"cloudEvents_time": time})
+        for time in ("2026-01-31T12:00:00.5Z", other)
+    ]
     found = rows(maker("cloudevents", "error", mode="PERMISSIVE"), [event.encode() for event in given_events])
     assert found[0]["time"] == datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC)
-    assert found[1]["time"] == (datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC) if other and other != "noon" else None)
+    assert found[1]["time"] == (
+        datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC) if other and other != "noon" else None
+    )
     assert (found[1]["error"] is None) == (other != "noon")
     assert found[1]["id"] == "1"
 
@@ -191,6 +227,8 @@ def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None)
 @pytest.mark.parametrize("at_ms", [(1 << 63) - 1, -(1 << 63), 1 << 62])
 def test_a_time_that_no_timestamp_holds_is_a_fault_of_its_row(at_ms: int) -> None:
     given_events = [Event(b"", creation_time_ms=5), Event(b"", creation_time_ms=at_ms)]
-    found = rows(maker("creation_time", "error", mode="PERMISSIVE"), [event.encode() for event in given_events])
+    found = rows(
+        maker("creation_time", "error", mode="PERMISSIVE"), [event.encode() for event in given_events]
+    )
     assert [row["creation_time"] for row in found] == [datetime(1970, 1, 1, 0, 0, 0, 5000, UTC), None]
     assert f"the time {at_ms} ms" in str(found[1]["error"])

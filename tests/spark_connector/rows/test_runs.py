@@ -13,23 +13,43 @@ def runs_of(sizes: list[list[int]]) -> list[Run]:
     found, at = [], 0
     for entry in sizes:
         numbers = range(at, at + len(entry))
-        found.append(Run(array("Q", numbers), array("q", [10 * one for one in numbers]), [bytes(size) for size in entry]))
+        found.append(
+            Run(
+                array("Q", numbers),
+                array("q", [10 * one for one in numbers]),
+                [bytes(size) for size in entry],
+            )
+        )
         at += len(entry)
     return found
 
 
-@given(st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=30), max_size=12), st.integers(1, 40), st.integers(1, 300))
-def test_events_stay_in_order_and_batches_within_their_limits(sizes: list[list[int]], rows_max: int, bytes_max: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=30), max_size=12),
+    st.integers(1, 40),
+    st.integers(1, 300),
+)
+def test_events_stay_in_order_and_batches_within_their_limits(
+    sizes: list[list[int]], rows_max: int, bytes_max: int
+) -> None:
     given_runs = runs_of(sizes)
     found = list(sized(given_runs, rows_max, bytes_max))
     total = sum(map(len, sizes))
     assert [number for run in found for number in run.offsets] == list(range(total))
-    assert [moment for run in found for moment in run.timestamps_ms] == [10 * number for number in range(total)]
-    assert [message for run in found for message in run.messages] == [message for run in given_runs for message in run.messages]
+    assert [moment for run in found for moment in run.timestamps_ms] == [
+        10 * number for number in range(total)
+    ]
+    assert [message for run in found for message in run.messages] == [
+        message for run in given_runs for message in run.messages
+    ]
     for run in found:
         assert len(run.offsets) == len(run.timestamps_ms) == len(run.messages)
         assert 1 <= len(run.messages) <= rows_max
         assert sum(map(len, run.messages)) <= bytes_max or len(run.messages) == 1
     for one, following in pairwise(found):
         full = len(one.messages) == rows_max
-        assert full or sum(map(len, one.messages)) + len(following.messages[0]) > bytes_max or sum(map(len, one.messages)) >= bytes_max
+        assert (
+            full
+            or sum(map(len, one.messages)) + len(following.messages[0]) > bytes_max
+            or sum(map(len, one.messages)) >= bytes_max
+        )

@@ -12,7 +12,15 @@ from spark_connector.rows.section_texts import FIELDS, fields_of, key_of, pairs_
 from spark_connector.rows.values import text_of
 
 texts = st.text(max_size=300)
-values = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | texts | st.binary(max_size=20) | st.uuids()
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats()
+    | texts
+    | st.binary(max_size=20)
+    | st.uuids()
+)
 
 
 def section(code: int, value: Value) -> bytes:
@@ -52,7 +60,10 @@ def test_names_that_are_no_strings_are_read() -> None:
         pairs_of(section(0x74, {"7": "a", 7: "b"}))
 
 
-@given(st.binary(max_size=60), st.sampled_from([b"\x00\x53\x72", b"\x00\x53\x74", b"\x00\x53\x74\xc1", b"\x00\x53\x73\xc0"]))
+@given(
+    st.binary(max_size=60),
+    st.sampled_from([b"\x00\x53\x72", b"\x00\x53\x74", b"\x00\x53\x74\xc1", b"\x00\x53\x73\xc0"]),
+)
 def test_a_broken_section_is_an_error_of_two_kinds(rest: bytes, head: bytes) -> None:
     for read in (key_of, pairs_of, fields_of):
         try:
@@ -62,7 +73,9 @@ def test_a_broken_section_is_an_error_of_two_kinds(rest: bytes, head: bytes) -> 
 
 
 def test_fields_have_columns() -> None:
-    event = Event(b"", subject="s", content_type="c", message_id=7, correlation_id=b"\x01", creation_time_ms=5).encode()
+    event = Event(
+        b"", subject="s", content_type="c", message_id=7, correlation_id=b"\x01", creation_time_ms=5
+    ).encode()
     fields = fields_of(event[: -len(b"\x00\x53\x75\xa0\x00")])
     assert {name: read(fields) for name, read in FIELDS.items()} == {
         "message_id": "7",

@@ -42,6 +42,11 @@ def test_values_have_a_text(value: object, text: str | None) -> None:
     assert text_of(value) == text
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.uuids(), st.lists))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.uuids(),
+        st.lists,
+    )
+)
 def test_every_value_has_a_text_but_null(value: object) -> None:
     assert isinstance(text_of(value), str) or value is None

@@ -25,14 +25,18 @@ def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: Any) -> lis
 
 
 @given(MESSAGES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_cuts_depend_on_the_rows_and_not_on_how_they_come(rows: list[tuple[bytes, Place]], sizes: list[int]) -> None:
+def test_cuts_depend_on_the_rows_and_not_on_how_they_come(
+    rows: list[tuple[bytes, Place]], sizes: list[int]
+) -> None:
     chunks = cut(rows, sizes, rows_max=5, bytes_max=30)
     assert chunks == cut(rows, [1], rows_max=5, bytes_max=30) == cut(rows, [100], rows_max=5, bytes_max=30)
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
 
 
 @given(MESSAGES)
-def test_every_row_is_in_one_chunk_in_order_and_chunks_are_within_bounds(rows: list[tuple[bytes, Place]]) -> None:
+def test_every_row_is_in_one_chunk_in_order_and_chunks_are_within_bounds(
+    rows: list[tuple[bytes, Place]],
+) -> None:
     chunks = cut(rows, [3], rows_max=5, bytes_max=30)
     for place in {place for _, place in rows}:
         sent = [message for chunk in chunks for message in chunk.messages.get(place, [])]

@@ -23,7 +23,10 @@ pa.array([0])  # the first array takes the time of importing pandas
 
 def messages(rows: list[dict[str, Any]], **kinds: pa.DataType) -> list[bytes]:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: pa.array([row.get(name) for row in rows], kinds.get(name, KINDS.get(name, pa.string()))) for name in names}
+    columns = {
+        name: pa.array([row.get(name) for row in rows], kinds.get(name, KINDS.get(name, pa.string())))
+        for name in names
+    }
     return list(map(b"".join, zip(*event_sections(columns, len(rows)), strict=True)))
 
 
@@ -61,8 +64,21 @@ def test_an_event_comes_out_as_the_gateway_knows_it() -> None:
 def test_what_is_null_is_left_out() -> None:
     [bare, full] = messages(
         [
-            {**REQUIRED, "subject": None, "time": None, "datacontenttype": None, "data": None, "extensions": None},
-            {**REQUIRED, "subject": "s", "time": datetime(2010, 1, 1, tzinfo=UTC), "data": b"", "extensions": [("a", "1"), ("b", None)]},
+            {
+                **REQUIRED,
+                "subject": None,
+                "time": None,
+                "datacontenttype": None,
+                "data": None,
+                "extensions": None,
+            },
+            {
+                **REQUIRED,
+                "subject": "s",
+                "time": datetime(2010, 1, 1, tzinfo=UTC),
+                "data": b"",
+                "extensions": [("a", "1"), ("b", None)],
+            },
         ]
     )
     assert amqp_binding.decode(bare) == CloudEvent({"specversion": "1.0", **REQUIRED}, None)
@@ -72,13 +88,30 @@ def test_what_is_null_is_left_out() -> None:
 
 
 def test_events_of_the_required_columns_alone_are_events() -> None:
-    assert [amqp_binding.decode(message).attributes["id"] for message in messages([REQUIRED, {**REQUIRED, "id": "2"}])] == ["1", "2"]
+    assert [
+        amqp_binding.decode(message).attributes["id"]
+        for message in messages([REQUIRED, {**REQUIRED, "id": "2"}])
+    ] == ["1", "2"]
 
 
 def test_extensions_of_a_struct_keep_their_types() -> None:
-    kind = pa.struct([("level", pa.int32()), ("size", pa.int64()), ("hot", pa.bool_()), ("raw", pa.binary()), ("partitionkey", pa.int64())])
+    kind = pa.struct(
+        [
+            ("level", pa.int32()),
+            ("size", pa.int64()),
+            ("hot", pa.bool_()),
+            ("raw", pa.binary()),
+            ("partitionkey", pa.int64()),
+        ]
+    )
     [message] = messages(
-        [{**REQUIRED, "extensions": {"level": 3, "size": 70_000, "hot": True, "raw": b"\x01", "partitionkey": 7}}], extensions=kind
+        [
+            {
+                **REQUIRED,
+                "extensions": {"level": 3, "size": 70_000, "hot": True, "raw": b"\x01", "partitionkey": 7},
+            }
+        ],
+        extensions=kind,
     )
     attributes = amqp_binding.decode(message).attributes
     assert {name: attributes[name] for name in ("level", "size", "hot", "raw", "partitionkey")} == {
@@ -102,9 +135,9 @@ def test_extensions_of_a_struct_keep_their_types() -> None:
                 "time": st.none() | st.datetimes(min_value=datetime(1, 1, 1), timezones=st.just(UTC)),
                 "data": st.none() | st.binary(max_size=300),
                 "extensions": st.none()
-                | st.dictionaries(st.from_regex(r"x[a-z0-9]{1,9}", fullmatch=True), ATTRIBUTE_TEXTS, max_size=3).map(
-                    lambda them: list(them.items())
-                ),
+                | st.dictionaries(
+                    st.from_regex(r"x[a-z0-9]{1,9}", fullmatch=True), ATTRIBUTE_TEXTS, max_size=3
+                ).map(lambda them: list(them.items())),
             }
         ),
         min_size=1,
@@ -119,7 +152,9 @@ def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> No
         assert (None if time is None else datetime.fromisoformat(str(time))) == row["time"]
         wanted = {name: row[name] for name in ("id", "source", "type", "subject") if row[name] is not None}
         wanted |= dict(row["extensions"] or [])
-        assert {name: value for name, value in event.attributes.items() if name not in {"time", "specversion"}} == wanted
+        assert {
+            name: value for name, value in event.attributes.items() if name not in {"time", "specversion"}
+        } == wanted
 
 
 @pytest.mark.parametrize(
@@ -135,7 +170,10 @@ def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> No
         ({"datacontenttype": "json"}, "column datacontenttype: 'json' is not a media type"),
         ({"datacontenttype": "Application/CloudEvents+json"}, "announces an event"),
         ({"extensions": [("Site", "x")]}, "column extensions has an entry 'Site': names of attributes are"),
-        ({"extensions": [("subject", "x")]}, "column extensions has an entry 'subject', which has a column of its own"),
+        (
+            {"extensions": [("subject", "x")]},
+            "column extensions has an entry 'subject', which has a column of its own",
+        ),
         ({"extensions": [("specversion", "0.3")]}, "entry 'specversion': leave it out"),
         ({"extensions": [("site", "\x00")]}, "column extensions has a value with a control character"),
     ],
@@ -146,13 +184,18 @@ def test_a_row_that_is_no_event_is_refused_by_name(change: dict[str, Any], words
         messages([good, {**good, **change}])
 
 
-@pytest.mark.parametrize("time", ["2010-02-29T00:00:00Z", "2010-01-01", "2010-01-01T25:00:00Z", "yesterday", "2010-01-01 00:00:00Z"])
+@pytest.mark.parametrize(
+    "time",
+    ["2010-02-29T00:00:00Z", "2010-01-01", "2010-01-01T25:00:00Z", "yesterday", "2010-01-01 00:00:00Z"],
+)
 def test_a_time_that_is_none_is_refused(time: str) -> None:
     with pytest.raises(RowError, match=r"column time '.*row 0 of its batch"):
         messages([{**REQUIRED, "time": time}], time=pa.string())
 
 
-@pytest.mark.parametrize("time", ["2012-02-29T00:00:00Z", "1937-01-01t12:00:27.87+00:20", "1990-12-31T23:59:60Z"])
+@pytest.mark.parametrize(
+    "time", ["2012-02-29T00:00:00Z", "1937-01-01t12:00:27.87+00:20", "1990-12-31T23:59:60Z"]
+)
 def test_a_time_given_as_text_is_written_as_it_is(time: str) -> None:
     [message] = messages([{**REQUIRED, "time": time}], time=pa.string())
     assert amqp_binding.decode(message).attributes["time"] == time

@@ -24,20 +24,29 @@ TYPES = {
 pa.array([0])  # the first array takes the time of importing pandas
 
 
-def encode(columns: dict[str, list[object]], partitions: int = 4, default: int = 3) -> dict[Place, list[bytes]]:
-    layout = plan([Column(name, TYPES[name][0], {"*": "string"} if name == "properties" else None) for name in columns])
+def encode(
+    columns: dict[str, list[object]], partitions: int = 4, default: int = 3
+) -> dict[Place, list[bytes]]:
+    layout = plan(
+        [Column(name, TYPES[name][0], {"*": "string"} if name == "properties" else None) for name in columns]
+    )
     batch = pa.record_batch(
-        [pa.array(values, TYPES[name][1]) for name, values in columns.items()], names=[f"_{at}" for at in range(len(columns))]
+        [pa.array(values, TYPES[name][1]) for name, values in columns.items()],
+        names=[f"_{at}" for at in range(len(columns))],
     )
     messages, places = Encoder(layout, partitions, default).encode(batch)
     found: dict[Place, list[bytes]] = {}
-    for message, place in zip(messages, places if isinstance(places, list) else [places] * len(messages), strict=True):
+    for message, place in zip(
+        messages, places if isinstance(places, list) else [places] * len(messages), strict=True
+    ):
         found.setdefault(place, []).append(message)
     return found
 
 
 def bodies(places: dict[Place, list[bytes]]) -> dict[Place, list[object]]:
-    return {place: [ReceivedEvent(message).body for message in messages] for place, messages in places.items()}
+    return {
+        place: [ReceivedEvent(message).body for message in messages] for place, messages in places.items()
+    }
 
 
 def test_a_row_with_everything_is_one_message_with_everything() -> None:
@@ -64,11 +73,16 @@ def test_rows_that_do_not_care_go_to_the_partition_of_their_task() -> None:
 
 
 def test_keys_are_left_to_the_engine() -> None:
-    assert bodies(encode({"body": [b"a", b"b", b"c"], "key": ["x", None, "y"]})) == {BY_KEY: [b"a", b"c"], 3: [b"b"]}
+    assert bodies(encode({"body": [b"a", b"b", b"c"], "key": ["x", None, "y"]})) == {
+        BY_KEY: [b"a", b"c"],
+        3: [b"b"],
+    }
 
 
 def test_a_partition_counts_more_than_a_key() -> None:
-    places = encode({"body": [b"a", b"b", b"c", b"d"], "key": ["x", "x", None, "x"], "partition": [1, None, None, 0]})
+    places = encode(
+        {"body": [b"a", b"b", b"c", b"d"], "key": ["x", "x", None, "x"], "partition": [1, None, None, 0]}
+    )
     assert bodies(places) == {1: [b"a"], BY_KEY: [b"b"], 3: [b"c"], 0: [b"d"]}
     assert ReceivedEvent(places[1][0]).key == "x"
 
@@ -79,7 +93,9 @@ def test_no_rows_are_no_messages() -> None:
 
 @pytest.mark.parametrize("partition", [-1, 4, (1 << 31) - 1])
 def test_a_partition_that_the_log_has_not_is_refused(partition: int) -> None:
-    with pytest.raises(RowError, match=rf"column partition is {partition}: the log has partitions 0 to 3 \(row 1 of"):
+    with pytest.raises(
+        RowError, match=rf"column partition is {partition}: the log has partitions 0 to 3 \(row 1 of"
+    ):
         encode({"body": [b"a", b"b"], "partition": [0, partition]})
 
 
@@ -88,8 +104,13 @@ def test_a_content_type_that_amqp_cannot_hold_is_refused() -> None:
         encode({"body": [b"a"], "content_type": ["é"]})
 
 
-@given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.text(max_size=3)), max_size=20), st.booleans())
-def test_every_row_is_sent_once_and_in_order(rows: list[tuple[int | None, str | None]], with_partition: bool) -> None:
+@given(
+    st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.text(max_size=3)), max_size=20),
+    st.booleans(),
+)
+def test_every_row_is_sent_once_and_in_order(
+    rows: list[tuple[int | None, str | None]], with_partition: bool
+) -> None:
     """Whatever the columns say, the rows of one place keep their order."""
     numbers = [str(number).encode() for number in range(len(rows))]
     columns: dict[str, list[object]] = {"body": list(numbers), "key": [key for _, key in rows]}

@@ -51,7 +51,9 @@ def test_string_bodies_are_text_to_everybody(bodies: list[str | None], kind: pa.
 @given(st.lists(TEXTS | st.none(), min_size=1, max_size=4))
 def test_data_is_the_bytes_of_a_text(data: list[str | None]) -> None:
     pieces = data_sections(pa.array(data, pa.string()))
-    assert [event.body for event in read(pieces, b"")] == [one if one is None else one.encode() for one in data]
+    assert [event.body for event in read(pieces, b"")] == [
+        one if one is None else one.encode() for one in data
+    ]
 
 
 @given(st.lists(TEXTS | st.none(), max_size=6))
@@ -69,22 +71,44 @@ FIELDS = {
 }
 
 
-@given(st.lists(st.fixed_dictionaries({name: values | st.none() for name, values in FIELDS.items()}), min_size=1, max_size=4), st.data())
+@given(
+    st.lists(
+        st.fixed_dictionaries({name: values | st.none() for name, values in FIELDS.items()}),
+        min_size=1,
+        max_size=4,
+    ),
+    st.data(),
+)
 def test_properties_have_the_fields_that_are_given(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(sorted(FIELDS)), min_size=1))
     kinds = {name: pa.timestamp("ms", "UTC") if name == "creation_time" else pa.string() for name in names}
-    events = read(properties_sections(len(rows), {name: pa.array([row[name] for row in rows], kinds[name]) for name in names}))
+    events = read(
+        properties_sections(
+            len(rows), {name: pa.array([row[name] for row in rows], kinds[name]) for name in names}
+        )
+    )
     for event, row in zip(events, rows, strict=True):
-        found = {name: getattr(event, "creation_time_ms" if name == "creation_time" else name) for name in FIELDS}
+        found = {
+            name: getattr(event, "creation_time_ms" if name == "creation_time" else name) for name in FIELDS
+        }
         assert found == {name: row[name] if name in names else None for name in FIELDS}
 
 
-@given(st.lists(st.dictionaries(NAMES, TEXTS | st.none(), max_size=4) | st.none(), min_size=1, max_size=4), st.data())
-def test_a_map_is_application_properties_without_its_nulls(rows: list[dict[str, str | None] | None], data: st.DataObject) -> None:
-    column = pa.array([None if row is None else list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+@given(
+    st.lists(st.dictionaries(NAMES, TEXTS | st.none(), max_size=4) | st.none(), min_size=1, max_size=4),
+    st.data(),
+)
+def test_a_map_is_application_properties_without_its_nulls(
+    rows: list[dict[str, str | None] | None], data: st.DataObject
+) -> None:
+    column = pa.array(
+        [None if row is None else list(row.items()) for row in rows], pa.map_(pa.string(), pa.string())
+    )
     start = data.draw(st.integers(0, len(rows) - 1), "a slice, as batches may be")
     events = read(application_properties(entries_of(column[start:])))
-    wanted = [{name: value for name, value in (row or {}).items() if value is not None} for row in rows[start:]]
+    wanted = [
+        {name: value for name, value in (row or {}).items() if value is not None} for row in rows[start:]
+    ]
     assert [dict(event.properties) for event in events] == wanted
 
 
@@ -105,11 +129,16 @@ def test_a_map_is_application_properties_without_its_nulls(rows: list[dict[str, 
 )
 def test_a_value_keeps_its_type(kind: pa.DataType, value: Any) -> None:
     """So that a filter of the log compares numbers as numbers."""
-    column = pa.array([{"it": value, "other": 1}, {"it": None, "other": 2}, None], pa.struct([("it", kind), ("other", pa.int32())]))
+    column = pa.array(
+        [{"it": value, "other": 1}, {"it": None, "other": 2}, None],
+        pa.struct([("it", kind), ("other", pa.int32())]),
+    )
     events = read(application_properties(entries_of(column)))
     assert [dict(event.properties) for event in events] == [{"it": value, "other": 1}, {"other": 2}, {}]
     in_a_map = pa.array([[("it", value)]], pa.map_(pa.string(), kind))
-    assert [dict(event.properties) for event in read(application_properties(entries_of(in_a_map)))] == [{"it": value}]
+    assert [dict(event.properties) for event in read(application_properties(entries_of(in_a_map)))] == [
+        {"it": value}
+    ]
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "America/Los_Angeles"])

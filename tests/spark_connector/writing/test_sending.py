@@ -29,7 +29,10 @@ def options(node: NodeProcess) -> Iterator[WriteOptions]:
 
 
 def chunk(number: int, places: dict[Place, list[str]]) -> Chunk:
-    messages = {place: [Event(body, key="k" if place is BY_KEY else None).encode() for body in bodies] for place, bodies in places.items()}
+    messages = {
+        place: [Event(body, key="k" if place is BY_KEY else None).encode() for body in bodies]
+        for place, bodies in places.items()
+    }
     every = [message for one in messages.values() for message in one]
     return Chunk(number, messages, len(every), sum(map(len, every)))
 
@@ -44,16 +47,25 @@ def stored(url: str, log: str) -> dict[str, list[object]]:
     return found
 
 
-def test_chunks_are_stored_in_their_order_each_where_it_belongs(node: NodeProcess, options: WriteOptions) -> None:
+def test_chunks_are_stored_in_their_order_each_where_it_belongs(
+    node: NodeProcess, options: WriteOptions
+) -> None:
     with Sending(options, "task") as sending:
         sending.send(chunk(0, {0: ["a", "b"], 1: ["x"]}))
         sending.send(chunk(1, {0: ["c"], BY_KEY: ["k1", "k2"]}))
-    assert stored(node.url, options.stream) == {"0": ["a", "b", "c"], "1": ["x", "k1", "k2"]}  # crc32(b"k") is odd
+    assert stored(node.url, options.stream) == {
+        "0": ["a", "b", "c"],
+        "1": ["x", "k1", "k2"],
+    }  # crc32(b"k") is odd
 
 
-def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(node: NodeProcess, options: WriteOptions) -> None:
+def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(
+    node: NodeProcess, options: WriteOptions
+) -> None:
     wide = replace(options, stream=f"wide-{uuid4().hex}", create_partitions=70)
-    places: dict[Place, list[str]] = {number: [f"a{number}", f"b{number}"] for number in range(partition_count(wide))}
+    places: dict[Place, list[str]] = {
+        number: [f"a{number}", f"b{number}"] for number in range(partition_count(wide))
+    }
     with Sending(wide, "task") as sending:
         sending.send(chunk(0, places))
     assert stored(node.url, wide.stream) == {str(place): bodies for place, bodies in places.items()}
@@ -63,7 +75,10 @@ def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: 
     """As a killed task leaves it."""
     whole = chunk(0, {0: ["a", "b", "c"]})
     name = name_of("task", whole, 0)
-    with connect(node.url) as client, client.producer(options.stream, partition=0, producer_id=name) as producer:
+    with (
+        connect(node.url) as client,
+        client.producer(options.stream, partition=0, producer_id=name) as producer,
+    ):
         producer.post_batch(whole.messages[0][:2], sequence=0)
     for _ in range(2):
         with Sending(options, "task") as sending:
@@ -71,7 +86,9 @@ def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: 
     assert stored(node.url, options.stream) == {"0": ["a", "b", "c"]}
 
 
-def test_rows_that_are_others_are_stored_though_the_task_is_the_same(node: NodeProcess, options: WriteOptions) -> None:
+def test_rows_that_are_others_are_stored_though_the_task_is_the_same(
+    node: NodeProcess, options: WriteOptions
+) -> None:
     """At least once, and nothing is lost."""
     for bodies in (["a", "b"], ["b", "a"]):
         with Sending(options, "task") as sending:
@@ -128,5 +145,8 @@ def test_a_log_is_made_once_however_many_tasks_want_it(node: NodeProcess, option
 def test_a_node_that_does_not_answer_is_given_up_after_the_retries() -> None:
     connection = ConnectionOptions(("amqp://127.0.0.1:1",), retries=2, retry_interval_ms=1)
     options = WriteOptions(connection, "events", None, deduplicate=True, transaction=None, sort_rows=False)
-    with pytest.raises(NodeError, match="writing failed 3 times in a row"), Sending(options, "task") as sending:
+    with (
+        pytest.raises(NodeError, match="writing failed 3 times in a row"),
+        Sending(options, "task") as sending,
+    ):
         sending.send(chunk(0, {0: ["a"]}))

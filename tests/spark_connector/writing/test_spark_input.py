@@ -32,7 +32,9 @@ def test_without_the_worker_rows_are_taken_for_whole() -> None:
 
 
 def test_this_release_of_pyspark_has_the_stream_where_it_is_looked_for() -> None:
-    """Else a task whose rows break off would write its last chunk in part, and write it again when it is run again."""
+    """Else a task whose rows break off would write its last chunk in part, and write it again when it is run
+    again.
+    """
     main = inspect.unwrap(worker.main)
     assert "infile" in main.__code__.co_varnames
     assert main.__code__.co_filename.endswith("pyspark/worker.py")

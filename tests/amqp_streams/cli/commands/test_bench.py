@@ -10,7 +10,20 @@ from tests.amqp_streams.cli.fakes import FakeNode
 
 
 def test_producing_makes_the_log_and_leaves_its_events_there(node: FakeNode, run: Run) -> None:
-    answer = run("bench", "produce", "perf", "--partitions", "2", "--events", "1000", "--size", "1KiB", "--warmup", "100", "--json")
+    answer = run(
+        "bench",
+        "produce",
+        "perf",
+        "--partitions",
+        "2",
+        "--events",
+        "1000",
+        "--size",
+        "1KiB",
+        "--warmup",
+        "100",
+        "--json",
+    )
     assert answer.exit_code == 0
     assert len(node.logs["perf"]) == 2
     assert sum(map(len, node.logs["perf"])) == 1100
@@ -60,7 +73,10 @@ def test_people_get_a_table(node: FakeNode, run: Run) -> None:
     assert row.split()[:2] == ["produce", "10"]
 
 
-@pytest.mark.parametrize("words", [["--size", "big"], ["--events", "0"], ["--rate", "0"], ["--connections", "0"], ["--window", "0"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--size", "big"], ["--events", "0"], ["--rate", "0"], ["--connections", "0"], ["--window", "0"]],
+)
 def test_misuse_is_found_before_anything_is_sent(node: FakeNode, run: Run, words: list[str]) -> None:
     assert run("bench", "produce", "temps", *words).exit_code == 2
     assert not node.endpoints

@@ -18,7 +18,9 @@ NIGHTLY = CursorInfo(
     updated_ms=NOW_MS,
     places=(Place("0", "0000000000000041", 42, 1000), Place("1", lag=2)),
 )
-BILLING = CursorInfo("temps", "f69d", group="billing", places=(Place("0", "0000000000000001", 2, 0, 3, "m1"),))
+BILLING = CursorInfo(
+    "temps", "f69d", group="billing", places=(Place("0", "0000000000000001", 2, 0, 3, "m1"),)
+)
 OTHER = CursorInfo("other", "1234", container="c", link="nightly")
 
 
@@ -32,8 +34,28 @@ def kept(node: FakeNode) -> FakeNode:
 
 def test_places_are_listed_of_one_log_or_of_all(kept: FakeNode, run: Run) -> None:
     lines = run("cursor", "list", "temps").stdout.splitlines()
-    assert lines[0].split() == ["LOG", "CURSOR", "NAME", "CONTAINER", "GROUP", "USER", "ACTIVE", "LAG", "UPDATED"]
-    assert lines[1].split() == ["temps", "9de4", "nightly", "reports", "-", "alice", "yes", "1,002", "2026-11-21T06:30:00.000Z"]
+    assert lines[0].split() == [
+        "LOG",
+        "CURSOR",
+        "NAME",
+        "CONTAINER",
+        "GROUP",
+        "USER",
+        "ACTIVE",
+        "LAG",
+        "UPDATED",
+    ]
+    assert lines[1].split() == [
+        "temps",
+        "9de4",
+        "nightly",
+        "reports",
+        "-",
+        "alice",
+        "yes",
+        "1,002",
+        "2026-11-21T06:30:00.000Z",
+    ]
     assert lines[2].split() == ["temps", "f69d", "-", "-", "billing", "-", "no", "0", "-"]
     assert len(lines) == 3
     assert len(run("cursor", "list").stdout.splitlines()) == 4
@@ -41,7 +63,7 @@ def test_places_are_listed_of_one_log_or_of_all(kept: FakeNode, run: Run) -> Non
 
 
 def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
-    (first, second) = json.loads(run("cursor", "list", "temps", "--json").stdout)["cursors"]
+    first, second = json.loads(run("cursor", "list", "temps", "--json").stdout)["cursors"]
     assert first == {
         "log": "temps", "id": "9de4", "group": None, "container": "reports", "name": "nightly", "user": "alice", "active": True,
         "updated": "2026-11-21T06:30:00.000Z", "lag": 1002,
@@ -50,7 +72,11 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
             {"partition": "1", "offset": None, "next": None, "lag": 2, "epoch": None, "owner": None},
         ],
     }  # fmt: skip
-    assert (second["group"], second["partitions"][0]["owner"], second["partitions"][0]["epoch"]) == ("billing", "m1", 3)
+    assert (second["group"], second["partitions"][0]["owner"], second["partitions"][0]["epoch"]) == (
+        "billing",
+        "m1",
+        3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,15 +90,26 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["9de4", "nightly"])
-def test_a_place_is_moved_as_a_reader_would_begin(kept: FakeNode, run: Run, words: list[str], to: object, name: str) -> None:
+def test_a_place_is_moved_as_a_reader_would_begin(
+    kept: FakeNode, run: Run, words: list[str], to: object, name: str
+) -> None:
     answer = run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes")
     assert answer.exit_code == 0
     assert answer.stdout.splitlines()[0].split() == ["PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER"]
     assert kept.asked == [("reset", "temps", "9de4", to, "0")]
-    assert json.loads(run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes", "--json").stdout)["id"] == "9de4"
+    assert (
+        json.loads(
+            run(
+                "cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes", "--json"
+            ).stdout
+        )["id"]
+        == "9de4"
+    )
 
 
-def test_a_place_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(kept: FakeNode, run: Run) -> None:
+def test_a_place_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(
+    kept: FakeNode, run: Run
+) -> None:
     answer = run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="n\n")
     assert answer.exit_code == 1
     assert "nightly of temps reads next: 0:" in answer.stderr
@@ -122,7 +159,9 @@ def test_a_place_is_not_removed_for_any_other_answer(kept: FakeNode, run: Run, s
         (["remove"], "ADDRESS"),
     ],
 )
-def test_misuse_is_found_before_anybody_is_asked(kept: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+def test_misuse_is_found_before_anybody_is_asked(
+    kept: FakeNode, run: Run, words: list[str], complaint: str
+) -> None:
     answer = run("cursor", *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr

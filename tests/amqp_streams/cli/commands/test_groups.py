@@ -33,7 +33,10 @@ def test_groups_are_listed_of_one_log_or_of_all(grouped: FakeNode, run: Run) -> 
         ["other", "idle", "0", "-", "-", "-"],
     ]
     assert len(run("group", "list", "temps").stdout.splitlines()) == 2
-    assert [one["group"] for one in json.loads(run("group", "list", "--json").stdout)["groups"]] == ["billing", "idle"]
+    assert [one["group"] for one in json.loads(run("group", "list", "--json").stdout)["groups"]] == [
+        "billing",
+        "idle",
+    ]
 
 
 def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run) -> None:
@@ -44,7 +47,10 @@ def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run
         ["0", "0000000000000041", "1,200", "3", "m1"],
         ["1", "-", "-", "0", "-"],
     ]
-    assert run("group", "describe", "other", "idle").stdout.splitlines()[0] == "idle of other: 0 members; - events to come"
+    assert (
+        run("group", "describe", "other", "idle").stdout.splitlines()[0]
+        == "idle of other: 0 members; - events to come"
+    )
 
 
 def test_the_names_of_the_json_are_stable(grouped: FakeNode, run: Run) -> None:
@@ -65,14 +71,18 @@ def test_a_group_is_moved_as_a_reader_would_begin(grouped: FakeNode, run: Run) -
 
 
 def test_a_group_that_is_misspelt_leads_to_the_one_that_was_meant(grouped: FakeNode, run: Run) -> None:
-    assert run("group", "describe", "temps", "biling").stderr == (
-        "amqp-streams: log 'temps' has no consumer group 'biling'; did you mean 'billing'?\n"
+    assert (
+        run("group", "describe", "temps", "biling").stderr
+        == "amqp-streams: log 'temps' has no consumer group 'biling'; did you mean 'billing'?\n"
     )
 
 
 def test_an_offset_needs_a_partition_where_there_are_several(grouped: FakeNode, run: Run) -> None:
     answer = run("group", "reset", "temps", "billing", "--to", "42")
-    assert (answer.exit_code, "name the partition with --partition, one of 0, 1" in answer.stderr) == (2, True)
+    assert (answer.exit_code, "name the partition with --partition, one of 0, 1" in answer.stderr) == (
+        2,
+        True,
+    )
     assert all(asked[0] != "reset" for asked in grouped.asked)
 
 
@@ -98,9 +108,15 @@ def test_what_is_not_there_is_a_failure_in_words(grouped: FakeNode, run: Run) ->
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [(["reset", "temps", "billing"], "--to"), (["reset", "temps", "b", "--to", "soon"], "'--to'"), (["describe", "temps"], "GROUP")],
+    [
+        (["reset", "temps", "billing"], "--to"),
+        (["reset", "temps", "b", "--to", "soon"], "'--to'"),
+        (["describe", "temps"], "GROUP"),
+    ],
 )
-def test_misuse_is_found_before_anybody_is_asked(grouped: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+def test_misuse_is_found_before_anybody_is_asked(
+    grouped: FakeNode, run: Run, words: list[str], complaint: str
+) -> None:
     answer = run("group", *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr

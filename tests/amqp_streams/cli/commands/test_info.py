@@ -13,7 +13,16 @@ def test_people_see_a_line_and_a_table(node: FakeNode, run: Run) -> None:
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
     assert lines[0] == "temps: 2 partitions, 2 events, 200 B; kept forever; sync always"
-    assert lines[1].split() == ["PARTITION", "EARLIEST", "LATEST", "EVENTS", "BYTES", "FIRST", "LAST", "STATE"]
+    assert lines[1].split() == [
+        "PARTITION",
+        "EARLIEST",
+        "LATEST",
+        "EVENTS",
+        "BYTES",
+        "FIRST",
+        "LAST",
+        "STATE",
+    ]
     assert lines[2].split() == ["0", "-", "-", "0", "0", "B", "-", "-", "running"]
     assert lines[3].split()[:4] == ["1", "0000000000000000", "0000000000000001", "2"]
 
@@ -51,4 +60,8 @@ def test_the_names_of_the_json_are_stable(node: FakeNode, run: Run) -> None:
 def test_an_unknown_log_is_a_failure_in_the_nodes_words(node: FakeNode, run: Run) -> None:
     answer = run("info", "nope")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert answer.stderr == "amqp-streams: no log named 'nope'; see 'amqp-streams log list', or create it: amqp-streams log create nope\n"
+    assert (
+        answer.stderr
+        == "amqp-streams: no log named 'nope'; see 'amqp-streams log list', or create it: amqp-streams log"
+        " create nope\n"
+    )

@@ -10,7 +10,18 @@ from tests.amqp_streams.cli.fakes import FakeNode
 
 
 def test_a_log_is_made_with_what_people_write(node: FakeNode, run: Run) -> None:
-    words = ["--partitions", "4", "--retention", "7d", "--retention-bytes", "10GiB", "--segment-bytes", "64MiB", "--segment-age", "1h"]
+    words = [
+        "--partitions",
+        "4",
+        "--retention",
+        "7d",
+        "--retention-bytes",
+        "10GiB",
+        "--segment-bytes",
+        "64MiB",
+        "--segment-age",
+        "1h",
+    ]
     answer = run("log", "create", "more", *words, "--json")
     assert answer.exit_code == 0
     assert len(node.logs["more"]) == 4
@@ -40,7 +51,9 @@ def test_a_log_that_is_there_already_is_a_failure(node: FakeNode, run: Run) -> N
         ([], "NAME"),
     ],
 )
-def test_what_cannot_be_is_misuse_before_anybody_is_asked(node: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+def test_what_cannot_be_is_misuse_before_anybody_is_asked(
+    node: FakeNode, run: Run, words: list[str], complaint: str
+) -> None:
     answer = run("log", "create", *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr
@@ -76,7 +89,11 @@ def test_a_log_is_described(node: FakeNode, run: Run) -> None:
 def test_only_what_is_given_is_changed_and_none_takes_a_bound_away(node: FakeNode, run: Run) -> None:
     node.settings["temps"] = {"retention-ms": 5000, "segment-bytes": 1 << 20}
     assert run("log", "update", "temps", "--retention", "none", "--retention-bytes", "1GiB").exit_code == 0
-    assert node.settings["temps"] == {"retention-ms": None, "retention-bytes": 1 << 30, "segment-bytes": 1 << 20}
+    assert node.settings["temps"] == {
+        "retention-ms": None,
+        "retention-bytes": 1 << 30,
+        "segment-bytes": 1 << 20,
+    }
 
 
 def test_changing_nothing_is_misuse(node: FakeNode, run: Run) -> None:

@@ -26,7 +26,11 @@ NOW_MS = 1_795_242_600_000
 def opened(path: Path) -> Iterator[DirectoryStore]:
     """A store that does everything at once."""
     store = DirectoryStore.open(
-        path, Sync(), loop_call=lambda call, *arguments: call(*arguments), tuning=Tuning(journal_bytes=1 << 20), threads=False
+        path,
+        Sync(),
+        loop_call=lambda call, *arguments: call(*arguments),
+        tuning=Tuning(journal_bytes=1 << 20),
+        threads=False,
     )
     yield store
     store.close()
@@ -34,7 +38,9 @@ def opened(path: Path) -> Iterator[DirectoryStore]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Five batches of ten events in partition 0 of `temps`, one event in partition 1; batch n stored n seconds after `NOW_MS`."""
+    """Five batches of ten events in partition 0 of `temps`, one event in partition 1; batch n stored n
+    seconds after `NOW_MS`.
+    """
     path = tmp_path / "data"
     with opened(path) as store:
         store.create("temps", LogSettings(partitions=2), incarnation="i1")
@@ -72,7 +78,9 @@ def held(directory: Path) -> Iterator[Path]:
 def test_a_sound_directory_is_said_to_be_so(run: Run, directory: Path) -> None:
     answer = run("verify", str(directory))
     assert (answer.exit_code, answer.stderr) == (0, "")
-    assert answer.stdout.startswith("no damage; 0 warnings, 0 notes; 1 logs, 2 partitions, 2 segments, 51 records, ")
+    assert answer.stdout.startswith(
+        "no damage; 0 warnings, 0 notes; 1 logs, 2 partitions, 2 segments, 51 records, "
+    )
 
 
 def test_the_names_of_the_json_are_stable(run: Run, directory: Path) -> None:
@@ -141,7 +149,9 @@ def test_a_json_line_is_that_of_receive(run: Run, directory: Path) -> None:
         (["--partition", "1"], "other", 1),
     ],
 )
-def test_reading_starts_and_ends_where_it_is_told_to(run: Run, directory: Path, words: list[str], first: str, count: int) -> None:
+def test_reading_starts_and_ends_where_it_is_told_to(
+    run: Run, directory: Path, words: list[str], first: str, count: int
+) -> None:
     lines = run("dump", str(directory), "temps", *words).stdout.splitlines()
     assert len(lines) == count
     assert lines[0].endswith(f"\t{first}")
@@ -178,7 +188,11 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole() -> None:
 
 def test_looking_changes_nothing(run: Run, damaged: Path) -> None:
     def files() -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in damaged.rglob("*") if path.is_file() and os.access(path, os.R_OK)}
+        return {
+            str(path): path.read_bytes()
+            for path in damaged.rglob("*")
+            if path.is_file() and os.access(path, os.R_OK)
+        }
 
     before = files()
     run("verify", str(damaged))
@@ -191,7 +205,9 @@ def test_states_are_dumped_a_line_each_as_text_where_they_are_text(run: Run, dir
         store.states.write({"b\n": b'{"x":1}', "a": b"\x00\xff", "c": b"bell\x07"})
     answer = run("dump", str(directory), "--states")
     assert answer.stdout.splitlines() == ['"a"  00ff', '"b\\n"  "{\\"x\\":1}"', '"c"  62656c6c07']
-    lines = [json.loads(line) for line in run("dump", str(directory), "--states", "--json").stdout.splitlines()]
+    lines = [
+        json.loads(line) for line in run("dump", str(directory), "--states", "--json").stdout.splitlines()
+    ]
     assert lines[1] == {"key": "b\n", "value": '{"x":1}', "hex": b'{"x":1}'.hex()}
     assert json.loads(run("verify", str(directory), "--json").stdout)["states"] == 3
 
@@ -212,7 +228,12 @@ def test_producers_are_dumped_a_line_each(run: Run, directory: Path) -> None:
     answer = run("dump", str(directory), "temps", "--producers")
     assert answer.stdout.splitlines() == ['1  "meter\\n7"  41  2026-11-21T06:30:00.000Z']
     answer = run("dump", str(directory), "temps", "--producers", "--partition", "1", "--json")
-    assert json.loads(answer.stdout) == {"partition": 1, "producer": "meter\n7", "sequence": 41, "at_ms": NOW_MS}
+    assert json.loads(answer.stdout) == {
+        "partition": 1,
+        "producer": "meter\n7",
+        "sequence": 41,
+        "at_ms": NOW_MS,
+    }
     assert json.loads(run("verify", str(directory), "--json").stdout)["producers"] == 1
     assert "no log named 'nope'" in run("dump", str(directory), "nope", "--producers").stderr
     assert "no partition 9" in run("dump", str(directory), "temps", "--producers", "--partition", "9").stderr

@@ -41,7 +41,9 @@ def test_reading_ends_before_an_offset_in_each_partition(filled: FakeNode, run: 
 
 
 def test_reading_ends_before_a_time(filled: FakeNode, run: Run) -> None:
-    assert run("receive", "temps", "--format", "body", "--until", str(NOW_MS + 2)).stdout == "a0\na1\nb0\nb1\n"
+    assert (
+        run("receive", "temps", "--format", "body", "--until", str(NOW_MS + 2)).stdout == "a0\na1\nb0\nb1\n"
+    )
 
 
 def test_reading_ends_after_so_many_events(filled: FakeNode, run: Run) -> None:
@@ -66,17 +68,26 @@ def test_an_empty_log_has_nothing_to_wait_for(node: FakeNode, run: Run) -> None:
 )
 def test_a_start_behind_the_last_event_is_said(filled: FakeNode, run: Run, place: str, words: str) -> None:
     answer = run("receive", "temps", "--from", place)
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", f"nothing to read: temps has {words}\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (
+        0,
+        "",
+        f"nothing to read: temps has {words}\n",
+    )
 
 
 @pytest.mark.parametrize(
-    ("words", "count"), [((), "0 of 5 events"), (("--from", "1"), "0 of 3 events"), (("--from", str(NOW_MS)), "no event")]
+    ("words", "count"),
+    [((), "0 of 5 events"), (("--from", "1"), "0 of 3 events"), (("--from", str(NOW_MS)), "no event")],
 )
-def test_a_filter_that_nothing_passes_says_so_and_what_filters_see(filled: FakeNode, run: Run, words: tuple[str, ...], count: str) -> None:
+def test_a_filter_that_nothing_passes_says_so_and_what_filters_see(
+    filled: FakeNode, run: Run, words: tuple[str, ...], count: str
+) -> None:
     filled.passes = lambda body: False
     answer = run("receive", "temps", "--where", "temp > 80", *words)
     assert (answer.exit_code, answer.stdout) == (0, "")
-    assert answer.stderr.startswith(f"{count} matched. A filter sees properties and annotations of events, not their bodies")
+    assert answer.stderr.startswith(
+        f"{count} matched. A filter sees properties and annotations of events, not their bodies"
+    )
     filled.passes = lambda body: True
     assert run("receive", "temps", "--where", "temp > 80").stderr == ""
 
@@ -92,13 +103,17 @@ def test_a_filter_that_nothing_passes_says_so_and_what_filters_see(filled: FakeN
         (["--follow", "--timeout", "0.001"], LATEST),
     ],
 )
-def test_the_place_to_start_at_goes_to_the_node(filled: FakeNode, run: Run, words: list[str], start: object) -> None:
+def test_the_place_to_start_at_goes_to_the_node(
+    filled: FakeNode, run: Run, words: list[str], start: object
+) -> None:
     run("receive", "temps", *words, "--timeout", "0.001")
     assert filled.opened[0]["start"] == start
 
 
 def test_following_goes_on_until_nothing_came_for_a_time(filled: FakeNode, run: Run) -> None:
-    answer = run("receive", "temps", "--follow", "--from", "earliest", "--format", "body", "--timeout", "0.001")
+    answer = run(
+        "receive", "temps", "--follow", "--from", "earliest", "--format", "body", "--timeout", "0.001"
+    )
     assert answer.exit_code == 0
     assert answer.stdout == "a0\na1\na2\nb0\nb1\n"
     assert answer.stderr == "no event arrived for 0.001 s\n"
@@ -110,12 +125,16 @@ def test_an_end_that_is_not_reached_in_time_is_a_failure(filled: FakeNode, run: 
 
 
 def test_following_to_a_moment_that_is_over_ends(filled: FakeNode, run: Run) -> None:
-    answer = run("receive", "temps", "--follow", "--from", "earliest", "--until", "time:1", "--format", "body")
+    answer = run(
+        "receive", "temps", "--follow", "--from", "earliest", "--until", "time:1", "--format", "body"
+    )
     assert (answer.exit_code, answer.stdout) == (0, "")
 
 
 def test_json_lines_have_the_whole_event(filled: FakeNode, run: Run) -> None:
-    filled.logs["temps"][0][0] = Event(b"\xff", key="k", subject="s", content_type="x/y", properties={"n": 1}, annotations={"x-note": "hi"})
+    filled.logs["temps"][0][0] = Event(
+        b"\xff", key="k", subject="s", content_type="x/y", properties={"n": 1}, annotations={"x-note": "hi"}
+    )
     first = json.loads(run("receive", "temps", "--format", "json").stdout.splitlines()[0])
     assert first == {
         "partition": "0",
@@ -140,10 +159,14 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
     assert shown(event, Format.TEXT) == Shown("0", "0000000000000000", NOW_MS, key="a", body=b"a0")
 
 
-def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(
+    filled: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One broken event must not stop everybody who reads the log at its place."""
     placed = filled.stored("temps", 0, 0).message.removesuffix(filled.logs["temps"][0][0].encode())
-    broken = b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is not UTF-8
+    broken = (
+        b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is not UTF-8
+    )
     assert line_of(ReceivedEvent(placed + broken), Format.RAW) == broken
     assert capsys.readouterr().err.startswith("partition 0, offset 0000000000000000: ")
 
@@ -165,7 +188,9 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: Fa
         (["--group", "x", "--until", "-1h"], "only 'end'"),
     ],
 )
-def test_misuse_is_found_before_anybody_is_asked(node: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+def test_misuse_is_found_before_anybody_is_asked(
+    node: FakeNode, run: Run, words: list[str], complaint: str
+) -> None:
     answer = run("receive", "temps", *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr
@@ -200,7 +225,9 @@ def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, ru
 
 
 @pytest.mark.parametrize(("until", "shown"), [("2", "a0\n"), ("time:1795242600001", "a0\n")])
-def test_following_a_filtered_log_to_a_place_ends_though_nothing_passes_there(filled: FakeNode, run: Run, until: str, shown: str) -> None:
+def test_following_a_filtered_log_to_a_place_ends_though_nothing_passes_there(
+    filled: FakeNode, run: Run, until: str, shown: str
+) -> None:
     """The end was given, is in the log, and only the filter keeps it from being seen."""
     filled.passes = lambda body: body == b"a0"
     filled.slow = 1
@@ -213,7 +240,12 @@ def test_following_a_filtered_log_to_a_place_ends_though_nothing_passes_there(fi
 def test_a_moment_that_is_over_does_not_end_what_is_still_being_searched(filled: FakeNode, run: Run) -> None:
     filled.passes = lambda body: body == b"a0"
     filled.slow = 3
-    assert run("receive", "temps", "--until", "-1h", "--where", "x = 1", "--format", "body", "--from", "time:1").exit_code == 0
+    assert (
+        run(
+            "receive", "temps", "--until", "-1h", "--where", "x = 1", "--format", "body", "--from", "time:1"
+        ).exit_code
+        == 0
+    )
     assert filled.slow == 0
 
 
@@ -234,7 +266,16 @@ def test_a_filtered_log_that_takes_too_long_is_a_failure(filled: FakeNode, run: 
 def test_what_is_printed_of_a_subscription_is_settled(filled: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--durable", "nightly", "--max", "2", "--format", "body")
     assert (answer.stdout, filled.settled) == ("a0\na1\n", [b"a0", b"a1"])
-    assert filled.opened == [{"log": "temps", "partition": None, "start": EARLIEST, "credit": 2, "durable": "nightly", "settle": "manual"}]
+    assert filled.opened == [
+        {
+            "log": "temps",
+            "partition": None,
+            "start": EARLIEST,
+            "credit": 2,
+            "durable": "nightly",
+            "settle": "manual",
+        }
+    ]
     assert filled.containers == [CONTAINER]
 
 
@@ -244,14 +285,18 @@ def test_nothing_is_settled_of_what_others_may_read_as_they_like(filled: FakeNod
     assert filled.containers == [None]
 
 
-def test_a_subscription_is_followed_from_its_beginning_and_belongs_to_a_container(filled: FakeNode, run: Run) -> None:
+def test_a_subscription_is_followed_from_its_beginning_and_belongs_to_a_container(
+    filled: FakeNode, run: Run
+) -> None:
     run("receive", "temps", "--durable", "n", "--container-id", "reports", "--follow", "--timeout", "0.001")
     assert filled.opened[0]["start"] == EARLIEST
     assert filled.containers == ["reports"]
 
 
 def test_a_member_of_a_group_asks_for_its_partition_and_epoch(filled: FakeNode, run: Run) -> None:
-    answer = run("receive", "temps", "--group", "billing", "--partition", "1", "--epoch", "7", "--format", "body")
+    answer = run(
+        "receive", "temps", "--group", "billing", "--partition", "1", "--epoch", "7", "--format", "body"
+    )
     assert (answer.exit_code, answer.stdout, filled.settled) == (0, "b0\nb1\n", [b"b0", b"b1"])
     (asked,) = filled.opened
     assert {key: asked[key] for key in ("group", "partition", "epoch", "durable", "settle")} == {

@@ -64,14 +64,20 @@ def test_a_partition_is_bound_and_the_window_is_passed_on(node: FakeNode, run: R
     assert len(bodies(node, 1)) == 3
 
 
-def test_json_lines_choose_their_partitions_and_keep_their_order(node: FakeNode, run: Run, tmp_path: Path) -> None:
+def test_json_lines_choose_their_partitions_and_keep_their_order(
+    node: FakeNode, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "events.jsonl"
-    file.write_text("\n".join(json.dumps({"body": str(number), "partition": number % 2}) for number in range(6)))
+    file.write_text(
+        "\n".join(json.dumps({"body": str(number), "partition": number % 2}) for number in range(6))
+    )
     assert run("send", "temps", str(file), "--json-lines").exit_code == 0
     assert (bodies(node, 0), bodies(node, 1)) == ([b"0", b"2", b"4"], [b"1", b"3", b"5"])
 
 
-def test_a_csv_file_with_line_ends_in_quotes_is_read_by_rows(node: FakeNode, run: Run, tmp_path: Path) -> None:
+def test_a_csv_file_with_line_ends_in_quotes_is_read_by_rows(
+    node: FakeNode, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "rows.csv"
     file.write_text('date,note\r\n2010/01/01 00:00,"two\nlines"\r\n2010/01/02 00:00,one\r\n')
     assert run("send", "temps", str(file), "--csv", "--key-template", "{date:.10}").exit_code == 0
@@ -99,11 +105,18 @@ def test_refused_events_are_a_failure_and_the_first_is_named(node: FakeNode, run
     assert answer.exit_code == 1
     summary = json.loads(answer.stdout)
     assert summary.pop("seconds") >= 0
-    assert summary == {"sent": 3, "accepted": 2, "refused": 1, "first_refusal": "amqp:not-allowed: not this one"}
+    assert summary == {
+        "sent": 3,
+        "accepted": 2,
+        "refused": 1,
+        "first_refusal": "amqp:not-allowed: not this one",
+    }
     assert "the first refusal: amqp:not-allowed: not this one" in answer.stderr
 
 
-def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(node: FakeNode, run: Run, tmp_path: Path) -> None:
+def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(
+    node: FakeNode, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "events.jsonl"
     file.write_text('{"body": "x"}\n{\n{"body": "y"}\n')
     answer = run("send", "temps", str(file), "--json-lines")
@@ -128,7 +141,9 @@ def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(node: Fak
         (["/nowhere/at/all"], "does not exist"),
     ],
 )
-def test_misuse_is_found_before_anything_is_sent(node: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+def test_misuse_is_found_before_anything_is_sent(
+    node: FakeNode, run: Run, words: list[str], complaint: str
+) -> None:
     answer = run("send", "temps", *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr

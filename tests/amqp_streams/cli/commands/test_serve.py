@@ -52,7 +52,9 @@ def test_flags_become_the_nodes_settings(served: list[NodeSettings], run: Run, t
     ]
 
 
-def test_the_file_is_named_by_a_flag_or_a_variable(served: list[NodeSettings], run: Run, tmp_path: Path) -> None:
+def test_the_file_is_named_by_a_flag_or_a_variable(
+    served: list[NodeSettings], run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "node.toml"
     file.write_text('data_dir = "d"\nauto_create = 3\n')
     run("serve", "--config", str(file))
@@ -60,7 +62,9 @@ def test_the_file_is_named_by_a_flag_or_a_variable(served: list[NodeSettings], r
     assert [settings.auto_create_partitions for settings in served] == [3, 4]
 
 
-def test_sighup_reads_the_file_again_under_the_same_flags(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+def test_sighup_reads_the_file_again_under_the_same_flags(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "node.toml"
     file.write_text('data_dir = "d"\nsync = "never"\ncontainer_id = "before"\n')
     read: list[NodeSettings] = []
@@ -79,7 +83,9 @@ def test_sighup_reads_the_file_again_under_the_same_flags(monkeypatch: pytest.Mo
     assert [(settings.container_id, str(settings.sync)) for settings in read] == [("after", "interval:5")]
 
 
-def test_whoever_waits_for_it_is_told_where_it_listens(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+def test_whoever_waits_for_it_is_told_where_it_listens(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "ready.json"
     seen: list[object] = []
 
@@ -95,7 +101,9 @@ def test_whoever_waits_for_it_is_told_where_it_listens(monkeypatch: pytest.Monke
     assert not file.exists()
 
 
-def test_a_node_that_cannot_start_is_a_failure_in_words(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+def test_a_node_that_cannot_start_is_a_failure_in_words(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
+) -> None:
     def locked(*_: object, **__: object) -> int:
         message = "another process has it"
         raise DirectoryLockedError(message)
@@ -106,8 +114,12 @@ def test_a_node_that_cannot_start_is_a_failure_in_words(monkeypatch: pytest.Monk
     assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: another process has it\n")
 
 
-def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(served: list[NodeSettings], run: Run) -> None:
-    answer = run("serve", "--data-dir", "d", "--sync", "often", environment={"AMQP_STREAMS_LIMITS_CREDIT": "0"})
+def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(
+    served: list[NodeSettings], run: Run
+) -> None:
+    answer = run(
+        "serve", "--data-dir", "d", "--sync", "often", environment={"AMQP_STREAMS_LIMITS_CREDIT": "0"}
+    )
     assert answer.exit_code == 2
     assert "sync (--sync): 'often' is not a valid sync mode" in answer.stderr
     assert "limits.credit (AMQP_STREAMS_LIMITS_CREDIT): must be at least 1" in answer.stderr
@@ -116,14 +128,40 @@ def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(served:
 
 def test_every_variable_is_told_in_the_help(run: Run) -> None:
     told = run("serve", "--help").stdout
-    for name in ("DATA_DIR", "LISTEN", "LISTEN_TLS", "TLS_CERTIFICATE", "TLS_KEY", "TLS_CLIENT_CA", "ADMIN_LISTEN", "LOG", "SYNC", "USERS"):
+    for name in (
+        "DATA_DIR",
+        "LISTEN",
+        "LISTEN_TLS",
+        "TLS_CERTIFICATE",
+        "TLS_KEY",
+        "TLS_CLIENT_CA",
+        "ADMIN_LISTEN",
+        "LOG",
+        "SYNC",
+        "USERS",
+    ):
         assert f"AMQP_STREAMS_{name}]" in told
-    for name in ("ANONYMOUS", "AUTO_CREATE", "CONTAINER_ID", "LOG_FORMAT", "LOG_LEVEL", "CONFIG", "PLAIN_WITHOUT_TLS"):
+    for name in (
+        "ANONYMOUS",
+        "AUTO_CREATE",
+        "CONTAINER_ID",
+        "LOG_FORMAT",
+        "LOG_LEVEL",
+        "CONFIG",
+        "PLAIN_WITHOUT_TLS",
+    ):
         assert f"AMQP_STREAMS_{name}]" in told
 
 
-def test_check_reads_everything_and_starts_nothing(served: list[NodeSettings], run: Run, tmp_path: Path) -> None:
-    assert run("serve", "--data-dir", str(tmp_path / "d"), "--users", str(tmp_path / "users"), "--check").exit_code == 0
+def test_check_reads_everything_and_starts_nothing(
+    served: list[NodeSettings], run: Run, tmp_path: Path
+) -> None:
+    assert (
+        run(
+            "serve", "--data-dir", str(tmp_path / "d"), "--users", str(tmp_path / "users"), "--check"
+        ).exit_code
+        == 0
+    )
     broken = tmp_path / "users"
     broken.write_text("{")
     broken.chmod(0o600)

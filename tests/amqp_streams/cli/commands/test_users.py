@@ -38,7 +38,10 @@ def test_a_password_comes_on_stdin(run: Run, file: str, monkeypatch: pytest.Monk
 def test_users_are_listed_and_removed(run: Run, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     UsersFile.load(Path(file)).add("alice", "secret")
     monkeypatch.setenv("AMQP_STREAMS_USERS", file)
-    assert [line.split() for line in run("user", "list").stdout.splitlines()] == [["USER", "LOGIN"], ["alice", "SCRAM,", "PLAIN"]]
+    assert [line.split() for line in run("user", "list").stdout.splitlines()] == [
+        ["USER", "LOGIN"],
+        ["alice", "SCRAM,", "PLAIN"],
+    ]
     assert json.loads(run("user", "list", "--json").stdout) == {"users": ["alice"], "plain_only": []}
     assert run("user", "remove", "alice").exit_code == 0
     assert json.loads(run("user", "list", "--json").stdout) == {"users": [], "plain_only": []}
@@ -55,7 +58,9 @@ def test_a_password_that_scram_does_not_allow_is_said_to_be_for_plain_only(run: 
 def test_the_rounds_of_hashing_are_chosen_within_bounds(run: Run, file: str) -> None:
     run("user", "add", "alice", "--users", file, "--scram-iterations", "5000", stdin="x\nx\n")
     assert UsersFile.load(Path(file)).keys("alice", ScramAlgorithm.SHA_256).iterations == 5000
-    assert run("user", "add", "bob", "--users", file, "--scram-iterations", "100", stdin="x\nx\n").exit_code == 2
+    assert (
+        run("user", "add", "bob", "--users", file, "--scram-iterations", "100", stdin="x\nx\n").exit_code == 2
+    )
 
 
 def test_removing_nobody_is_a_failure(run: Run, file: str) -> None:

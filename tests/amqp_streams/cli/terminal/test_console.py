@@ -26,13 +26,17 @@ def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "NAME\n"
 
 
-@pytest.mark.parametrize(("value", "shown"), [(None, "-"), (True, "yes"), (False, "no"), (1234.5, "1,234.50"), (1234, "1,234"), ("a", "a")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (True, "yes"), (False, "no"), (1234.5, "1,234.50"), (1234, "1,234"), ("a", "a")],
+)
 def test_cells_are_written_as_people_do(value: object, shown: str) -> None:
     assert cell(value) == shown
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 << 30, "10.0 GiB"), (5 << 50, "5120.0 TiB")]
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 << 30, "10.0 GiB"), (5 << 50, "5120.0 TiB")],
 )
 def test_sizes_are_said_as_people_do(count: int, shown: str) -> None:
     assert human_bytes(count) == shown

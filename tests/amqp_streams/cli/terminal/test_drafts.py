@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.cli.terminal.drafts import Common, CsvDrafter, Draft, Drafter, JsonDrafter, LineDrafter, parse_property
+from amqp_streams.cli.terminal.drafts import (
+    Common,
+    CsvDrafter,
+    Draft,
+    Drafter,
+    JsonDrafter,
+    LineDrafter,
+    parse_property,
+)
 from amqp_streams.cli.terminal.reading import InputError
 from amqp_streams.cli.terminal.rendering import Format, Shown, render
 from tests.amqp_streams.decoded import binary
@@ -34,9 +42,16 @@ def test_a_line_is_the_body_as_it_is() -> None:
 
 
 def test_what_is_common_is_in_every_event() -> None:
-    common = Common(key="kitchen", content_type="text/plain", subject="reading", properties={"site": "lisbon"})
+    common = Common(
+        key="kitchen", content_type="text/plain", subject="reading", properties={"site": "lisbon"}
+    )
     event = draft_of(LineDrafter(common), b"20.5").event
-    assert (event.key, event.content_type, event.subject, event.properties) == ("kitchen", "text/plain", "reading", {"site": "lisbon"})
+    assert (event.key, event.content_type, event.subject, event.properties) == (
+        "kitchen",
+        "text/plain",
+        "reading",
+        {"site": "lisbon"},
+    )
 
 
 def test_the_first_group_of_the_key_regex_is_the_key() -> None:
@@ -62,7 +77,12 @@ def test_a_json_line_says_everything_about_its_event() -> None:
     }
     event, partition = draft_of(JsonDrafter(Common()), json.dumps(line).encode())
     assert partition == "3"
-    assert (event.body, event.key, event.subject, event.content_type) == (b"20.5", "kitchen", "reading", "text/plain")
+    assert (event.body, event.key, event.subject, event.content_type) == (
+        b"20.5",
+        "kitchen",
+        "reading",
+        "text/plain",
+    )
     assert (event.message_id, event.correlation_id) == ("m1", "c1")
     assert event.properties == {"floor": 2, "ok": True, "note": None}
 
@@ -76,8 +96,16 @@ def test_a_body_that_is_no_text_is_sent_as_json() -> None:
 
 def test_a_json_line_wins_over_what_is_common() -> None:
     common = Common(key="all", subject="s", content_type="text/plain", properties={"a": "1", "b": "1"})
-    event = draft_of(JsonDrafter(common), b'{"key": "own", "subject": "t", "content_type": "x/y", "properties": {"b": "2"}}').event
-    assert (event.key, event.subject, event.content_type, event.properties) == ("own", "t", "x/y", {"a": "1", "b": "2"})
+    event = draft_of(
+        JsonDrafter(common),
+        b'{"key": "own", "subject": "t", "content_type": "x/y", "properties": {"b": "2"}}',
+    ).event
+    assert (event.key, event.subject, event.content_type, event.properties) == (
+        "own",
+        "t",
+        "x/y",
+        {"a": "1", "b": "2"},
+    )
 
 
 @given(
@@ -141,9 +169,13 @@ def test_the_key_of_a_row_is_a_column_or_made_of_columns() -> None:
 def test_columns_can_be_properties_and_numbers_are_numbers() -> None:
     """So that the node's filters can compare them."""
     header, row = b"site,temp,n,zip,big,empty", b"roof,39.4,-5,007,99999999999999999999,"
-    event = draft_of(CsvDrafter(Common(properties={"a": "b"}), property_columns=["temp", "site"]), header, row).event
+    event = draft_of(
+        CsvDrafter(Common(properties={"a": "b"}), property_columns=["temp", "site"]), header, row
+    ).event
     assert event.properties == {"a": "b", "temp": 39.4, "site": "roof"}
-    every = draft_of(CsvDrafter(Common(), as_json=False, property_columns=["*"]), header, row).event.properties
+    every = draft_of(
+        CsvDrafter(Common(), as_json=False, property_columns=["*"]), header, row
+    ).event.properties
     assert every == {"site": "roof", "temp": 39.4, "n": -5, "zip": "007", "big": 1e20, "empty": ""}
     assert every is not None
     assert [type(value) for value in every.values()] == [str, float, int, str, float, str]
@@ -158,7 +190,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column() -> None:
 
 
 def test_quoted_cells_may_hold_line_ends() -> None:
-    assert json.loads(binary(draft_of(CsvDrafter(Common()), b"a,b", b'"1\n2",3').event.body)) == {"a": "1\n2", "b": "3"}
+    assert json.loads(binary(draft_of(CsvDrafter(Common()), b"a,b", b'"1\n2",3').event.body)) == {
+        "a": "1\n2",
+        "b": "3",
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,9 +203,17 @@ def test_quoted_cells_may_hold_line_ends() -> None:
         (CsvDrafter(Common()), [b"a,a"], "duplicate column name"),
         (CsvDrafter(Common()), [b"a", b"\xff"], "row 2 is not valid CSV in UTF-8"),
         (CsvDrafter(Common()), [b"a", b'"x"y'], "row 2 is not valid CSV"),
-        (CsvDrafter(Common(), property_columns=["a", "c"]), [b"a,b"], "--property-column: no column named 'c'; the columns are a, b"),
+        (
+            CsvDrafter(Common(), property_columns=["a", "c"]),
+            [b"a,b"],
+            "--property-column: no column named 'c'; the columns are a, b",
+        ),
         (CsvDrafter(Common(), key_column="c"), [b"a,b"], "no column named 'c'; the columns are a, b"),
-        (CsvDrafter(Common(), key_template="{c}"), [b"a,b", b"1,2"], "no column named 'c'; the columns are a, b"),
+        (
+            CsvDrafter(Common(), key_template="{c}"),
+            [b"a,b", b"1,2"],
+            "no column named 'c'; the columns are a, b",
+        ),
         (CsvDrafter(Common(), key_template="{a"), [b"a,b", b"1,2"], "--key-template: row 2"),
         (CsvDrafter(Common(), key_template="{}"), [b"a,b", b"1,2"], "--key-template: row 2"),
     ],

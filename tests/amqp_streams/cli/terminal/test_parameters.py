@@ -18,7 +18,9 @@ def test_text_is_read(kind: Read, text: str, value: object) -> None:
     assert kind.convert(text, None, None) == value
 
 
-@pytest.mark.parametrize(("kind", "text", "complaint"), [(SIZE, "7x", "not a valid size"), (NAME, "a/b", "not a valid log name")])
+@pytest.mark.parametrize(
+    ("kind", "text", "complaint"), [(SIZE, "7x", "not a valid size"), (NAME, "a/b", "not a valid log name")]
+)
 def test_wrong_text_is_refused_in_the_readers_words(kind: Read, text: str, complaint: str) -> None:
     with pytest.raises(click.BadParameter, match=complaint):
         kind.convert(text, None, None)

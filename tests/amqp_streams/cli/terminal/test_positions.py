@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.cli.terminal.positions import AtOffset, AtTime, Bounds, Remaining, ends_of, parse_place, parse_start
+from amqp_streams.cli.terminal.positions import (
+    AtOffset,
+    AtTime,
+    Bounds,
+    Remaining,
+    ends_of,
+    parse_place,
+    parse_start,
+)
 from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, PartitionInfo
 
 NOW = 1_795_242_600_000  # 2026-11-21T06:30:00Z
@@ -15,7 +23,9 @@ def a_log(*events: int, last_timestamp_ms: int = NOW) -> LogInfo:
     return LogInfo(
         "temps",
         tuple(
-            PartitionInfo(str(index), f"{0:016d}", f"{count - 1:016d}", count, last_timestamp_ms=last_timestamp_ms)
+            PartitionInfo(
+                str(index), f"{0:016d}", f"{count - 1:016d}", count, last_timestamp_ms=last_timestamp_ms
+            )
             if count
             else PartitionInfo(str(index), None, None, 0)
             for index, count in enumerate(events)
@@ -36,7 +46,13 @@ def test_every_offset_symbol_is_read_as_its_number(number: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2026-11-21T06:30:00Z", "2026-11-21T06:30:00.000Z", "2026-11-21T06:30", "2026-11-21 06:30", "2026-11-21T08:30:00+02:00"],
+    [
+        "2026-11-21T06:30:00Z",
+        "2026-11-21T06:30:00.000Z",
+        "2026-11-21T06:30",
+        "2026-11-21 06:30",
+        "2026-11-21T08:30:00+02:00",
+    ],
 )
 def test_a_time_without_a_zone_is_utc(text: str) -> None:
     assert parse_place(text, 0) == AtTime(NOW)
@@ -51,7 +67,9 @@ def test_a_small_number_of_milliseconds_can_be_said_to_be_a_time() -> None:
     assert parse_place("time:42", NOW) == AtTime(42)
 
 
-@pytest.mark.parametrize(("text", "before_ms"), [("-1h", 3_600_000), ("-90m", 5_400_000), ("-1d12h", 129_600_000)])
+@pytest.mark.parametrize(
+    ("text", "before_ms"), [("-1h", 3_600_000), ("-90m", 5_400_000), ("-1d12h", 129_600_000)]
+)
 def test_a_duration_with_a_minus_is_before_the_present(text: str, before_ms: int) -> None:
     assert parse_place(text, NOW) == AtTime(NOW - before_ms)
 
@@ -61,7 +79,20 @@ def test_a_time_before_1970_is_1970() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "1h", "-1", "12:00", "2026-13-01", "42.5", "0x10", "99999999999999999", "offset:", "earliest"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "1h",
+        "-1",
+        "12:00",
+        "2026-13-01",
+        "42.5",
+        "0x10",
+        "99999999999999999",
+        "offset:",
+        "earliest",
+    ],
 )
 def test_anything_else_is_refused_with_examples_of_both(text: str) -> None:
     with pytest.raises(ValueError, match=r"offset \(42, offset:42\) nor a time"):
@@ -88,10 +119,16 @@ def test_a_wrong_start_is_refused_with_the_words_named_that_only_a_start_has() -
         parse_start("first", NOW)
 
 
-def read(bounds: Bounds, info: LogInfo, events: list[tuple[str, int]], start: object = EARLIEST) -> tuple[list[tuple[str, int]], bool]:
+def read(
+    bounds: Bounds, info: LogInfo, events: list[tuple[str, int]], start: object = EARLIEST
+) -> tuple[list[tuple[str, int]], bool]:
     """The events kept of those that come, and whether more is waited for. The timestamp of event n is n."""
     remaining = Remaining(bounds, info, start)  # type: ignore[arg-type]  # one of Start's
-    kept = [(partition, number) for partition, number in events if remaining.wants(partition, f"{number:016d}", number)]
+    kept = [
+        (partition, number)
+        for partition, number in events
+        if remaining.wants(partition, f"{number:016d}", number)
+    ]
     return kept, bool(remaining)
 
 
@@ -105,7 +142,10 @@ def test_reading_to_the_end_stops_when_every_partition_has_given_what_it_had() -
 def test_events_that_came_after_the_start_are_left_out_while_other_partitions_are_read() -> None:
     info = a_log(1, 2)
     bounds = Bounds(None, ends_of(info))
-    assert read(bounds, info, [("0", 0), ("0", 1), ("1", 0), ("0", 2), ("1", 1)]) == ([("0", 0), ("1", 0), ("1", 1)], False)
+    assert read(bounds, info, [("0", 0), ("0", 1), ("1", 0), ("0", 2), ("1", 1)]) == (
+        [("0", 0), ("1", 0), ("1", 1)],
+        False,
+    )
 
 
 def test_an_end_that_was_passed_by_retention_is_noticed() -> None:
@@ -134,12 +174,18 @@ def test_there_is_something_to_wait_for_when_reading_starts_before_the_end(start
 @pytest.mark.parametrize("place", [AtOffset(2), AtTime(2)])
 def test_a_place_to_stop_at_is_not_read_itself(place: AtOffset | AtTime) -> None:
     info = a_log(5)
-    assert read(Bounds(place, ends_of(info)), info, [("0", 0), ("0", 1), ("0", 2)]) == ([("0", 0), ("0", 1)], False)
+    assert read(Bounds(place, ends_of(info)), info, [("0", 0), ("0", 1), ("0", 2)]) == (
+        [("0", 0), ("0", 1)],
+        False,
+    )
 
 
 def test_an_offset_to_stop_at_ends_reading_with_the_event_before_it() -> None:
     info = a_log(5)
-    assert read(Bounds(AtOffset(2), ends_of(info)), info, [("0", 0), ("0", 1)]) == ([("0", 0), ("0", 1)], False)
+    assert read(Bounds(AtOffset(2), ends_of(info)), info, [("0", 0), ("0", 1)]) == (
+        [("0", 0), ("0", 1)],
+        False,
+    )
 
 
 def test_following_to_a_place_waits_in_empty_partitions_too() -> None:

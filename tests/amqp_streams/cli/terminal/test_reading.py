@@ -28,7 +28,9 @@ def test_nothing_after_the_last_line_end_is_no_line() -> None:
     assert lines_of(b"") == []
 
 
-@given(st.binary(max_size=60).map(lambda data: data.replace(b"\x00", b"\n").replace(b"\x01", b'"')), st.data())
+@given(
+    st.binary(max_size=60).map(lambda data: data.replace(b"\x00", b"\n").replace(b"\x01", b'"')), st.data()
+)
 def test_lines_are_the_same_however_the_bytes_come(data: bytes, choose: st.DataObject) -> None:
     cuts = sorted(choose.draw(st.lists(st.integers(0, len(data)), max_size=6)))
     pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.cli.terminal.rendering import Format, Shown, as_json, body_bytes, iso_time, plain, printable, render
+from amqp_streams.cli.terminal.rendering import (
+    Format,
+    Shown,
+    as_json,
+    body_bytes,
+    iso_time,
+    plain,
+    printable,
+    render,
+)
 from amqp_streams.wire.types import Array, Described, Symbol, Timestamp, UInt, ULong
 
 EVENT = Shown(
@@ -61,7 +70,10 @@ def test_a_body_that_is_no_text_is_given_in_base64() -> None:
 
 
 def test_a_body_that_is_a_value_is_given_as_that_value() -> None:
-    assert as_json(Shown("0", "0", 0, body={"temp": 20.5, "tags": [True, None]}))["body"] == {"temp": 20.5, "tags": [True, None]}
+    assert as_json(Shown("0", "0", 0, body={"temp": 20.5, "tags": [True, None]}))["body"] == {
+        "temp": 20.5,
+        "tags": [True, None],
+    }
 
 
 @given(st.binary(max_size=200), st.one_of(st.none(), st.text(max_size=40)))
@@ -105,7 +117,10 @@ def test_a_moment_beyond_the_calendar_stays_a_number() -> None:
     assert iso_time(1 << 62) == str(1 << 62)
 
 
-@pytest.mark.parametrize(("body", "data"), [(b"x", b"x"), ("é", "é".encode()), ({"a": 1}, b'{"a": 1}'), (None, b"null"), (20.5, b"20.5")])
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [(b"x", b"x"), ("é", "é".encode()), ({"a": 1}, b'{"a": 1}'), (None, b"null"), (20.5, b"20.5")],
+)
 def test_a_body_of_any_kind_has_bytes(body: object, data: bytes) -> None:
     assert body_bytes(body) == data
 

@@ -34,17 +34,34 @@ def distrusted() -> ssl.SSLCertVerificationError:
 @pytest.mark.parametrize(
     ("cause", "words"),
     [
-        (ConnectionRefusedError(111, "Connection refused"), "nothing listens there. Is a node running ('amqp-streams serve')"),
-        (ConnectionResetError(104, "Connection reset by peer"), "the connection was closed at once. Is that an AMQP port?"),
+        (
+            ConnectionRefusedError(111, "Connection refused"),
+            "nothing listens there. Is a node running ('amqp-streams serve')",
+        ),
+        (
+            ConnectionResetError(104, "Connection reset by peer"),
+            "the connection was closed at once. Is that an AMQP port?",
+        ),
         (TimeoutError(110, "Connection timed out"), "no answer. Is the host up"),
         (socket.gaierror(-2, "Name or service not known"), "the name of the host cannot be resolved"),
-        (distrusted(), "the certificate of the node is not trusted (self-signed certificate). Give its authority with --ca"),
+        (
+            distrusted(),
+            (
+                "the certificate of the node is not trusted (self-signed certificate). Give its authority"
+                " with --ca"
+            ),
+        ),
         (tls("WRONG_VERSION_NUMBER"), "the server there does not speak TLS"),
-        (tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "TLS failed (tlsv13 alert certificate required). See --ca, --cert and --key-file"),
+        (
+            tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+            "TLS failed (tlsv13 alert certificate required). See --ca, --cert and --key-file",
+        ),
         (OSError(101, "Network is unreachable"), "Network is unreachable"),
     ],
 )
-def test_a_node_that_cannot_be_reached_is_named_with_the_reason_and_the_remedy(cause: Exception, words: str) -> None:
+def test_a_node_that_cannot_be_reached_is_named_with_the_reason_and_the_remedy(
+    cause: Exception, words: str
+) -> None:
     told = sentence(unreachable(cause))
     assert told.startswith(f"{NODE}: {words}")
     assert "Errno" not in told
@@ -79,4 +96,7 @@ def test_other_errors_keep_their_text() -> None:
 def test_a_name_is_not_made_up_where_none_is_near() -> None:
     assert str(missing_log("tmps", ["temps", "other"])) == "no log named 'tmps'; did you mean 'temps'?"
     assert "log create invoices" in str(missing_log("invoices", ["temps"]))
-    assert str(missing_group("g", "temps", [])) == "log 'temps' has no consumer group 'g'; see 'amqp-streams group list temps'"
+    assert (
+        str(missing_group("g", "temps", []))
+        == "log 'temps' has no consumer group 'g'; see 'amqp-streams group list temps'"
+    )

@@ -137,4 +137,6 @@ def test_several_threads_post_to_one_producer(node: MemoryNode) -> None:
             thread.join()
         producer.flush()
     for name in range(4):
-        assert [body for body in bodies(node) if isinstance(body, list) and body[0] == name] == [[name, number] for number in range(100)]
+        assert [body for body in bodies(node) if isinstance(body, list) and body[0] == name] == [
+            [name, number] for number in range(100)
+        ]

@@ -68,9 +68,15 @@ def test_what_is_made_is_blocking_as_well(thread: Background) -> None:
     ],
 )
 def test_every_call_of_the_asyncio_client_is_there_with_its_parameters(shown: type, inner: type) -> None:
-    """All but those that the blocking client cannot have (`post` returns another kind of pending result) or that are internal."""
+    """All but those that the blocking client cannot have (`post` returns another kind of pending result) or
+    that are internal.
+    """
     own = {"post", "post_entries", "put_back", "settle", "open", "close"}
-    calls = {name: method for name, method in vars(inner).items() if inspect.isfunction(method) and not name.startswith("_")}
+    calls = {
+        name: method
+        for name, method in vars(inner).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
     assert not {name for name in calls if name not in own and not hasattr(shown, name)}
     for name in calls.keys() - own:
         parameters = list(inspect.signature(getattr(shown, name)).parameters.values())[1:]

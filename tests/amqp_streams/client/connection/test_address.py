@@ -23,7 +23,9 @@ def test_urls_are_read(url: str, address: Address) -> None:
     assert Address.parse(url) == address
 
 
-@pytest.mark.parametrize("url", ["http://host", "amqp://", "amqp://host:0x", "amqp://host:99999", "", "amqp://:5672"])
+@pytest.mark.parametrize(
+    "url", ["http://host", "amqp://", "amqp://host:0x", "amqp://host:99999", "", "amqp://:5672"]
+)
 def test_what_is_no_url_of_a_node_says_so(url: str) -> None:
     with pytest.raises(ValueError, match=r"no host|no port|not one of"):
         Address.parse(url)
@@ -37,7 +39,12 @@ def test_it_is_shown_without_user_and_password() -> None:
 
 @pytest.mark.parametrize(
     ("url", "secure", "websocket"),
-    [("amqp://h", False, False), ("amqps://h", True, False), ("ws://h", False, True), ("wss://h", True, True)],
+    [
+        ("amqp://h", False, False),
+        ("amqps://h", True, False),
+        ("ws://h", False, True),
+        ("wss://h", True, True),
+    ],
 )
 def test_the_scheme_says_what_is_below(url: str, secure: bool, websocket: bool) -> None:
     address = Address.parse(url)

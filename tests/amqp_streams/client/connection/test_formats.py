@@ -1,4 +1,6 @@
-"""The client's two ends of a message-format: what it sends with one, it gets with the same, through the real node and its store."""
+"""The client's two ends of a message-format: what it sends with one, it gets with the same, through the real
+node and its store.
+"""
 
 import json
 import subprocess
@@ -24,7 +26,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 def events() -> list[Event]:
-    return [Event(f"event {number}", message_format=message_format) for number, message_format in enumerate(FORMATS)]
+    return [
+        Event(f"event {number}", message_format=message_format)
+        for number, message_format in enumerate(FORMATS)
+    ]
 
 
 def told(received: list[ReceivedEvent]) -> list[tuple[object, int]]:
@@ -43,7 +48,9 @@ async def received(node: RunningNode, log: str, **options: object) -> list[Recei
 
 
 @pytest.mark.parametrize("settle", ["auto", "none", "manual"])
-async def test_what_is_sent_with_a_format_comes_with_it_also_when_it_is_sent_on(node: RunningNode, settle: str) -> None:
+async def test_what_is_sent_with_a_format_comes_with_it_also_when_it_is_sent_on(
+    node: RunningNode, settle: str
+) -> None:
     first, second = f"first-{settle}", f"second-{settle}"
     async with connect(node.url) as client:
         for log in (first, second):
@@ -85,13 +92,23 @@ async def test_large_messages_and_many_links_keep_their_formats_apart(node: Runn
         producers = [client.producer(f"large-{number}") for number in range(4)]
         for number, producer in enumerate(producers):
             async with producer:
-                await producer.post_batch([Event(body, message_format=number), Event(body), Event(body, message_format=AZURE + number)])
+                await producer.post_batch(
+                    [
+                        Event(body, message_format=number),
+                        Event(body),
+                        Event(body, message_format=AZURE + number),
+                    ]
+                )
         for number in range(4):
             async with client.consumer(f"large-{number}", start=EARLIEST) as consumer:
                 found: list[ReceivedEvent] = []
                 while len(found) < 3:
                     found += await consumer.receive(timeout=10)
-            assert [(event.body == body, event.message_format) for event in found] == [(True, number), (True, 0), (True, AZURE + number)]
+            assert [(event.body == body, event.message_format) for event in found] == [
+                (True, number),
+                (True, 0),
+                (True, AZURE + number),
+            ]
 
 
 async def test_members_of_a_group_are_told_the_formats(node: RunningNode) -> None:
@@ -123,14 +140,24 @@ def test_receive_and_dump_show_a_format_that_is_not_0(tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("amqp-streams")
 
     def lines(*arguments: str) -> list[dict[str, object]]:
-        output = subprocess.run([program, *arguments, "--json"], capture_output=True, check=True, text=True).stdout
+        output = subprocess.run(
+            [program, *arguments, "--json"], capture_output=True, check=True, text=True
+        ).stdout
         return [json.loads(line) for line in output.splitlines()]
 
     seen = lines("receive", f"{node.url}/shown")
     node.stop()
     dumped = lines("dump", str(tmp_path / "data"), "shown")
     for shown in (seen, dumped):
-        assert [(line["body"], line.get("message_format")) for line in shown] == [("plain", None), ("other", AZURE)]
-    text = subprocess.run([program, "dump", tmp_path / "data", "shown"], capture_output=True, check=True, text=True).stdout
+        assert [(line["body"], line.get("message_format")) for line in shown] == [
+            ("plain", None),
+            ("other", AZURE),
+        ]
+    text = subprocess.run(
+        [program, "dump", tmp_path / "data", "shown"], capture_output=True, check=True, text=True
+    ).stdout
     assert [line.partition("other")[2] for line in text.splitlines()] == ["", "\tmessage-format 0x80013700"]
-    assert subprocess.run([program, "verify", tmp_path / "data"], check=False, capture_output=True).returncode == 0
+    assert (
+        subprocess.run([program, "verify", tmp_path / "data"], check=False, capture_output=True).returncode
+        == 0
+    )

@@ -39,7 +39,9 @@ def test_what_is_accepted_comes_back_in_order() -> None:
         (peers.MODIFIED, ReleasedError, "modified"),
     ],
 )
-def test_a_refusal_carries_its_kind_and_the_peers_words(outcome: object, error: type[Exception], condition: str) -> None:
+def test_a_refusal_carries_its_kind_and_the_peers_words(
+    outcome: object, error: type[Exception], condition: str
+) -> None:
     pair = opened()
     pair.node.outcome = lambda message: outcome
     pair.node.condition = proton.Condition("amqp:decode-error", "no message")
@@ -56,7 +58,9 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(outcome: object, error: 
 
 
 def test_an_event_that_there_is_no_space_for_is_not_refused_for_good() -> None:
-    """A full disk heals: the node says so with rejected and this condition, and the event is sent again as if released."""
+    """A full disk heals: the node says so with rejected and this condition, and the event is sent again as if
+    released.
+    """
     pair = opened()
     pair.node.outcome = lambda message: peers.REJECTED
     pair.node.condition = proton.Condition("amqp:resource-limit-exceeded", "the disk is full")
@@ -83,7 +87,9 @@ def test_no_more_room_than_the_peers_credit() -> None:
 def test_a_link_takes_no_more_than_about_a_mebibyte_at_once() -> None:
     pair = opened()
     link = sender(pair)
-    large = [Entry(number, b"\x00\x53\x75\xb0" + (400_000).to_bytes(4) + bytes(400_000)) for number in range(10)]
+    large = [
+        Entry(number, b"\x00\x53\x75\xb0" + (400_000).to_bytes(4) + bytes(400_000)) for number in range(10)
+    ]
     sent = link.send(large)
     assert sent == 3
     assert link.room() == 0
@@ -107,7 +113,12 @@ def test_messages_are_taken_in_order_and_credit_bounds_them() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "state"),
-    [(ACCEPTED, peers.ACCEPTED), (REJECTED, peers.REJECTED), (RELEASED, peers.RELEASED), (MODIFIED, peers.MODIFIED)],
+    [
+        (ACCEPTED, peers.ACCEPTED),
+        (REJECTED, peers.REJECTED),
+        (RELEASED, peers.RELEASED),
+        (MODIFIED, peers.MODIFIED),
+    ],
 )
 def test_outcomes_go_to_the_peer_settled(outcome: Any, state: int) -> None:
     pair = opened()

@@ -9,7 +9,9 @@ from amqp_streams.client.connection.login import credentials_for, is_loopback
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import SaslOptions, TlsOptions
 
-HERE, THERE, SAFE = (Address.parse(url) for url in ("amqp://127.0.0.1", "amqp://ann:pw@example.org", "amqps://example.org"))
+HERE, THERE, SAFE = (
+    Address.parse(url) for url in ("amqp://127.0.0.1", "amqp://ann:pw@example.org", "amqps://example.org")
+)
 CERTIFICATE = TlsOptions(certificate_file=Path("c.pem"))
 
 
@@ -28,7 +30,9 @@ def test_this_machine_has_several_names(host: str) -> None:
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize("host", ["localhost.example.org", "127.0.0.1.example.org", "10.0.0.1", "::2", "", "notlocalhost"])
+@pytest.mark.parametrize(
+    "host", ["localhost.example.org", "127.0.0.1.example.org", "10.0.0.1", "::2", "", "notlocalhost"]
+)
 def test_other_machines_have_others(host: str) -> None:
     assert not is_loopback(host)
 

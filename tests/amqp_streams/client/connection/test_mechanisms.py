@@ -20,7 +20,9 @@ credentials = st.builds(
 
 
 @given(credentials, st.lists(st.sampled_from([*ALL, "GSSAPI", "CRAM-MD5"]), unique=True))
-def test_what_is_chosen_was_offered_and_shows_no_secret_to_strangers(who: Credentials, offered: list[str]) -> None:
+def test_what_is_chosen_was_offered_and_shows_no_secret_to_strangers(
+    who: Credentials, offered: list[str]
+) -> None:
     try:
         name, mechanism = who.choose(offered)
     except AuthenticationError as error:

@@ -1,4 +1,6 @@
-"""Links spread over connections: when there is no room for another, when the peer refuses one, and when it stops answering."""
+"""Links spread over connections: when there is no room for another, when the peer refuses one, and when it
+stops answering.
+"""
 
 import asyncio
 import logging
@@ -7,7 +9,15 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.client import EARLIEST, AfterOffset, ConnectError, Event, LinkError, LinkRefusedError, connect
+from amqp_streams.client import (
+    EARLIEST,
+    AfterOffset,
+    ConnectError,
+    Event,
+    LinkError,
+    LinkRefusedError,
+    connect,
+)
 from amqp_streams.client.aio import Client
 from amqp_streams.client.connection import protocol as protocols
 from amqp_streams.errors import WireError
@@ -37,7 +47,9 @@ async def test_links_without_room_go_to_another_connection(small: MemoryNode) ->
         for stream in small.streams:
             stream.peer.work()
             stream.pump()
-        assert [[event.body for event in await consumer.receive()] for consumer in consumers] == [[number] for number in range(20)]
+        assert [[event.body for event in await consumer.receive()] for consumer in consumers] == [
+            [number] for number in range(20)
+        ]
 
 
 async def test_a_lost_connection_concerns_its_own_links_and_all_find_room_again(small: MemoryNode) -> None:
@@ -81,7 +93,10 @@ async def test_a_link_that_is_refused_for_the_number_of_links_goes_to_another_co
             await asyncio.gather(*(consumer.open() for consumer in consumers))
         assert all(consumer.attached for consumer in consumers)
         assert [len(stream.peer.senders) for stream in node.streams] == [3, 3, 3, 1]
-        assert "link_refused log=log reason=amqp:resource-limit-exceeded: a connection has at most 3 links" in caplog.text
+        assert (
+            "link_refused log=log reason=amqp:resource-limit-exceeded: a connection has at most 3 links"
+            in caplog.text
+        )
 
 
 async def test_a_refusal_that_every_connection_gives_is_raised(node: MemoryNode) -> None:
@@ -94,7 +109,9 @@ async def test_a_refusal_that_every_connection_gives_is_raised(node: MemoryNode)
 
 async def test_a_refusal_of_what_was_asked_for_is_raised_at_once(node: MemoryNode) -> None:
     async with connect(URL, retry=AT_ONCE) as client, client.producer("other"):
-        node.refused["log"] = proton.Condition(names.RESOURCE_LIMIT_EXCEEDED, "filters are too long", {"field": "filter"})
+        node.refused["log"] = proton.Condition(
+            names.RESOURCE_LIMIT_EXCEEDED, "filters are too long", {"field": "filter"}
+        )
         with pytest.raises(LinkRefusedError, match="too long"):
             await client.consumer("log").open()
         assert len(node.streams) == 1
@@ -113,7 +130,9 @@ async def test_questions_find_room_on_a_connection_full_of_links(small: MemoryNo
 async def test_a_thousand_links_of_a_log_ask_for_its_figures_once_or_twice(node: MemoryNode) -> None:
     node.capabilities = [names.CAPABILITY_EVENT_STREAMS]
     asked: list[object] = []
-    node.on_attach = lambda peer, link: asked.append(link) if str(link.remote_source.address).endswith("$info") else None
+    node.on_attach = lambda peer, link: (
+        asked.append(link) if str(link.remote_source.address).endswith("$info") else None
+    )
     node.outgoing["log/$info"].extend([Event({"partitions": []}).encode()] * 9)
     async with connect(URL, retry=AT_ONCE) as client:
         consumers = [client.consumer("log", partition=number, start=AfterOffset(3)) for number in range(100)]
@@ -140,7 +159,11 @@ async def attach_beyond(client: Client) -> None:
 
 
 async def test_a_node_that_closes_each_link_and_then_the_connection_is_come_back_to(node: MemoryNode) -> None:
-    async with connect(URL, retry=AT_ONCE) as client, client.producer("log") as producer, client.consumer("other") as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.producer("log") as producer,
+        client.consumer("other") as consumer,
+    ):
         stopping = proton.Condition(names.CONNECTION_FORCED, "the server is shutting down")
         for link in [link for link in node.attaches if not link.state & proton.Endpoint.REMOTE_CLOSED]:
             link.condition = stopping
@@ -178,7 +201,9 @@ async def test_a_fault_in_what_a_link_does_with_its_news_ends_that_link_only(nod
         assert len(node.streams) == 1
 
 
-async def test_a_fault_of_ours_ends_a_consumer_with_an_error_and_not_in_silence(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_ends_a_consumer_with_an_error_and_not_in_silence(
+    node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with connect(URL, retry=AT_ONCE) as client, client.consumer("log") as consumer:
         monkeypatch.setattr(consumer, "_attach", lambda _wire: 1 / 0)
         node.lose()

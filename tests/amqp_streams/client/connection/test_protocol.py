@@ -53,7 +53,9 @@ def test_no_common_mechanism_is_an_authentication_error_that_names_what_is_offer
 def test_a_filter_and_link_properties_reach_the_peer() -> None:
     pair = opened()
     start = Described(Symbol("amqp:x-filter"), {Symbol("event-streams-offset"): Symbol("0000000000000005")})
-    pair.client.open_receiver("log", filters={"start": start}, properties={"event-streams-partition": Symbol("3")})
+    pair.client.open_receiver(
+        "log", filters={"start": start}, properties={"event-streams-partition": Symbol("3")}
+    )
     pair.run()
     [link] = pair.node.attaches
     assert link.remote_properties == {"event-streams-partition": "3"}
@@ -63,8 +65,14 @@ def test_a_filter_and_link_properties_reach_the_peer() -> None:
 
 def test_the_peers_link_properties_are_read() -> None:
     node = Node()
-    node.link_properties = {"event-streams-partition": proton.symbol("2"), "event-streams-epoch": proton.ulong(7)}
-    assert receiver(opened(node=node)).properties == {"event-streams-partition": "2", "event-streams-epoch": 7}
+    node.link_properties = {
+        "event-streams-partition": proton.symbol("2"),
+        "event-streams-epoch": proton.ulong(7),
+    }
+    assert receiver(opened(node=node)).properties == {
+        "event-streams-partition": "2",
+        "event-streams-epoch": 7,
+    }
 
 
 def test_a_peer_without_link_properties_has_none() -> None:
@@ -74,7 +82,9 @@ def test_a_peer_without_link_properties_has_none() -> None:
 
 def test_a_refused_attach_is_told_with_its_condition_and_not_as_attached() -> None:
     pair = opened()
-    pair.node.refused["log"] = proton.Condition("amqp:not-found", "no such log", {proton.symbol("field"): "address"})
+    pair.node.refused["log"] = proton.Condition(
+        "amqp:not-found", "no such log", {proton.symbol("field"): "address"}
+    )
     link = pair.client.open_receiver("log")
     [detached] = pair.run()
     assert isinstance(detached, Detached)
@@ -196,7 +206,9 @@ def test_garbage_from_a_peer_is_one_documented_error(garbage: bytes, after_open:
 
 
 def test_a_receiver_that_is_closed_while_much_is_on_its_way_leaves_the_connection_alone() -> None:
-    """Letting go of what still came, the engine would ask for more on a channel that has ended: the peer then ends the connection."""
+    """Letting go of what still came, the engine would ask for more on a channel that has ended: the peer then
+    ends the connection.
+    """
     pair = opened()
     pair.node.outgoing["log"].extend(message(number) for number in range(1000))
     link = receiver(pair, credit=0)

@@ -23,13 +23,21 @@ INFO = {"hostname": "beta", "network-host": "10.0.0.2", "port": 5699, "address":
 def redirect(host: str = "10.0.0.2", **more: object) -> proton.Condition:
     named: dict[str, Any] = {"hostname": "beta", "network-host": host} if host else {}
     info: dict[str, Any] = {**named, "port": proton.uint(5699), **more}
-    return proton.Condition("amqp:link:redirect", "partition 1 is elsewhere", {proton.symbol(key): value for key, value in info.items()})
+    return proton.Condition(
+        "amqp:link:redirect",
+        "partition 1 is elsewhere",
+        {proton.symbol(key): value for key, value in info.items()},
+    )
 
 
 def test_user_password_and_way_stay_and_the_name_is_what_the_peer_is_called() -> None:
-    assert target(INFO, HOME) == Address("amqps", "10.0.0.2", 5699, user="ann", password="secret", hostname="beta")
+    assert target(INFO, HOME) == Address(
+        "amqps", "10.0.0.2", 5699, user="ann", password="secret", hostname="beta"
+    )
     assert target({**INFO, "hostname": "10.0.0.2"}, HOME).hostname is None
-    assert target({"hostname": "beta", "port": 1}, HOME) == Address("amqps", "beta", 1, user="ann", password="secret")
+    assert target({"hostname": "beta", "port": 1}, HOME) == Address(
+        "amqps", "beta", 1, user="ann", password="secret"
+    )
     assert target({**INFO, "network-host": "::1"}, HOME).host == "::1"
     assert target({**INFO, "network-host": "bob:x@evil/"}, HOME).host == "bob:x@evil/"
     assert target({**INFO, "port": "5700"}, HOME).port == 5700
@@ -65,7 +73,8 @@ def test_what_cannot_be_followed_or_would_be_less_secure_is_not(info: dict[str, 
 
 @given(
     st.dictionaries(
-        st.sampled_from(["hostname", "network-host", "port", "address", "scheme"]), st.one_of(st.text(), st.integers(), st.none())
+        st.sampled_from(["hostname", "network-host", "port", "address", "scheme"]),
+        st.one_of(st.text(), st.integers(), st.none()),
     )
 )
 def test_nothing_that_a_node_says_is_more_than_a_refusal(info: dict[str, object]) -> None:
@@ -81,7 +90,10 @@ async def test_a_consumer_attaches_where_it_is_sent(node: MemoryNode) -> None:
     node.refused["log"] = redirect(address="log@beta")
     node.outgoing["log@beta"].extend(records(0, 3))
     openly = SaslOptions(plain_without_tls=True)
-    async with connect("amqp://ann:secret@home", sasl=openly) as client, client.consumer("log", partition=0, start=EARLIEST) as consumer:
+    async with (
+        connect("amqp://ann:secret@home", sasl=openly) as client,
+        client.consumer("log", partition=0, start=EARLIEST) as consumer,
+    ):
         assert numbers(await consumer.receive()) == [0, 1, 2]
         assert [str(address) for address in node.asked] == ["amqp://home:5672", "amqp://10.0.0.2:5699"]
         assert (node.asked[1].user, node.asked[1].password) == ("ann", "secret")
@@ -108,7 +120,10 @@ async def test_a_producer_attaches_where_it_is_sent(node: MemoryNode) -> None:
 async def test_when_the_other_container_is_lost_the_first_is_asked_again(node: MemoryNode) -> None:
     node.refused["log"] = redirect(address="log@beta")
     node.outgoing["log@beta"].extend(records(0, 2))
-    async with connect("amqp://home", retry=AT_ONCE) as client, client.consumer("log", partition=0, start=EARLIEST) as consumer:
+    async with (
+        connect("amqp://home", retry=AT_ONCE) as client,
+        client.consumer("log", partition=0, start=EARLIEST) as consumer,
+    ):
         assert numbers(await consumer.receive()) == [0, 1]
         del node.refused["log"]
         node.outgoing["log"].append(record(2))
@@ -136,13 +151,18 @@ async def test_containers_that_send_each_other_a_link_do_not_keep_it_going_round
     assert len(node.asked) == 2  # the connection there is used again
 
 
-@pytest.mark.parametrize(("options", "condition"), [({"redirects_max": 0}, redirect()), ({}, redirect(host=""))])
+@pytest.mark.parametrize(
+    ("options", "condition"), [({"redirects_max": 0}, redirect()), ({}, redirect(host=""))]
+)
 async def test_redirects_are_refusals_when_they_are_not_wanted_or_lead_nowhere(
     node: MemoryNode, options: dict[str, int], condition: proton.Condition
 ) -> None:
     node.refused["log"] = condition
     async with connect("amqp://home", redirects_max=options.get("redirects_max", 4)) as client:
-        with pytest.raises(RedirectError, match=r"partition 1 is elsewhere \((redirects are not followed|it has no network-host)") as told:
+        with pytest.raises(
+            RedirectError,
+            match=r"partition 1 is elsewhere \((redirects are not followed|it has no network-host)",
+        ) as told:
             async with client.consumer("log", partition=0):
                 pass
     assert told.value.condition == names.LINK_REDIRECT

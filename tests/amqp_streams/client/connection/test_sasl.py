@@ -11,7 +11,14 @@ from amqp_streams.client.connection.sasl import HEADER, SaslClient
 from amqp_streams.client.errors import AuthenticationError, ConnectError
 from amqp_streams.wire.codec import Array, Described, Symbol, UByte, ULong, decode, encode
 from amqp_streams.wire.security.bearer import BearerServer
-from amqp_streams.wire.security.mechanisms import Failure, FindKeys, Mechanism, ScramAlgorithm, Success, VerifyToken
+from amqp_streams.wire.security.mechanisms import (
+    Failure,
+    FindKeys,
+    Mechanism,
+    ScramAlgorithm,
+    Success,
+    VerifyToken,
+)
 from amqp_streams.wire.security.sasl import Authenticated, Failed, SaslServer, Send
 from amqp_streams.wire.security.scram import ScramServer, make_keys, unmeetable_keys
 
@@ -47,11 +54,31 @@ def test_the_header_goes_first_and_nothing_else_before_the_offer() -> None:
     ("credentials", "offered", "chosen", "response"),
     [
         (SCRAM, ("ANONYMOUS", "PLAIN", "SCRAM-SHA-256"), "SCRAM-SHA-256", b"n,,n=ann,r=nonce"),
-        (SCRAM, ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"), "SCRAM-SHA-512", b"n,,n=ann,r=nonce"),
-        (Credentials("a,n=n", "x", nonce=lambda: "nonce"), ("SCRAM-SHA-256",), "SCRAM-SHA-256", b"n,,n=a=2Cn=3Dn,r=nonce"),
-        (Credentials("ann", "secret", only=("PLAIN",)), ("SCRAM-SHA-512", "PLAIN"), "PLAIN", b"\0ann\0secret"),
+        (
+            SCRAM,
+            ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+            "SCRAM-SHA-512",
+            b"n,,n=ann,r=nonce",
+        ),
+        (
+            Credentials("a,n=n", "x", nonce=lambda: "nonce"),
+            ("SCRAM-SHA-256",),
+            "SCRAM-SHA-256",
+            b"n,,n=a=2Cn=3Dn,r=nonce",
+        ),
+        (
+            Credentials("ann", "secret", only=("PLAIN",)),
+            ("SCRAM-SHA-512", "PLAIN"),
+            "PLAIN",
+            b"\0ann\0secret",
+        ),
         (Credentials("ann", external=True), ("PLAIN", "EXTERNAL"), "EXTERNAL", b"ann"),
-        (TOKEN, ("XOAUTH2", "OAUTHBEARER", "PLAIN"), "OAUTHBEARER", b"n,,\x01host=host\x01auth=Bearer t.o.k\x01\x01"),
+        (
+            TOKEN,
+            ("XOAUTH2", "OAUTHBEARER", "PLAIN"),
+            "OAUTHBEARER",
+            b"n,,\x01host=host\x01auth=Bearer t.o.k\x01\x01",
+        ),
         (TOKEN, ("PLAIN", "XOAUTH2"), "XOAUTH2", b"user=\x01auth=Bearer t.o.k\x01\x01"),
         (ANN, ("ANONYMOUS", "PLAIN"), "PLAIN", b"\0ann\0secret"),
         (Credentials("ünï", "pæss"), ("PLAIN",), "PLAIN", "\0ünï\0pæss".encode()),
@@ -78,14 +105,18 @@ def test_one_mechanism_may_be_offered_without_an_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("credentials", "words"), [(ANN, "a user name and a password were given"), (Credentials(), "no user name was given")]
+    ("credentials", "words"),
+    [(ANN, "a user name and a password were given"), (Credentials(), "no user name was given")],
 )
 def test_nothing_in_common_says_what_is_offered(credentials: Credentials, words: str) -> None:
     with pytest.raises(AuthenticationError, match=f"GSSAPI, and {words}"):
         SaslClient(credentials, None).receive(offer("GSSAPI"))
 
 
-@pytest.mark.parametrize(("code", "words"), [(1, "wrong user name or password"), (2, "system error"), (3, "permanent"), (9, "refused")])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(1, "wrong user name or password"), (2, "system error"), (3, "permanent"), (9, "refused")],
+)
 def test_a_bad_outcome_is_an_authentication_error(code: int, words: str) -> None:
     client = SaslClient(ANN, None)
     client.receive(offer("PLAIN"))
@@ -111,7 +142,14 @@ def test_bytes_in_pieces_end_the_same_and_what_follows_is_kept(piece: int) -> No
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 400", b"AMQP\x00\x01\x00\x00", HEADER + bytes(8), HEADER + b"\xff" * 8, HEADER + frame(0x40)[:8] + b"\xff" * 5]
+    "answer",
+    [
+        b"HTTP/1.1 400",
+        b"AMQP\x00\x01\x00\x00",
+        HEADER + bytes(8),
+        HEADER + b"\xff" * 8,
+        HEADER + frame(0x40)[:8] + b"\xff" * 5,
+    ],
 )
 def test_another_protocol_is_a_connect_error(answer: bytes) -> None:
     with pytest.raises(ConnectError):
@@ -175,7 +213,9 @@ def test_a_server_that_does_not_prove_itself_is_not_believed() -> None:
 KEYS = {one: make_keys(one, "ann", "secret", salt=b"salt", iterations=4096) for one in ScramAlgorithm}
 
 
-def converse(client: SaslClient, mechanisms: dict[str, Callable[[], Mechanism]], piece: int = 1 << 20) -> Authenticated | Failed:
+def converse(
+    client: SaslClient, mechanisms: dict[str, Callable[[], Mechanism]], piece: int = 1 << 20
+) -> Authenticated | Failed:
     """Our client and our server, byte for byte; how it ends for the server."""
     server = SaslServer(mechanisms)
     while True:
@@ -200,8 +240,12 @@ def converse(client: SaslClient, mechanisms: dict[str, Callable[[], Mechanism]],
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 @pytest.mark.parametrize("algorithm", ScramAlgorithm)
-def test_scram_with_our_server_ends_well_for_the_right_password_only(algorithm: ScramAlgorithm, piece: int) -> None:
-    offered: dict[str, Callable[[], Mechanism]] = {str(algorithm): lambda: ScramServer(algorithm, nonce="server")}
+def test_scram_with_our_server_ends_well_for_the_right_password_only(
+    algorithm: ScramAlgorithm, piece: int
+) -> None:
+    offered: dict[str, Callable[[], Mechanism]] = {
+        str(algorithm): lambda: ScramServer(algorithm, nonce="server")
+    }
     client = SaslClient(Credentials("ann", "secret"), None)
     end = converse(client, offered, piece)
     assert isinstance(end, Authenticated)
@@ -211,7 +255,9 @@ def test_scram_with_our_server_ends_well_for_the_right_password_only(algorithm: 
             converse(SaslClient(credentials, None), offered, piece)
 
 
-@pytest.mark.parametrize(("mechanism", "words"), [("OAUTHBEARER", "not good: invalid_token"), ("XOAUTH2", "not good")])
+@pytest.mark.parametrize(
+    ("mechanism", "words"), [("OAUTHBEARER", "not good: invalid_token"), ("XOAUTH2", "not good")]
+)
 def test_a_token_with_our_server_is_good_or_said_not_to_be(mechanism: str, words: str) -> None:
     offered: dict[str, Callable[[], Mechanism]] = {mechanism: lambda: BearerServer(mechanism)}
     client = SaslClient(TOKEN, "host")

@@ -1,4 +1,6 @@
-"""Sessions that links share: how many there are, how links are spread, and that one link does not hold up another."""
+"""Sessions that links share: how many there are, how links are spread, and that one link does not hold up
+another.
+"""
 
 from typing import Any
 
@@ -45,7 +47,9 @@ OPEN = frame(Described(ULong(0x10), ["peer", None, UInt(65536), UShort(3)]))
 
 
 @pytest.mark.parametrize("channel_max", [0, 1, 3, 63])
-def test_there_are_never_more_sessions_than_the_peer_takes_however_many_links_there_are(channel_max: int) -> None:
+def test_there_are_never_more_sessions_than_the_peer_takes_however_many_links_there_are(
+    channel_max: int,
+) -> None:
     pair = pair_with(channel_max)
     made = attach(pair, 3 * (channel_max + 1) if channel_max < 16 else 100)
     used = {link.session for link in made}
@@ -71,7 +75,9 @@ def test_a_link_too_many_is_refused_here_and_the_others_go_on() -> None:
     assert receiver(pair).attached
 
 
-def test_the_highest_handle_of_the_peer_bounds_the_links_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_highest_handle_of_the_peer_bounds_the_links_of_a_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(HandleMax, "_look", lambda self, _body: setattr(self, "value", 2))
     pair = pair_with(0)
     attach(pair, 3)
@@ -89,7 +95,10 @@ def test_the_handle_max_is_read_from_the_first_begin_however_the_bytes_come(piec
     assert looking.value == 254
 
 
-@pytest.mark.parametrize("received", [begin(), begin(None), begin(Symbol("x")), b"\x00\x00\x00\x02rubb", b"\xff" * 20, frame(None)[:4]])
+@pytest.mark.parametrize(
+    "received",
+    [begin(), begin(None), begin(Symbol("x")), b"\x00\x00\x00\x02rubb", b"\xff" * 20, frame(None)[:4]],
+)
 def test_a_begin_without_a_handle_max_or_none_at_all_allows_any(received: bytes) -> None:
     looking = HandleMax()
     looking.receive(HEADER + received, FRAME_BYTES)
@@ -122,7 +131,9 @@ def test_a_session_that_is_refused_for_a_limit_is_not_asked_for_again() -> None:
     assert again.session is made[0].session
 
 
-def test_a_link_that_is_not_read_does_not_hold_up_the_others_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_is_not_read_does_not_hold_up_the_others_of_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sessions, "SESSION_BYTES_MAX", 4 * FRAME_BYTES)
     pair = pair_with(0)
     slow, quick = receiver(pair, "slow", credit=1000), receiver(pair, "quick", credit=1000)

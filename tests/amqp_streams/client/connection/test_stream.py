@@ -48,15 +48,20 @@ class Heard:
 
 
 @asynccontextmanager
-async def tcp(serve_one: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[Address]:
+async def tcp(
+    serve_one: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[Address]:
     server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
     async with server:
         yield Address("amqp", "127.0.0.1", server.sockets[0].getsockname()[1])
 
 
 @asynccontextmanager
-async def websocket(serve_one: Callable[[ServerConnection], Awaitable[None]], subprotocol: str | None = "amqp") -> AsyncIterator[Address]:
-    async with serve(serve_one, "127.0.0.1", 0, subprotocols=[subprotocol] if subprotocol else None) as server:  # type: ignore[list-item]  # a NewType of str
+async def websocket(
+    serve_one: Callable[[ServerConnection], Awaitable[None]], subprotocol: str | None = "amqp"
+) -> AsyncIterator[Address]:
+    offered = [Subprotocol(subprotocol)] if subprotocol else None
+    async with serve(serve_one, "127.0.0.1", 0, subprotocols=offered) as server:
         yield Address("ws", "127.0.0.1", next(iter(server.sockets)).getsockname()[1], "/amqp")
 
 
@@ -187,7 +192,9 @@ async def test_giving_up_leaves_no_connection_behind() -> None:
         await gone.wait()
 
 
-async def test_a_peer_that_sends_pings_and_reads_no_answers_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_sends_pings_and_reads_no_answers_loses_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stream, "_ANSWER_BYTES_MAX", 10_000)
     monkeypatch.setattr(stream, "WRITE_BYTES_MAX", 10_000)
 

@@ -77,7 +77,10 @@ def test_what_passes_is_tried_as_often_as_the_policy_says_and_a_refusal_for_good
     assert endings == [Ending.AGAIN] * 3 + [Ending.FINAL]
     for error in (LinkRefusedError(names.NOT_FOUND), LinkRefusedError(names.UNAUTHORIZED_ACCESS)):
         assert refuse(candidates(8), error, 0.0) is Ending.FINAL
-    assert candidates(8).ended("member-1", ClosedError("closed"), held=True, lasted_s=0.0, now_s=0.0) is Ending.FINAL
+    assert (
+        candidates(8).ended("member-1", ClosedError("closed"), held=True, lasted_s=0.0, now_s=0.0)
+        is Ending.FINAL
+    )
 
 
 def test_a_lost_connection_costs_nothing_but_the_links() -> None:
@@ -89,8 +92,14 @@ def test_a_lost_connection_costs_nothing_but_the_links() -> None:
     assert [asked.start() for _ in range(4)] == names_used
 
 
-@given(st.lists(st.sampled_from(["ask", "grant", "refuse", "lose"]), max_size=60), st.integers(1, 6), st.integers(1, 6))
-def test_there_are_never_more_links_than_partitions_nor_two_of_a_name(steps: list[str], partitions: int, most: int) -> None:
+@given(
+    st.lists(st.sampled_from(["ask", "grant", "refuse", "lose"]), max_size=60),
+    st.integers(1, 6),
+    st.integers(1, 6),
+)
+def test_there_are_never_more_links_than_partitions_nor_two_of_a_name(
+    steps: list[str], partitions: int, most: int
+) -> None:
     asked = candidates(partitions, most)
     waiting: list[str] = []
     held: list[str] = []
@@ -105,7 +114,9 @@ def test_there_are_never_more_links_than_partitions_nor_two_of_a_name(steps: lis
         elif step == "refuse" and waiting:
             asked.ended(waiting.pop(0), NONE_LEFT, held=False, lasted_s=0.0, now_s=now_s)
         elif step == "lose" and held:
-            asked.ended(held.pop(0), LinkError(names.LINK_DETACH_FORCED), held=True, lasted_s=9.0, now_s=now_s)
+            asked.ended(
+                held.pop(0), LinkError(names.LINK_DETACH_FORCED), held=True, lasted_s=9.0, now_s=now_s
+            )
         assert asked.waiting == len(waiting) <= most
         assert len(waiting) + len(held) <= partitions
         assert len({*waiting, *held}) == len(waiting) + len(held)

@@ -57,7 +57,11 @@ def asked(link: Any) -> object:
 def info(node: MemoryNode, log: str, latest: dict[str, str | None], incarnation: str = "i") -> None:
     """Have `log/$info` say this, as often as it is asked."""
     partitions = [
-        {"partition": Symbol(name), "earliest-offset": None, "latest-offset": None if end is None else Symbol(end)}
+        {
+            "partition": Symbol(name),
+            "earliest-offset": None,
+            "latest-offset": None if end is None else Symbol(end),
+        }
         for name, end in latest.items()
     ]
     message = Event({"partitions": partitions, "log": log, "incarnation": incarnation}).encode()
@@ -140,7 +144,9 @@ async def test_manual_settling_says_what_it_is_told_and_bounds_what_is_unsettled
         consumer.settle(events[1:4], RELEASED)
         consumer.settle(events[:4])
         await settle_loop()
-        assert sorted(node.outcomes) == sorted([(int(peers.ACCEPTED), True)] + [(int(peers.RELEASED), True)] * 3)
+        assert sorted(node.outcomes) == sorted(
+            [(int(peers.ACCEPTED), True)] + [(int(peers.RELEASED), True)] * 3
+        )
         assert numbers(await consumer.receive(8)) == [8, 9, 10, 11]
         with pytest.raises(ValueError, match="receive"):
             await consumer.receive_raw()
@@ -176,7 +182,10 @@ async def test_without_settling_the_node_settles_as_it_sends(node: MemoryNode) -
 
 async def test_after_a_loss_a_consumer_goes_on_behind_the_last_event_taken(node: MemoryNode) -> None:
     node.outgoing["log"].extend(records(0, 10))
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", partition=0, start=EARLIEST) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", partition=0, start=EARLIEST) as consumer,
+    ):
         assert numbers(await consumer.receive(4)) == [0, 1, 2, 3]
         node.outgoing["log"].extend(records(4, 10))
         node.unreachable = 2
@@ -211,7 +220,10 @@ async def test_new_events_only_means_none_is_missed_after_the_attach(node: Memor
 async def test_a_log_made_anew_meanwhile_is_read_from_its_beginning(node: MemoryNode) -> None:
     info(node, "log", {"0": "0000000000000005"})
     node.outgoing["log"].extend(records(6, 8))
-    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", start=AfterOffset(5)) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.consumer("log", start=AfterOffset(5)) as consumer,
+    ):
         assert numbers(await consumer.receive()) == [6, 7]
         info(node, "log", {"0": "0000000000000001"}, incarnation="another")
         node.outgoing["log"].extend(records(0, 2))
@@ -255,7 +267,10 @@ async def test_a_refused_attach_is_raised_at_once(node: MemoryNode) -> None:
 
 
 async def test_when_no_connection_comes_back_receive_raises(node: MemoryNode) -> None:
-    async with connect(URL, retry=RetryPolicy(attempts_max=2, first_ms=0)) as client, client.consumer("log") as consumer:
+    async with (
+        connect(URL, retry=RetryPolicy(attempts_max=2, first_ms=0)) as client,
+        client.consumer("log") as consumer,
+    ):
         node.unreachable = 100
         node.lose()
         with pytest.raises(ConnectionLostError):
@@ -277,7 +292,10 @@ async def test_the_nodes_link_properties_and_ones_own_are_passed(node: MemoryNod
     node.link_properties = {"event-streams-partition": proton.symbol("2")}
     properties = {"event-streams-consumer-group": Symbol("g")}
     extra = {"sql": Described(Symbol("amqp:event-streams-sql-filter"), "TRUE")}
-    async with connect(URL) as client, client.consumer("log", properties=properties, filters=extra, partition=2) as consumer:
+    async with (
+        connect(URL) as client,
+        client.consumer("log", properties=properties, filters=extra, partition=2) as consumer,
+    ):
         assert consumer.link_properties == {"event-streams-partition": "2"}
     [link] = node.attaches
     assert link.remote_properties == {"event-streams-consumer-group": "g", "event-streams-partition": "2"}

@@ -32,7 +32,9 @@ def test_new_events_only_need_no_filter() -> None:
 
 def test_a_start_is_a_filter_as_the_extensions_describe_it() -> None:
     filters = Cursor(AfterOffset(7), None).filters(["0"])
-    assert filters == {FILTER_NAME: Described(Symbol(FILTER_DELIVERY_ANNOTATIONS), {Symbol(OFFSET): Symbol(offset(7))})}
+    assert filters == {
+        FILTER_NAME: Described(Symbol(FILTER_DELIVERY_ANNOTATIONS), {Symbol(OFFSET): Symbol(offset(7))})
+    }
     assert Cursor(AfterTime(5), "0").condition([]) == {Symbol(TIMESTAMP): Timestamp(5)}
     assert asked(Cursor(EARLIEST, "0")) == "@earliest"
 
@@ -115,8 +117,12 @@ def test_messages_of_a_peer_that_is_no_log_are_let_pass() -> None:
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20), max_size=8))
-def test_through_any_losses_each_event_is_taken_once_and_in_order(lives: list[list[tuple[int, bool]]]) -> None:
-    """A log of four partitions; each life of a link brings events from where the cursor asked, in any interleaving."""
+def test_through_any_losses_each_event_is_taken_once_and_in_order(
+    lives: list[list[tuple[int, bool]]],
+) -> None:
+    """A log of four partitions; each life of a link brings events from where the cursor asked, in any
+    interleaving.
+    """
     log = {partition: list(range(30)) for partition in range(4)}
     cursor = Cursor(EARLIEST, None)
     taken: dict[int, list[int]] = {partition: [] for partition in log}

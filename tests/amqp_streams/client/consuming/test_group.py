@@ -38,7 +38,9 @@ async def everything(consumer: GroupConsumer) -> list[tuple[str | None, object]]
     return places(found)
 
 
-async def test_attaches_wait_for_partitions_under_a_durable_source_and_no_more_than_there_are(node: MemoryNode) -> None:
+async def test_attaches_wait_for_partitions_under_a_durable_source_and_no_more_than_there_are(
+    node: MemoryNode,
+) -> None:
     group = Coordinator(node, 6)
     async with connect(URL) as client, client.group_consumer(LOG, "g", candidates=4) as consumer:
         assert list(consumer.partitions) == []
@@ -136,15 +138,23 @@ async def test_each_event_is_settled_as_it_is_told(node: MemoryNode) -> None:
         consumer.settle(events[:2], RELEASED)
         consumer.settle(events)
         await group.move()
-        assert sorted(node.outcomes) == sorted([(int(peers.RELEASED), True)] * 2 + [(int(peers.ACCEPTED), True)])
+        assert sorted(node.outcomes) == sorted(
+            [(int(peers.RELEASED), True)] * 2 + [(int(peers.ACCEPTED), True)]
+        )
 
 
-async def test_a_partition_that_moves_away_is_told_and_its_events_are_not_handed_out(node: MemoryNode) -> None:
+async def test_a_partition_that_moves_away_is_told_and_its_events_are_not_handed_out(
+    node: MemoryNode,
+) -> None:
     group, told = Coordinator(node, 2), list[str]()
     async with (
         connect(URL, retry=AT_ONCE) as client,
         client.group_consumer(
-            LOG, "g", settle="manual", on_assigned=lambda name: told.append(f"+{name}"), on_revoked=lambda name: told.append(f"-{name}")
+            LOG,
+            "g",
+            settle="manual",
+            on_assigned=lambda name: told.append(f"+{name}"),
+            on_revoked=lambda name: told.append(f"-{name}"),
         ) as consumer,
     ):
         await group.assign(0, 1)
@@ -199,7 +209,10 @@ async def test_a_node_that_refuses_is_asked_again_until_a_partition_is_free(node
 
 async def test_after_a_loss_the_links_come_back_under_their_names(node: MemoryNode) -> None:
     group, revoked = Coordinator(node, 2), list[str]()
-    async with connect(URL, retry=AT_ONCE) as client, client.group_consumer(LOG, "g", on_revoked=revoked.append) as consumer:
+    async with (
+        connect(URL, retry=AT_ONCE) as client,
+        client.group_consumer(LOG, "g", on_revoked=revoked.append) as consumer,
+    ):
         await group.assign(0, 1)
         names_before = {link.name for link in group.holders.values()}
         await group.store(0, 0, 1)
@@ -235,7 +248,10 @@ async def test_a_node_that_cannot_answer_after_a_loss_is_asked_again(node: Memor
 async def test_when_no_connection_comes_back_receive_raises(node: MemoryNode) -> None:
     group, revoked = Coordinator(node, 1), list[str]()
     policy = RetryPolicy(attempts_max=2, first_ms=0)
-    async with connect(URL, retry=policy) as client, client.group_consumer(LOG, "g", on_revoked=revoked.append) as consumer:
+    async with (
+        connect(URL, retry=policy) as client,
+        client.group_consumer(LOG, "g", on_revoked=revoked.append) as consumer,
+    ):
         await group.assign(0)
         node.unreachable = 100
         node.lose()

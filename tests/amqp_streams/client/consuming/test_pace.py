@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from amqp_streams.client.consuming.pace import FIRST, Pace
 
 
-def run(pace: Pace, batches: int, size: int, event_s: float, *, now_s: float = 0.0, wait_s: float = 0.0) -> float:
+def run(
+    pace: Pace, batches: int, size: int, event_s: float, *, now_s: float = 0.0, wait_s: float = 0.0
+) -> float:
     """An application that takes `event_s` for each event, and waits `wait_s` for the next batch."""
     for _ in range(batches):
         pace.asked(now_s)
@@ -64,8 +66,14 @@ def test_asking_again_after_nothing_came_changes_nothing() -> None:
     assert pace.ahead(1) == before
 
 
-@given(st.lists(st.tuples(st.integers(0, 500), st.floats(0, 100)), max_size=30), st.integers(1, 2000), st.integers(1, 200))
-def test_at_least_one_and_at_most_the_most_whatever_happens(turns: list[tuple[int, float]], most: int, partitions: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.floats(0, 100)), max_size=30),
+    st.integers(1, 2000),
+    st.integers(1, 200),
+)
+def test_at_least_one_and_at_most_the_most_whatever_happens(
+    turns: list[tuple[int, float]], most: int, partitions: int
+) -> None:
     pace, now_s = Pace(0.25, most), 0.0
     for count, busy_s in turns:
         pace.gave(count, now_s)

@@ -1,4 +1,6 @@
-"""Ranges of a partition: what is there, once, in order, to the end; against the real node, through cuts and kills."""
+"""Ranges of a partition: what is there, once, in order, to the end; against the real node, through cuts and
+kills.
+"""
 
 import asyncio
 import random
@@ -38,7 +40,9 @@ OVERTAKEN = "overtaken"
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     running = RunningNode(tmp_path_factory.mktemp("node"), "--sync=never").start()
-    with blocking.connect(running.url) as client:  # retention comes by every few seconds: the last test looks what it took
+    with blocking.connect(
+        running.url
+    ) as client:  # retention comes by every few seconds: the last test looks what it took
         client.management.create_log(OVERTAKEN, retention_bytes=1 << 20, segment_bytes=64 << 10)
         with client.producer(OVERTAKEN, window=3000) as producer:
             producer.post_batch([Event(bytes(1000))] * 3000)
@@ -58,7 +62,9 @@ async def log_of(client: Client, count: int, *, partitions: int = 1, size: int =
     await client.management.create_log(name, partitions=partitions, **settings)
     async with client.producer(name, partition=0, window=5000) as producer:
         subjects = ["ten" if number % 10 == 0 else None for number in range(count)]
-        await producer.post_batch([Event(b"%0*d" % (size, number), subject=subject) for number, subject in enumerate(subjects)])
+        await producer.post_batch(
+            [Event(b"%0*d" % (size, number), subject=subject) for number, subject in enumerate(subjects)]
+        )
     return name
 
 
@@ -81,16 +87,27 @@ async def test_a_range_is_all_events_from_its_start_to_before_its_end(client: Cl
         ordinary = await consumer.receive_retained(1000)
         while len(ordinary) < 1000:
             ordinary += await consumer.receive_retained(1000)
-    assert [(message, stamp) for run in runs for message, stamp in zip(run.messages, run.timestamps_ms, strict=True)] == [
-        (event.encode(), event.timestamp_ms) for event in ordinary[100:900]
-    ]
+    assert [
+        (message, stamp)
+        for run in runs
+        for message, stamp in zip(run.messages, run.timestamps_ms, strict=True)
+    ] == [(event.encode(), event.timestamp_ms) for event in ordinary[100:900]]
 
 
 @pytest.mark.parametrize(
     ("start", "end", "there"),
-    [(0, None, range(50)), (40, 1000, range(40, 50)), (50, None, range(0)), (1 << 60, None, range(0)), (7, 7, range(0)), (9, 2, range(0))],
+    [
+        (0, None, range(50)),
+        (40, 1000, range(40, 50)),
+        (50, None, range(0)),
+        (1 << 60, None, range(0)),
+        (7, 7, range(0)),
+        (9, 2, range(0)),
+    ],
 )
-async def test_a_range_ends_by_itself_where_the_log_does(client: Client, start: int, end: int | None, there: range) -> None:
+async def test_a_range_ends_by_itself_where_the_log_does(
+    client: Client, start: int, end: int | None, there: range
+) -> None:
     log = await log_of(client, 50)
     assert offsets(await all_of(client.read_range(log, "0", start, end))) == list(there)
 
@@ -101,7 +118,9 @@ async def test_an_empty_partition_is_an_empty_range(client: Client) -> None:
 
 async def test_a_filter_is_the_node_s_work_and_ends_as_well(client: Client) -> None:
     log = await log_of(client, 500)
-    assert offsets(await all_of(client.read_range(log, 0, 100, 300, filter="p.subject = 'ten'"))) == list(range(100, 300, 10))
+    assert offsets(await all_of(client.read_range(log, 0, 100, 300, filter="p.subject = 'ten'"))) == list(
+        range(100, 300, 10)
+    )
     none = client.read_range(log, 0, 0, filter="p.subject = 'eleven'")
     assert await all_of(none) == []
     assert none.position == 500
@@ -135,7 +154,9 @@ async def test_prefetched_bytes_are_bounded(client: Client) -> None:
 async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_for_each_frame(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node whose peer has little room left in the session sends the rest by frames, and moves all of a message for each of them."""
+    """A node whose peer has little room left in the session sends the rest by frames, and moves all of a
+    message for each of them.
+    """
     grants: list[int] = []
 
     def drain(link: ReceiverLink, credit: int) -> None:
@@ -164,7 +185,9 @@ async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_
         ({"incarnation": "another"}, names.RESOURCE_DELETED),
     ],
 )
-async def test_what_cannot_be_read_is_refused_in_words(client: Client, arguments: dict[str, object], condition: str) -> None:
+async def test_what_cannot_be_read_is_refused_in_words(
+    client: Client, arguments: dict[str, object], condition: str
+) -> None:
     log = await log_of(client, 3)
     given: dict[str, object] = {"partition": 0, **arguments}
     with pytest.raises(LinkRefusedError) as caught:
@@ -193,7 +216,9 @@ async def test_numbers_that_cannot_be_are_refused_at_once(client: Client, argume
         client.read_range("log", 0, **arguments)
 
 
-async def test_a_node_without_batches_is_refused_and_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_without_batches_is_refused_and_not_read_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     memory = MemoryNode()
     monkeypatch.setattr(transport, "open_stream", memory.open_stream)
     async with connect("amqp://node", retry=AT_ONCE) as client:
@@ -275,7 +300,9 @@ async def test_damaged_records_are_told_after_what_is_before_them_and_can_be_pas
             assert offsets(got) == list(range(reader.position))
             assert reader.position >= int(second.stem)
             (last,) = (await client.extents(log))[log].partitions
-            assert offsets(await all_of(client.read_range(log, 0, last.next - 5))) == list(range(last.next - 5, 600))
+            assert offsets(await all_of(client.read_range(log, 0, last.next - 5))) == list(
+                range(last.next - 5, 600)
+            )
     finally:
         running.kill()
 
@@ -313,7 +340,9 @@ def test_the_blocking_face_gives_the_same_runs(node: RunningNode) -> None:
         client.management.create_log(name)
         with client.producer(name) as producer:
             producer.post_batch([Event(number) for number in range(3000)])
-        assert [offset for run in client.read_range(name, 0, 10, 2990, batch_events=100) for offset in run.offsets] == list(range(10, 2990))
+        assert [
+            offset for run in client.read_range(name, 0, 10, 2990, batch_events=100) for offset in run.offsets
+        ] == list(range(10, 2990))
         with client.read_range(name, 0, batch_events=100) as reader:
             (run,) = reader.take()
             assert (len(run), reader.position, len(reader.incarnation or "")) == (100, 100, 32)

@@ -38,7 +38,9 @@ async def test_an_answer_that_cannot_be_read_or_comes_twice_is_passed_over(node:
     def answer(request: bytes) -> None:
         asked = ReceivedEvent(request)
         properties = {names.STATUS_CODES[0]: 200}
-        reply = Event({names.EXTENT_LOGS: []}, properties=properties, correlation_id=asked.correlation_id).encode()
+        reply = Event(
+            {names.EXTENT_LOGS: []}, properties=properties, correlation_id=asked.correlation_id
+        ).encode()
         node.outgoing[str(asked.reply_to)].extend([b"rubbish", reply, reply])
 
     node.answer = answer

@@ -7,7 +7,17 @@ from uuid import uuid4
 
 import pytest
 
-from amqp_streams.client import AfterOffset, Event, LinkError, LogExtent, ManagementError, PartitionExtent, RetryPolicy, blocking, connect
+from amqp_streams.client import (
+    AfterOffset,
+    Event,
+    LinkError,
+    LogExtent,
+    ManagementError,
+    PartitionExtent,
+    RetryPolicy,
+    blocking,
+    connect,
+)
 from amqp_streams.client.management.extents import ask_extents, extents_body, read_extents
 from amqp_streams.wire.codec import Symbol, Timestamp
 from tests.amqp_streams.client.running import RunningNode
@@ -39,7 +49,10 @@ async def test_extents_are_numbers_for_all_partitions_of_all_logs_at_once(node: 
     )
     full, told = extents[logs[1]].partitions[1], infos[logs[1]].partitions[1]
     assert (full.earliest, full.next, full.bytes) == (0, 7, told.bytes)
-    assert (full.first_timestamp_ms, full.last_timestamp_ms) == (told.first_timestamp_ms, told.last_timestamp_ms)
+    assert (full.first_timestamp_ms, full.last_timestamp_ms) == (
+        told.first_timestamp_ms,
+        told.last_timestamp_ms,
+    )
     assert full.bytes > 0
 
 
@@ -91,8 +104,12 @@ async def test_an_offset_at_a_time_is_that_of_the_first_event_then_or_later(node
         assert await client.offset_at(log, ["1", 0], stamps[-1] + 1) == {"1": 0, "0": len(stamps)}
 
 
-@pytest.mark.parametrize(("log", "partitions", "status"), [("nowhere", None, 404), ("here", 9, 404), ("no name", None, 400)])
-async def test_what_is_not_there_is_told(node: RunningNode, log: str, partitions: int | None, status: int) -> None:
+@pytest.mark.parametrize(
+    ("log", "partitions", "status"), [("nowhere", None, 404), ("here", 9, 404), ("no name", None, 400)]
+)
+async def test_what_is_not_there_is_told(
+    node: RunningNode, log: str, partitions: int | None, status: int
+) -> None:
     async with connect(node.url) as client:
         if not (await client.management.list_logs()) or log == "here":
             await client.management.create_log("here")
@@ -128,11 +145,21 @@ async def test_questions_share_links_and_survive_a_cut(node: RunningNode) -> Non
 
 def test_what_is_asked_is_a_list_of_logs_and_more_only_where_given() -> None:
     assert extents_body(["a", "b"]) == {"logs": ["a", "b"]}
-    assert extents_body(["a"], ["0"], 5) == {"logs": ["a"], "partitions": [Symbol("0")], "timestamp": Timestamp(5)}
+    assert extents_body(["a"], ["0"], 5) == {
+        "logs": ["a"],
+        "partitions": [Symbol("0")],
+        "timestamp": Timestamp(5),
+    }
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"logs": 5}, {"logs": [{"name": "a"}]}, {"logs": [{"name": "a", "incarnation": "i", "partitions": [5]}]}]
+    "answer",
+    [
+        {},
+        {"logs": 5},
+        {"logs": [{"name": "a"}]},
+        {"logs": [{"name": "a", "incarnation": "i", "partitions": [5]}]},
+    ],
 )
 def test_another_answer_is_an_error(answer: dict[str, object]) -> None:
     with pytest.raises(LinkError, match="begin and end"):

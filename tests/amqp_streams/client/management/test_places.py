@@ -2,26 +2,59 @@
 
 import pytest
 
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, CursorInfo, GroupInfo, Place, Start, connect
+from amqp_streams.client import (
+    EARLIEST,
+    LATEST,
+    AfterOffset,
+    AfterTime,
+    CursorInfo,
+    GroupInfo,
+    Place,
+    Start,
+    connect,
+)
 from amqp_streams.client.management.places import cursor_info, group_info, lag_of, listed, reset_body
 from amqp_streams.wire.codec import Symbol, Timestamp, ULong
 from tests.amqp_streams.client.conftest import MemoryNode
 from tests.amqp_streams.client.management.test_requests import URL, answering
 
 PLACES = [
-    {"partition": Symbol("0"), "offset": Symbol("0000000000000041"), "position-next": 42, "lag": 8, "epoch": ULong(3), "member": "m1"},
-    {"partition": Symbol("1"), "offset": None, "position-next": None, "lag": None, "epoch": ULong(0), "member": None},
+    {
+        "partition": Symbol("0"),
+        "offset": Symbol("0000000000000041"),
+        "position-next": 42,
+        "lag": 8,
+        "epoch": ULong(3),
+        "member": "m1",
+    },
+    {
+        "partition": Symbol("1"),
+        "offset": None,
+        "position-next": None,
+        "lag": None,
+        "epoch": ULong(0),
+        "member": None,
+    },
 ]
 CURSOR: dict[str, object] = {
     "log": "temps", "id": "9de4", "group": None, "container": "c", "link": "nightly", "user": "alice", "active": True, "updated-ms": 5,
     "partitions": PLACES,
 }  # fmt: skip
-GROUP: dict[str, object] = {"log": "temps", "name": "billing", "active": True, "waiting": 2, "updated-ms": None, "partitions": PLACES}
+GROUP: dict[str, object] = {
+    "log": "temps",
+    "name": "billing",
+    "active": True,
+    "waiting": 2,
+    "updated-ms": None,
+    "partitions": PLACES,
+}
 READ = (Place("0", "0000000000000041", 42, 8, 3, "m1"), Place("1", epoch=0))
 
 
 def test_entries_are_read_and_what_is_unknown_is_kept() -> None:
-    assert cursor_info(CURSOR) == CursorInfo("temps", "9de4", None, "c", "nightly", "alice", active=True, updated_ms=5, places=READ)
+    assert cursor_info(CURSOR) == CursorInfo(
+        "temps", "9de4", None, "c", "nightly", "alice", active=True, updated_ms=5, places=READ
+    )
     assert cursor_info(CURSOR | {"more": 1}).details["more"] == 1
     group = group_info(GROUP)
     assert group == GroupInfo("temps", "billing", active=True, waiting=2, places=READ)
@@ -29,7 +62,9 @@ def test_entries_are_read_and_what_is_unknown_is_kept() -> None:
 
 
 def test_an_entry_of_another_shape_says_nothing() -> None:
-    assert cursor_info({"id": "x", "active": 1, "updated-ms": "now", "partitions": [3]}) == CursorInfo("None", "x")
+    assert cursor_info({"id": "x", "active": 1, "updated-ms": "now", "partitions": [3]}) == CursorInfo(
+        "None", "x"
+    )
     assert listed({"cursors": "none"}, "cursors") == []
 
 
@@ -48,7 +83,9 @@ def test_lag_is_that_of_the_partitions_where_it_is_known() -> None:
         (AfterTime(7), None, {"timestamp": Timestamp(7)}),
     ],
 )
-def test_a_place_to_go_to_is_said_as_in_a_filter(to: Start, partition: str | None, body: dict[str, object]) -> None:
+def test_a_place_to_go_to_is_said_as_in_a_filter(
+    to: Start, partition: str | None, body: dict[str, object]
+) -> None:
     assert reset_body(to, partition) == body
 
 
@@ -61,10 +98,15 @@ async def test_requests_say_their_type_and_their_log(node: MemoryNode) -> None:
         assert (await management.describe_cursor("temps", "9de4")).link == "nightly"
         assert (await management.describe_group("temps", "billing")).name == "billing"
         assert (await management.reset_cursor("temps", "9de4", EARLIEST)).id == "9de4"
-        assert (await management.reset_group("temps", "billing", AfterTime(7), partition="1")).name == "billing"
+        assert (
+            await management.reset_group("temps", "billing", AfterTime(7), partition="1")
+        ).name == "billing"
         await management.delete_cursor("temps", "9de4")
         await management.delete_group("temps", "billing")
-    asked = [tuple(request.properties.get(name) for name in ("operation", "type", "name", "log")) for request in requests]
+    asked = [
+        tuple(request.properties.get(name) for name in ("operation", "type", "name", "log"))
+        for request in requests
+    ]
     cursor, group = "event-cursor", "event-consumer-group"
     assert asked == [
         ("QUERY", cursor, None, None),
@@ -75,4 +117,7 @@ async def test_requests_say_their_type_and_their_log(node: MemoryNode) -> None:
             for about in ((cursor, "9de4", "temps"), (group, "billing", "temps"))
         ],
     ]
-    assert [request.body for request in requests[4:6]] == [{"position": "@earliest"}, {"timestamp": Timestamp(7), "partition": "1"}]
+    assert [request.body for request in requests[4:6]] == [
+        {"position": "@earliest"},
+        {"timestamp": Timestamp(7), "partition": "1"},
+    ]

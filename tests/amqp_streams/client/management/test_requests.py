@@ -36,22 +36,35 @@ PARTITION: dict[Value, Value] = {
 }
 
 
-def answering(node: MemoryNode, status: int, body: object, description: str | None = None) -> list[ReceivedEvent]:
+def answering(
+    node: MemoryNode, status: int, body: object, description: str | None = None
+) -> list[ReceivedEvent]:
     """Have `$management` answer so; the requests it got."""
     requests: list[ReceivedEvent] = []
 
     def answer(message: bytes) -> tuple[str, bytes] | None:
         request = ReceivedEvent(message)
         requests.append(request)
-        properties = {"status-code": status, "statusCode": status} | ({} if description is None else {"status-description": description})
-        return str(request.reply_to), Event(body, properties=properties, correlation_id=request.correlation_id).encode()
+        properties = {"status-code": status, "statusCode": status} | (
+            {} if description is None else {"status-description": description}
+        )
+        return str(request.reply_to), Event(
+            body, properties=properties, correlation_id=request.correlation_id
+        ).encode()
 
     node.answer = answer
     return requests
 
 
 def test_figures_are_read_and_what_is_unknown_is_kept() -> None:
-    body = {"log": "l", "partitions": [PARTITION], "incarnation": "i", "retention-ms": 5, "sync": "always", "more": 1}
+    body = {
+        "log": "l",
+        "partitions": [PARTITION],
+        "incarnation": "i",
+        "retention-ms": 5,
+        "sync": "always",
+        "more": 1,
+    }
     info = log_info("l", body)
     entry = PartitionInfo("0", "0000000000000001", None, 7, 70, 5, 6, "running")
     assert info == LogInfo("l", (entry,), incarnation="i", sync="always", settings={"retention_ms": 5})
@@ -108,13 +121,21 @@ async def test_a_request_says_what_it_is_about_and_where_the_answer_goes(node: M
     assert request.body == {"partitions": 2, "retention-ms": 60}
     assert request.message_id == request.correlation_id
     [receiving] = [link for link in node.attaches if link.is_sender]
-    assert (receiving.remote_source.address, receiving.remote_target.address) == ("$management", request.reply_to)
+    assert (receiving.remote_source.address, receiving.remote_target.address) == (
+        "$management",
+        request.reply_to,
+    )
 
 
 async def test_every_operation_has_its_name(node: MemoryNode) -> None:
-    requests = answering(node, 200, {"logs": [{"name": "b", "partitions": 2}, {"name": "a", "partitions": [1, 2, 3]}]})
+    requests = answering(
+        node, 200, {"logs": [{"name": "b", "partitions": 2}, {"name": "a", "partitions": [1, 2, 3]}]}
+    )
     async with connect(URL) as client:
-        assert [(log.name, log.partitions) for log in await client.management.list_logs()] == [("a", 3), ("b", 2)]
+        assert [(log.name, log.partitions) for log in await client.management.list_logs()] == [
+            ("a", 3),
+            ("b", 2),
+        ]
         await client.management.describe_log("a")
         await client.management.update_log("a", {"retention-ms": None})
         await client.management.delete_log("a")

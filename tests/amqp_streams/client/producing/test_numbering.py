@@ -1,4 +1,6 @@
-"""A producer with an id: numbers rise, events keep theirs, and the node stores each once, through losses and kill -9."""
+"""A producer with an id: numbers rise, events keep theirs, and the node stores each once, through losses and
+kill -9.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,9 +44,14 @@ def numbers(numbered: Sequence[Entry]) -> list[int | None]:
 # -- numbers
 
 
-@given(st.lists(st.one_of(st.integers(1, 5), st.tuples(st.integers(0, 40), st.integers(1, 5))), max_size=8), st.integers(0, 60))
+@given(
+    st.lists(st.one_of(st.integers(1, 5), st.tuples(st.integers(0, 40), st.integers(1, 5))), max_size=8),
+    st.integers(0, 60),
+)
 def test_numbers_rise_whoever_gives_them(steps: list[int | tuple[int, int]], highest: int) -> None:
-    """By itself, from a first number, after what the node said: what does not rise is refused and changes nothing."""
+    """By itself, from a first number, after what the node said: what does not rise is refused and changes
+    nothing.
+    """
     numbering = Numbering()
     numbering.heard(None)
     last = -1
@@ -118,8 +125,12 @@ async def test_an_ordinary_producer_takes_no_numbers(node: MemoryNode) -> None:
 # -- against one that fails
 
 
-async def test_an_event_that_was_given_up_is_left_out_and_the_others_go_over_another_link(node: MemoryNode) -> None:
-    """A node that waits for an event refuses all behind it on that link: without a new one the producer would be stuck."""
+async def test_an_event_that_was_given_up_is_left_out_and_the_others_go_over_another_link(
+    node: MemoryNode,
+) -> None:
+    """A node that waits for an event refuses all behind it on that link: without a new one the producer would
+    be stuck.
+    """
     node.link_properties = {names.PRODUCER_ID: "p", names.PRODUCER_SEQUENCE: proton.ulong(9)}
     owed: set[int] = set()
 
@@ -134,7 +145,10 @@ async def test_an_event_that_was_given_up_is_left_out_and_the_others_go_over_ano
     node.outcome = outcome
     node.on_attach = lambda peer, link: owed.clear()
     retry = RetryPolicy(first_ms=0, attempts_max=2, jitter=lambda: 0.0)
-    async with connect("amqp://node", retry=retry) as client, client.producer("log", producer_id="p") as producer:
+    async with (
+        connect("amqp://node", retry=retry) as client,
+        client.producer("log", producer_id="p") as producer,
+    ):
         pending = [await producer.post(Event(number)) for number in range(4)]
         with pytest.raises(ReleasedError):
             await pending[2]
@@ -152,7 +166,9 @@ async def test_a_producer_desires_what_it_needs(node: MemoryNode) -> None:
         (link,) = node.attaches
         link.remote_target.capabilities.rewind()
         assert link.remote_target.capabilities.next() is not None
-        assert [str(one) for one in link.remote_target.capabilities.get_object().elements] == [names.CAPABILITY_IDEMPOTENT_PRODUCER]
+        assert [str(one) for one in link.remote_target.capabilities.get_object().elements] == [
+            names.CAPABILITY_IDEMPOTENT_PRODUCER
+        ]
         assert {str(key): value for key, value in link.remote_properties.items()} == {names.PRODUCER_ID: "p"}
 
 
@@ -167,7 +183,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 async def stored(url: str, log: str, partition: int = 0) -> list[object]:
-    async with connect(url, retry=PATIENT) as client, client.consumer(log, partition=partition, start=EARLIEST) as consumer:
+    async with (
+        connect(url, retry=PATIENT) as client,
+        client.consumer(log, partition=partition, start=EARLIEST) as consumer,
+    ):
         found: list[object] = []
         while batch := await consumer.receive_retained(500, 5.0):
             found += [event.body for event in batch]
@@ -192,7 +211,10 @@ async def test_what_is_sent_again_under_its_numbers_is_stored_once(running: Runn
     """As a task does that was cut short and begins anew."""
     await made(running.url, "again")
     for end in (7, 20, 13):
-        async with connect(running.url) as client, client.producer("again", partition=0, producer_id="q/0") as producer:
+        async with (
+            connect(running.url) as client,
+            client.producer("again", partition=0, producer_id="q/0") as producer,
+        ):
             await producer.post_batch([Event(number) for number in range(end)], sequence=5 << 32)
             await producer.flush()
     assert await stored(running.url, "again") == list(range(20))

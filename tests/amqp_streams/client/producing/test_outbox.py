@@ -11,7 +11,9 @@ RELEASED = ReleasedError("released")
 REJECTED = RejectedError("amqp:decode-error")
 
 
-def outbox(count: int = 0, *, events_max: int = 1000, bytes_max: int = 1 << 20, attempts_max: int = 3) -> Outbox:
+def outbox(
+    count: int = 0, *, events_max: int = 1000, bytes_max: int = 1 << 20, attempts_max: int = 3
+) -> Outbox:
     box = Outbox(events_max=events_max, bytes_max=bytes_max, attempts_max=attempts_max)
     box.add(entries(count))
     return box

@@ -153,7 +153,10 @@ async def test_a_released_event_is_sent_again_and_nothing_overtakes_it(node: Mem
 
 async def test_an_event_released_too_often_is_an_error(node: MemoryNode) -> None:
     node.outcome = lambda message: RELEASED
-    async with connect(URL, retry=RetryPolicy(attempts_max=2, first_ms=0)) as client, client.producer("log") as producer:
+    async with (
+        connect(URL, retry=RetryPolicy(attempts_max=2, first_ms=0)) as client,
+        client.producer("log") as producer,
+    ):
         with pytest.raises(ReleasedError):
             await producer.send(Event(1))
 
@@ -177,7 +180,9 @@ async def test_after_a_loss_what_has_no_outcome_is_sent_again_in_order(node: Mem
     assert len(node.asked) == 5
 
 
-async def test_acceptance_lost_with_the_connection_stores_an_event_twice_and_loses_none(node: MemoryNode) -> None:
+async def test_acceptance_lost_with_the_connection_stores_an_event_twice_and_loses_none(
+    node: MemoryNode,
+) -> None:
     async with connect(URL, retry=AT_ONCE) as client, client.producer("log") as producer:
         await producer.send(Event(0))
         node.streams[-1].pump = lambda: None  # type: ignore[method-assign]  # the node's answers are lost
@@ -217,8 +222,12 @@ async def test_a_refused_attach_is_raised_at_once(node: MemoryNode, null_termini
     assert len(node.attaches) == 1
 
 
-@pytest.mark.parametrize(("condition", "again"), [("amqp:link:detach-forced", True), ("amqp:link:stolen", False)])
-async def test_a_detach_is_made_good_by_a_new_attach_only_if_that_can_help(node: MemoryNode, condition: str, again: bool) -> None:
+@pytest.mark.parametrize(
+    ("condition", "again"), [("amqp:link:detach-forced", True), ("amqp:link:stolen", False)]
+)
+async def test_a_detach_is_made_good_by_a_new_attach_only_if_that_can_help(
+    node: MemoryNode, condition: str, again: bool
+) -> None:
     async with connect(URL, retry=AT_ONCE) as client:
         producer = client.producer("log")
         await producer.open()
@@ -305,7 +314,10 @@ FULL = "amqp:resource-limit-exceeded: the disk is full"
 
 @pytest.fixture
 def full(node: MemoryNode) -> MemoryNode:
-    node.outcome, node.condition = lambda message: REJECTED, proton.Condition("amqp:resource-limit-exceeded", "the disk is full")
+    node.outcome, node.condition = (
+        lambda message: REJECTED,
+        proton.Condition("amqp:resource-limit-exceeded", "the disk is full"),
+    )
     return node
 
 
@@ -316,7 +328,9 @@ async def test_a_timeout_says_what_the_node_said(full: MemoryNode) -> None:
         await producer.post(Event(1))
         with pytest.raises(TimedOutError, match=rf"flushing took longer than 0.05 s: {FULL}"):
             await producer.flush(timeout=0.05)
-        with pytest.raises(TimedOutError, match=rf"waiting for room in the window took longer than 0.05 s: {FULL}"):
+        with pytest.raises(
+            TimedOutError, match=rf"waiting for room in the window took longer than 0.05 s: {FULL}"
+        ):
             await producer.post(Event(2), timeout=0.05)
         full.outcome = lambda message: ACCEPTED
         await producer.flush()
@@ -334,7 +348,9 @@ async def test_a_timeout_says_why_there_is_no_connection(node: MemoryNode) -> No
     async with connect(URL, retry=RetryPolicy(first_ms=1)) as client, client.producer("log") as producer:
         node.unreachable = 1_000_000
         node.lose()
-        with pytest.raises(TimedOutError, match=r"waiting for an outcome took longer than 0\.05 s: amqp://node:5672: refused"):
+        with pytest.raises(
+            TimedOutError, match=r"waiting for an outcome took longer than 0\.05 s: amqp://node:5672: refused"
+        ):
             await producer.send(Event(1), timeout=0.05)
         node.unreachable = 0
 
@@ -361,13 +377,24 @@ async def test_clients_producers_and_consumers_say_what_they_are(node: MemoryNod
         async with producer, client.consumer("log") as consumer:
             assert repr(producer) == "<Producer for 'log' partition 3, attached, 0 events without an outcome>"
             assert repr(consumer) == "<Consumer of 'log', attached>"
-        assert repr(client.group_consumer("log", "g")) == "<GroupConsumer of 'log' in group 'g', partitions none>"
+        assert (
+            repr(client.group_consumer("log", "g"))
+            == "<GroupConsumer of 'log' in group 'g', partitions none>"
+        )
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"), [("text", "Event('text')"), ({"a": 1}, "Event({'a': 1})"), ("x" * 99, "Event(…)"), (None, "Event(…)")]
+    ("given", "shown"),
+    [("text", "Event('text')"), ({"a": 1}, "Event({'a': 1})"), ("x" * 99, "Event(…)"), (None, "Event(…)")],
 )
-async def test_a_value_that_is_not_an_event_is_refused_with_the_way_to_send_it(node: MemoryNode, given: Any, shown: str) -> None:
+async def test_a_value_that_is_not_an_event_is_refused_with_the_way_to_send_it(
+    node: MemoryNode, given: Any, shown: str
+) -> None:
     async with connect(URL) as client, client.producer("log") as producer:
-        with pytest.raises(TypeError, match=f"cannot be sent: give {re.escape(shown)}, a ReceivedEvent, or the bytes of an AMQP message"):
+        with pytest.raises(
+            TypeError,
+            match=(
+                f"cannot be sent: give {re.escape(shown)}, a ReceivedEvent, or the bytes of an AMQP message"
+            ),
+        ):
             await producer.send(given)

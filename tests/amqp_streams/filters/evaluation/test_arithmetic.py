@@ -80,17 +80,27 @@ def test_operators_give_values_of_the_right_type(left, operator, right, result):
 
 
 def test_signs_are_for_numbers():
-    assert (negative(UByte(5)), negative(1.5), negative(Decimal("0.5")), negative(None)) == (-5, -1.5, Decimal("-0.5"), None)
+    assert (negative(UByte(5)), negative(1.5), negative(Decimal("0.5")), negative(None)) == (
+        -5,
+        -1.5,
+        Decimal("-0.5"),
+        None,
+    )
     assert (positive(5), positive(None)) == (5, None)
     assert negative(ULong(2**63)) == -(2**63)
     too_small = negative(ULong(2**64 - 1))
     assert isinstance(too_small, float)
     assert isnan(too_small)
-    assert {negative("5"), positive("5"), negative(Timestamp(5)), negative(FAILED), positive(True)} == {FAILED}
+    assert {negative("5"), positive("5"), negative(Timestamp(5)), negative(FAILED), positive(True)} == {
+        FAILED
+    }
 
 
 numbers = (
-    st.integers(-(2**63), 2**64 - 1) | st.floats() | st.decimals(allow_nan=False) | st.builds(Timestamp, st.integers(-(2**63), 2**63 - 1))
+    st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.decimals(allow_nan=False)
+    | st.builds(Timestamp, st.integers(-(2**63), 2**63 - 1))
 )
 
 

@@ -10,7 +10,19 @@ from amqp_streams.filters.evaluation.sql import condition
 from amqp_streams.filters.language.parser import parse
 from amqp_streams.filters.language.syntax import Dialect
 from amqp_streams.filters.values import FAILED
-from amqp_streams.wire.types import Array, Byte, Char, Described, Float, Int, Symbol, Timestamp, UByte, UInt, ULong
+from amqp_streams.wire.types import (
+    Array,
+    Byte,
+    Char,
+    Described,
+    Float,
+    Int,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+)
 from tests.amqp_streams.filters import naive
 from tests.amqp_streams.filters.messages import LIMITS, NOW_MS, Sample, application, truth
 from tests.amqp_streams.filters.printing import printed
@@ -121,7 +133,11 @@ CASES = [
     ("6.4.3.1", "(a.color - 1) IS NULL", FAILED),
     # 6.4.3.2: LIKE
     ("6.4.3.2", "a.color LIKE 'b%'", True),
-    ("6.4.3.2", "a.color LIKE '%ue' AND a.color LIKE '%lu%' AND a.color LIKE 'b_u_' AND a.color LIKE 'blue'", True),
+    (
+        "6.4.3.2",
+        "a.color LIKE '%ue' AND a.color LIKE '%lu%' AND a.color LIKE 'b_u_' AND a.color LIKE 'blue'",
+        True,
+    ),
     ("6.4.3.2", "a.color NOT LIKE 'b%'", False),
     ("6.4.3.2", "a.color LIKE 'B%'", False),
     ("6.4.3.2", "a.percent LIKE '50!%' ESCAPE '!'", True),
@@ -173,7 +189,14 @@ CASES = [
     ("6.4.4.3.4", "RIGHT(a.color, 2) = 'ue' AND RIGHT(a.color, 9) = 'blue' AND RIGHT(a.color, 0) = ''", True),
     ("6.4.4.3.4", "RIGHT(a.color, -1) = ''", FAILED),
     ("6.4.4.3.3", "LEFT(a.color, -1) = ''", FAILED),
-    ("6.4.4.3.5", "SUBSTRING(a.color, 2, 2) = 'lu' AND SUBSTRING(a.color, 9, 2) = '' AND SUBSTRING(a.color, 3, 9) = 'ue'", True),
+    (
+        "6.4.4.3.5",
+        (
+            "SUBSTRING(a.color, 2, 2) = 'lu' AND SUBSTRING(a.color, 9, 2) = '' AND SUBSTRING(a.color, 3, 9) ="
+            " 'ue'"
+        ),
+        True,
+    ),
     ("6.4.4.3.5", "SUBSTRING(a.color, 0, 2) = 'b'", FAILED),
     ("6.4.4.3.5", "SUBSTRING(a.color, 1, -2) = 'b'", FAILED),
     ("6.4.4.3.3", "LEFT(a.none, 1) IS NULL", True),
@@ -184,7 +207,11 @@ CASES = [
     # 6.4.4.5: inside maps, lists and arrays
     ("6.4.4.5", "a.place.city = 'Oslo' AND a.place.at.lat = 59 AND a.place.[odd key] = 1", True),
     ("6.4.4.5", "a.words[0] = 'x' AND a.words[1 + 1][0] = 'z' AND a.array[1] = 20", True),
-    ("6.4.4.5", "a.words[9] IS NULL AND a.words[-1] IS NULL AND a.place.none.deeper IS NULL AND a.color.x IS NULL", True),
+    (
+        "6.4.4.5",
+        "a.words[9] IS NULL AND a.words[-1] IS NULL AND a.place.none.deeper IS NULL AND a.color.x IS NULL",
+        True,
+    ),
     ("6.4.4.5", "a.words['x'] = 'x'", FAILED),
     ("6.4.4.5", "a.words[a.none] IS NULL", True),
     ("6.4.4.4", "a.place = 'Oslo'", FAILED),
@@ -195,7 +222,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("section", "text", "expected"), CASES, ids=[f"{section}: {text}" for section, text, _ in CASES])
+@pytest.mark.parametrize(
+    ("section", "text", "expected"), CASES, ids=[f"{section}: {text}" for section, text, _ in CASES]
+)
 def test_a_filter_text_means_what_its_section_of_the_specification_says(section, text, expected):
     assert truth(text, A) is expected
 
@@ -226,17 +255,32 @@ def test_every_section_of_a_message_is_reached_by_its_names():
         timestamp_ms=1234,
     )
     for text in (
-        "h.durable AND header.priority = 7 AND h.ttl = 60000 AND NOT h.first_acquirer AND h.deliveryCount = 2 AND h.delivery-count = 2",
-        "m.x-opt-key = 'k' AND message_annotations.[x-opt-key] = 'k' AND message-annotations.plain = 1 AND messageAnnotations.plain = 1",
+        (
+            "h.durable AND header.priority = 7 AND h.ttl = 60000 AND NOT h.first_acquirer AND h.deliveryCount"
+            " = 2 AND h.delivery-count = 2"
+        ),
+        (
+            "m.x-opt-key = 'k' AND message_annotations.[x-opt-key] = 'k' AND message-annotations.plain = 1"
+            " AND messageAnnotations.plain = 1"
+        ),
         "p.message-id = 'id-1' AND p.messageId = 'id-1' AND properties.message_id = 'id-1'",
         "p.user-id = 0x75736572 AND p.to = 'to'",
-        "p.subject = 'subject' AND p.reply-to = 'back' AND p.correlation-id = 9 AND p.contentType LIKE 'text/%'",
+        (
+            "p.subject = 'subject' AND p.reply-to = 'back' AND p.correlation-id = 9 AND p.contentType LIKE"
+            " 'text/%'"
+        ),
         "p.content-encoding IS NULL",
-        "p.absolute-expiry-time = 5 AND p.creation_time = 6 AND p.group-id = 'g' AND p.group-sequence - 1 = 2",
+        (
+            "p.absolute-expiry-time = 5 AND p.creation_time = 6 AND p.group-id = 'g' AND p.group-sequence -"
+            " 1 = 2"
+        ),
         "p.reply-to-group-id = 'r'",
         "[odd name]]] = 1 AND f.sum = 12 AND footer.sum = 12",
         "d.event-streams-offset = '0000000000000042' AND delivery_annotations.event_streams_timestamp = 1234",
-        "d.eventStreamsSourcePartition = '3' AND d.other IS NULL AND delivery-annotations.event-streams-timestamp > 1233",
+        (
+            "d.eventStreamsSourcePartition = '3' AND d.other IS NULL AND"
+            " delivery-annotations.event-streams-timestamp > 1233"
+        ),
         "p.group-sequence-2 = 1",
     ):
         assert truth(text, sample) is True, text
@@ -245,14 +289,23 @@ def test_every_section_of_a_message_is_reached_by_its_names():
 def test_absent_header_fields_have_their_defaults_and_do_not_exist_all_the_same_as_the_standard_has_them():
     """AMQP 3.2.1; FILTEX 4: an omitted field counts as its default."""
     for sample in (Sample(), Sample(header=[]), Sample(header=[None, None])):
-        assert truth("h.priority = 4 AND NOT h.durable AND NOT h.first-acquirer AND h.delivery-count = 0 AND h.ttl IS NULL", sample) is True
+        assert (
+            truth(
+                "h.priority = 4 AND NOT h.durable AND NOT h.first-acquirer AND h.delivery-count = 0 AND h.ttl"
+                " IS NULL",
+                sample,
+            )
+            is True
+        )
         assert truth("EXISTS(h.priority)", sample) is False
 
 
 def test_reserved_offsets_compare_as_smaller_and_greater_than_all():
     """Event Streams 5.1.1; what came after the attach is greater than `@latest`."""
     before, after = Sample(number=99), Sample(number=100)
-    assert truth("d.event-streams-offset > '@earliest' AND '@earliest' < d.event-streams-offset", before) is True
+    assert (
+        truth("d.event-streams-offset > '@earliest' AND '@earliest' < d.event-streams-offset", before) is True
+    )
     assert truth("d.event-streams-offset > '@latest'", before) is False
     assert truth("d.event-streams-offset > '@latest' AND d.event-streams-offset >= '@latest'", after) is True
     assert truth("d.event-streams-offset < '@latest' AND d.event-streams-offset <> '@latest'", before) is True
@@ -262,7 +315,9 @@ def test_reserved_offsets_compare_as_smaller_and_greater_than_all():
 def test_a_message_that_is_no_message_fails_and_never_raises():
     record = A.record()
     whole = record.message
-    check = condition(parse("a.upper = 'ÀB' AND f.x IS NULL AND p.subject IS NULL", Dialect.SQL, LIMITS), FAILED)
+    check = condition(
+        parse("a.upper = 'ÀB' AND f.x IS NULL AND p.subject IS NULL", Dialect.SQL, LIMITS), FAILED
+    )
     for end in range(len(whole)):
         record.turn_to(whole[:end], 7, 1000)
         assert check(record) in (True, False, None, FAILED)

@@ -6,7 +6,19 @@ from hypothesis import strategies as st
 
 from amqp_streams.filters.evaluation.sql import condition
 from amqp_streams.filters.language.parser import parse
-from amqp_streams.filters.language.syntax import And, Compare, Constant, Dialect, Field, Holds, Index, Key, Operation, Or, Predicate
+from amqp_streams.filters.language.syntax import (
+    And,
+    Compare,
+    Constant,
+    Dialect,
+    Field,
+    Holds,
+    Index,
+    Key,
+    Operation,
+    Or,
+    Predicate,
+)
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.values import FAILED
 from tests.amqp_streams.filters.messages import LIMITS, Sample
@@ -98,7 +110,9 @@ def test_and_binds_closer_than_or_and_not_closer_than_both():
 
 def test_products_come_before_sums_and_equals_go_from_left_to_right():
     assert sql("kind = 1 - 2 - 3 * 4") == Compare(
-        "=", KIND, Operation("-", Operation("-", Constant(1), Constant(2)), Operation("*", Constant(3), Constant(4)))
+        "=",
+        KIND,
+        Operation("-", Operation("-", Constant(1), Constant(2)), Operation("*", Constant(3), Constant(4))),
     )
 
 
@@ -113,7 +127,10 @@ def test_products_come_before_sums_and_equals_go_from_left_to_right():
         ("a . kind", KIND),
         ("[a]", Field(0x74, "a")),
         ("[a].kind", Field(0x74, "a", (Key("kind"),))),
-        ("a.a.kind[0].[x y][1]", Field(0x74, "a", (Key("kind"), Index(Constant(0)), Key("x y"), Index(Constant(1))))),
+        (
+            "a.a.kind[0].[x y][1]",
+            Field(0x74, "a", (Key("kind"), Index(Constant(0)), Key("x y"), Index(Constant(1)))),
+        ),
         ("[]]]", Field(0x74, "]")),
         ("[]", Field(0x74, "")),
         ("[[[x]]]", Field(0x74, "[x]")),
@@ -154,7 +171,10 @@ def test_a_nested_text_is_refused_beyond_the_depth_and_never_exhausts_the_stack(
 
 
 def test_long_texts_are_refused_by_characters_and_by_tokens():
-    assert refused("a.x = '" + "y" * 4096 + "'") == (4097, "the text has 4104 characters; at most 4096 are allowed")
+    assert refused("a.x = '" + "y" * 4096 + "'") == (
+        4097,
+        "the text has 4104 characters; at most 4096 are allowed",
+    )
     assert refused(" AND ".join(["x=1"] * 200)) == (1025, "the text has more than 512 tokens")
     assert "3 are allowed" in refused("TRUE", limits=Limits(characters=3))[1]
     long = condition(sql("1" + "+1" * 254 + "= 255"), FAILED)
@@ -199,7 +219,9 @@ _PIECES = st.sampled_from(PIECES.split())
 
 
 @given(
-    st.lists(_PIECES, max_size=25).map(" ".join) | st.lists(_PIECES, max_size=25).map("".join) | st.text(max_size=40),
+    st.lists(_PIECES, max_size=25).map(" ".join)
+    | st.lists(_PIECES, max_size=25).map("".join)
+    | st.text(max_size=40),
     st.sampled_from(Dialect),
 )
 def test_any_text_is_a_filter_or_refused(text, dialect):

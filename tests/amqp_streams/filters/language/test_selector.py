@@ -1,4 +1,7 @@
-"""JMS selectors: their own words, their own numbers, the names of header fields. Spec: Jakarta Messaging 3.8.1."""
+"""JMS selectors: their own words, their own numbers, the names of header fields.
+
+Spec: Jakarta Messaging 3.8.1.
+"""
 
 import pytest
 
@@ -12,8 +15,30 @@ from tests.amqp_streams.filters.messages import LIMITS, Sample, truth
 MESSAGE = Sample(
     header=[True, UByte(7), None, None, UInt(2)],
     message_annotations={Symbol("x-opt-key"): "k"},
-    properties=["ID:1", b"user", "queue", "type", "back", "ID:0", Symbol("text/plain"), None, Timestamp(5), Timestamp(6), "g", UInt(3)],
-    application_properties={"age": 15, "Country": "UK", "phrase": "12993", "ratio": 0.5, "flag": True, "null": None, "a.b": 1, "$x": 2},
+    properties=[
+        "ID:1",
+        b"user",
+        "queue",
+        "type",
+        "back",
+        "ID:0",
+        Symbol("text/plain"),
+        None,
+        Timestamp(5),
+        Timestamp(6),
+        "g",
+        UInt(3),
+    ],
+    application_properties={
+        "age": 15,
+        "Country": "UK",
+        "phrase": "12993",
+        "ratio": 0.5,
+        "flag": True,
+        "null": None,
+        "a.b": 1,
+        "$x": 2,
+    },
     number=42,
     timestamp_ms=1234,
 )
@@ -40,13 +65,34 @@ MESSAGE = Sample(
         # identifiers
         ("a.b = 1 AND $x = 2", True),
         ("a = 1", None),
-        ("JMSMessageID = 'ID:1' AND JMSCorrelationID = 'ID:0' AND JMSType = 'type' AND JMSTimestamp = 6 AND JMSExpiration = 5", True),
-        ("JMSPriority = 7 AND JMSDeliveryMode = 'PERSISTENT' AND JMSRedelivered AND JMSXDeliveryCount = 3", True),
+        (
+            (
+                "JMSMessageID = 'ID:1' AND JMSCorrelationID = 'ID:0' AND JMSType = 'type' AND JMSTimestamp ="
+                " 6 AND JMSExpiration = 5"
+            ),
+            True,
+        ),
+        (
+            "JMSPriority = 7 AND JMSDeliveryMode = 'PERSISTENT' AND JMSRedelivered AND JMSXDeliveryCount = 3",
+            True,
+        ),
         ("JMSXGroupID = 'g' AND JMSXGroupSeq = 3 AND JMSDestination = 'queue' AND JMSReplyTo = 'back'", True),
         ("JMSXUnheard IS NULL", True),
-        ("amqp.message_id = 'ID:1' AND amqp.contentType LIKE 'text/%' AND amqp.priority > 6 AND amqp.durable", True),
+        (
+            (
+                "amqp.message_id = 'ID:1' AND amqp.contentType LIKE 'text/%' AND amqp.priority > 6 AND"
+                " amqp.durable"
+            ),
+            True,
+        ),
         ("amqp.annotation.x-opt-key = 'k'", True),
-        ("amqp.annotation.x-opt-offset > '0000000000000041' AND amqp.annotation.x-opt-enqueued-time > 1233", True),
+        (
+            (
+                "amqp.annotation.x-opt-offset > '0000000000000041' AND amqp.annotation.x-opt-enqueued-time >"
+                " 1233"
+            ),
+            True,
+        ),
         # unlike types: false, not unknown; NULL: unknown
         ("age = '15'", False),
         ("age <> '15'", False),
@@ -81,7 +127,10 @@ def test_what_event_hubs_clients_send_starts_where_they_mean():
 
 
 def test_a_message_without_header_is_not_persistent_and_not_redelivered():
-    text = "JMSDeliveryMode = 'NON_PERSISTENT' AND NOT JMSRedelivered AND JMSXDeliveryCount = 1 AND JMSPriority = 4"
+    text = (
+        "JMSDeliveryMode = 'NON_PERSISTENT' AND NOT JMSRedelivered AND JMSXDeliveryCount = 1 AND"
+        " JMSPriority = 4"
+    )
     assert truth(text, Sample(), Dialect.SELECTOR) is True
 
 

@@ -46,7 +46,9 @@ class Channel:
 
     peer = "10.0.0.1:5"
 
-    def __init__(self, *, secure: bool = False, loopback: bool = False, certificate: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, *, secure: bool = False, loopback: bool = False, certificate: dict[str, Any] | None = None
+    ) -> None:
         self.secure, self.loopback, self.certificate = secure, loopback, certificate
 
 
@@ -78,7 +80,9 @@ def test_secrets_are_asked_for_where_nobody_listens_or_where_it_is_said(
 ) -> None:
     """Strongest first; all combinations."""
     guard = guard_of(users, anonymous=anonymous, plain_without_tls=openly, oauth=keys.oauth(), external=RULES)
-    names = offered(guard, Channel(secure=secure, loopback=loopback, certificate=CERTIFICATE if secure else None))
+    names = offered(
+        guard, Channel(secure=secure, loopback=loopback, certificate=CERTIFICATE if secure else None)
+    )
     expected = ["EXTERNAL"] if secure else []
     expected += ["SCRAM-SHA-512", "SCRAM-SHA-256"]
     expected += ["OAUTHBEARER", "XOAUTH2", "PLAIN"] if secure or loopback or openly else []
@@ -87,7 +91,12 @@ def test_secrets_are_asked_for_where_nobody_listens_or_where_it_is_said(
 
 
 def test_external_is_offered_for_a_certificate_where_there_are_rules(users: UsersFile) -> None:
-    for certificate, rules, there in ((CERTIFICATE, RULES, True), (CERTIFICATE, [], False), (None, RULES, False), ({}, RULES, False)):
+    for certificate, rules, there in (
+        (CERTIFICATE, RULES, True),
+        (CERTIFICATE, [], False),
+        (None, RULES, False),
+        ({}, RULES, False),
+    ):
         names = offered(guard_of(users, external=rules), Channel(secure=True, certificate=certificate))
         assert ("EXTERNAL" in names) is there
 
@@ -103,7 +112,9 @@ def test_who_may_not_come_in_at_all_is_asked_for_no_secret(tmp_path: Path) -> No
     guard = guard_of(None, anonymous="never")
     mechanisms = guard.mechanisms(cast("ByteChannel", Channel()))
     assert list(mechanisms) == ["EXTERNAL"]
-    assert mechanisms["EXTERNAL"]().start(b"ann") == Failure("the node does not accept a login on this connection")
+    assert mechanisms["EXTERNAL"]().start(b"ann") == Failure(
+        "the node does not accept a login on this connection"
+    )
 
 
 def test_a_certificate_that_no_rule_fits_is_refused(users: UsersFile) -> None:

@@ -40,12 +40,17 @@ class Desk:
 
     def __init__(self, waiting_max: int = 100) -> None:
         self.executor = Held()
-        self.checks = PasswordChecks(verify, self.executor, waiting_max=waiting_max, on_loop=lambda call: call())
+        self.checks = PasswordChecks(
+            verify, self.executor, waiting_max=waiting_max, on_loop=lambda call: call()
+        )
         self.told: list[tuple[str, bool]] = []
 
     def ask(self, address: str, user: str, password: str = "good", *, wanted: bool = True) -> bool:
         return self.checks.ask(
-            address, VerifyPlain(user, password), wanted=lambda: wanted, tell=lambda good: self.told.append((user, good))
+            address,
+            VerifyPlain(user, password),
+            wanted=lambda: wanted,
+            tell=lambda good: self.told.append((user, good)),
         )
 
     def finish_all(self) -> None:

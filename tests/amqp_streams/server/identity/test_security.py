@@ -1,4 +1,6 @@
-"""Logging in, by bytes and without sockets: questions and answers, limits and delays, by a clock of the test's own."""
+"""Logging in, by bytes and without sockets: questions and answers, limits and delays, by a clock of the
+test's own.
+"""
 
 from typing import Any
 
@@ -40,13 +42,19 @@ class Users:
         return True
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        return KEYS[algorithm] if name == "ann" else unmeetable_keys(algorithm, name, secret=b"", iterations=4096)
+        return (
+            KEYS[algorithm]
+            if name == "ann"
+            else unmeetable_keys(algorithm, name, secret=b"", iterations=4096)
+        )
 
 
 class Dialling:
     """A peer that logs in with our client's SASL, and stops there."""
 
-    def __init__(self, node: InMemoryNode, users: Users, credentials: Credentials, *, loopback: bool = True) -> None:
+    def __init__(
+        self, node: InMemoryNode, users: Users, credentials: Credentials, *, loopback: bool = True
+    ) -> None:
         self.node = node
         self.client = SaslClient(credentials, None)
         self.error: Exception | None = None
@@ -68,7 +76,9 @@ class Dialling:
         self.lost = True
 
 
-def dial(node: InMemoryNode, users: Users, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> Dialling:
+def dial(
+    node: InMemoryNode, users: Users, user: str, password: str, mechanism: str = "SCRAM-SHA-256"
+) -> Dialling:
     return Dialling(node, users, Credentials(user, password, only=(mechanism,)))
 
 
@@ -94,7 +104,9 @@ def test_who_knows_the_password_is_let_in_as_that_user(mechanism: str) -> None:
 
 @MECHANISMS
 @pytest.mark.parametrize(("user", "password"), [("ann", "wrong"), ("bob", "secret")])
-def test_who_does_not_is_refused_whether_there_is_such_a_user_or_not(mechanism: str, user: str, password: str) -> None:
+def test_who_does_not_is_refused_whether_there_is_such_a_user_or_not(
+    mechanism: str, user: str, password: str
+) -> None:
     node = InMemoryNode(anonymous="never")
     peer = dial(node, Users(), user, password, mechanism)
     assert isinstance(peer.error, AuthenticationError)
@@ -178,12 +190,19 @@ def test_a_failed_login_and_a_breach_of_the_protocol_are_told_apart() -> None:
     with structlog.testing.capture_logs() as lines:
         dial(node, users, "ann", "wrong")
         peer = Dialling.__new__(Dialling)
-        peer.node, peer.error, peer.lost, peer.client = node, None, False, SaslClient(Credentials("ann", "x", only=("PLAIN",)), None)
+        peer.node, peer.error, peer.lost, peer.client = (
+            node,
+            None,
+            False,
+            SaslClient(Credentials("ann", "x", only=("PLAIN",)), None),
+        )
         peer.client._output = bytearray(b"AMQP\x03\x01\x00\x00\x00\x00\x00\x08\x02\x01\x00\x00")
         peer.channel = node.connect(peer, users=users)
         node.run()
     events: list[tuple[Any, ...]] = [
-        (line["event"], line["mechanism"], line.get("user")) for line in lines if line["log_level"] == "warning"
+        (line["event"], line["mechanism"], line.get("user"))
+        for line in lines
+        if line["log_level"] == "warning"
     ]
     assert events == [("login_failed", "SCRAM-SHA-256", "ann"), ("sasl_failed", "", None)]
     assert counts_of(node) == {("SCRAM-SHA-256", "failed"): 1}

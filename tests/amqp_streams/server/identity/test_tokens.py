@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.identity.tokens import TokenCheck
 from amqp_streams.wire.security.mechanisms import Failure, Success
-from tests.amqp_streams.server.issuer import ISSUER, KEYS, NOW_MS, KeyFolder, claims, handmade, jwk, public_pem, token
+from tests.amqp_streams.server.issuer import (
+    ISSUER,
+    KEYS,
+    NOW_MS,
+    KeyFolder,
+    claims,
+    handmade,
+    jwk,
+    public_pem,
+    token,
+)
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 EVERY = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
@@ -32,7 +42,9 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> TokenCheck:
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_a_token_of_the_issuer_says_who_in_which_groups_and_until_when(check: TokenCheck, algorithm: str) -> None:
+def test_a_token_of_the_issuer_says_who_in_which_groups_and_until_when(
+    check: TokenCheck, algorithm: str
+) -> None:
     good = check.verify(token(algorithm))
     assert good == Success("alice", groups=frozenset({"ops", "dev"}), expires_ms=NOW_MS + 60_000 + 30_000)
 
@@ -59,15 +71,25 @@ def test_a_token_of_the_issuer_says_who_in_which_groups_and_until_when(check: To
         ({"sub": "a\nb"}, "the claim sub is not a valid user name"),
     ],
 )
-def test_a_token_that_is_not_for_us_now_is_refused_with_the_reason(check: TokenCheck, changes: dict[str, Any], reason: str) -> None:
+def test_a_token_that_is_not_for_us_now_is_refused_with_the_reason(
+    check: TokenCheck, changes: dict[str, Any], reason: str
+) -> None:
     assert check.verify(token(**changes)) in (Failure(f"token: {reason}"), Failure("token: it is malformed"))
     assert changes.get("exp") == "tomorrow" or check.verify(token(**changes)) == Failure(f"token: {reason}")
 
 
 @pytest.mark.parametrize(
-    "changes", [{"exp": NOW_MS // 1000 - 29}, {"nbf": NOW_MS // 1000 + 30}, {"aud": ["x", "streams"]}, {"exp": NOW_MS / 1000 + 0.5}]
+    "changes",
+    [
+        {"exp": NOW_MS // 1000 - 29},
+        {"nbf": NOW_MS // 1000 + 30},
+        {"aud": ["x", "streams"]},
+        {"exp": NOW_MS / 1000 + 0.5},
+    ],
 )
-def test_clocks_may_differ_a_little_and_audiences_may_be_several(check: TokenCheck, changes: dict[str, Any]) -> None:
+def test_clocks_may_differ_a_little_and_audiences_may_be_several(
+    check: TokenCheck, changes: dict[str, Any]
+) -> None:
     assert isinstance(check.verify(token(**changes)), Success)
 
 
@@ -92,7 +114,9 @@ def test_a_public_key_is_never_taken_for_a_shared_secret(keys: KeyFolder) -> Non
     (keys.folder / "secret").chmod(0o600)
     pem = public_pem(KEYS["RS256"])
     keys.file("rsa.pem", pem)
-    check = TokenCheck(keys.oauth(algorithms=["RS256", "HS256"], secret_file=keys.folder / "secret"), lambda: NOW_MS)
+    check = TokenCheck(
+        keys.oauth(algorithms=["RS256", "HS256"], secret_file=keys.folder / "secret"), lambda: NOW_MS
+    )
     for secret in (pem, pem.strip(), b"x"):
         assert isinstance(check.verify(handmade({"alg": "HS256"}, claims(), secret)), Failure)
     assert isinstance(check.verify(handmade({"alg": "HS256"}, claims(), SECRET)), Success)
@@ -101,13 +125,16 @@ def test_a_public_key_is_never_taken_for_a_shared_secret(keys: KeyFolder) -> Non
 
 def test_an_algorithm_that_is_not_allowed_is_refused_though_the_key_could(keys: KeyFolder) -> None:
     check = TokenCheck(keys.jwks(jwk("RS256")).oauth(algorithms=["PS256"]), lambda: NOW_MS)
-    assert check.verify(token("RS256")) == Failure("token: it is signed with an algorithm that is not allowed")
+    assert check.verify(token("RS256")) == Failure(
+        "token: it is signed with an algorithm that is not allowed"
+    )
     assert isinstance(check.verify(token("PS256")), Success)
 
 
 def test_a_key_is_good_for_what_its_issuer_says_only(keys: KeyFolder) -> None:
     check = TokenCheck(
-        keys.jwks(jwk("RS256", alg="RS256"), jwk("ES256", use="enc"), jwk("ES384", key_ops=["sign"])).oauth(), lambda: NOW_MS
+        keys.jwks(jwk("RS256", alg="RS256"), jwk("ES256", use="enc"), jwk("ES384", key_ops=["sign"])).oauth(),
+        lambda: NOW_MS,
     )
     assert isinstance(check.verify(token("RS256")), Success)
     for algorithm in ("PS256", "ES256"):
@@ -124,7 +151,9 @@ def test_the_key_that_the_token_names_is_looked_at(keys: KeyFolder) -> None:
 
 def test_user_and_groups_are_where_the_configuration_says(keys: KeyFolder) -> None:
     keys.jwks(jwk("ES256"))
-    check = TokenCheck(keys.oauth(user_claim="preferred_username", groups_claim="realm_access.roles"), lambda: NOW_MS)
+    check = TokenCheck(
+        keys.oauth(user_claim="preferred_username", groups_claim="realm_access.roles"), lambda: NOW_MS
+    )
     good = check.verify(token(preferred_username="ann", realm_access={"roles": ["a", "b", 5, "", "x" * 300]}))
     assert isinstance(good, Success)
     assert (good.user, good.groups) == ("ann", frozenset({"a", "b"}))
@@ -182,7 +211,9 @@ def private_pem() -> bytes:
         (b"x" * (2 << 20), "is larger than"),
     ],
 )
-def test_files_without_a_key_that_can_be_used_stop_the_start(keys: KeyFolder, data: bytes, words: str) -> None:
+def test_files_without_a_key_that_can_be_used_stop_the_start(
+    keys: KeyFolder, data: bytes, words: str
+) -> None:
     with pytest.raises(ConfigError, match=rf"keys\.file.*{words}|{words}"):
         TokenCheck(keys.file("keys.file", data).oauth(), lambda: NOW_MS)
 
@@ -194,9 +225,12 @@ def test_a_private_key_is_refused_and_not_shown(keys: KeyFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "mode", "words"), [(SECRET[:31], 0o600, "at least 32 bytes"), (SECRET, 0o640, "chmod 600"), (None, 0, "cannot read")]
+    ("data", "mode", "words"),
+    [(SECRET[:31], 0o600, "at least 32 bytes"), (SECRET, 0o640, "chmod 600"), (None, 0, "cannot read")],
 )
-def test_a_secret_that_is_short_or_open_or_not_there_stops_the_start(keys: KeyFolder, data: bytes | None, mode: int, words: str) -> None:
+def test_a_secret_that_is_short_or_open_or_not_there_stops_the_start(
+    keys: KeyFolder, data: bytes | None, mode: int, words: str
+) -> None:
     path = keys.folder / "secret"
     if data is not None:
         path.write_bytes(data)
@@ -214,7 +248,9 @@ def test_arbitrary_text_is_no_token_and_raises_nothing(check: TokenCheck, text: 
     assert isinstance(check.verify(text), Failure) or text.count(".") == 2
 
 
-@pytest.mark.parametrize("payload", [b"[" * 5000, b"[]", b"5", b'"x"', b'{"exp": NaN}', b"\xff", b"{" + b'"a":{' * 3000])
+@pytest.mark.parametrize(
+    "payload", [b"[" * 5000, b"[]", b"5", b'"x"', b'{"exp": NaN}', b"\xff", b"{" + b'"a":{' * 3000]
+)
 def test_signed_nonsense_is_refused(check: TokenCheck, payload: bytes) -> None:
     """From the issuer itself; and a header as deep as JSON goes, which is read before anything is verified."""
     signed = jwt.PyJWS().encode(payload, KEYS["ES256"], "ES256")

@@ -1,4 +1,6 @@
-"""The users file: passwords are checked, never stored; the file is whole, private, and read again when it changed."""
+"""The users file: passwords are checked, never stored; the file is whole, private, and read again when it
+changed.
+"""
 
 import json
 import os
@@ -108,7 +110,11 @@ def test_credentials_of_other_kinds_are_kept_until_the_password_changes(path: Pa
     users.add("bob", "b")
     assert "passkey" in json.loads(path.read_text())["users"]["alice"]
     users.add("alice", "new")
-    assert list(json.loads(path.read_text())["users"]["alice"]) == ["argon2", "scram-sha-256", "scram-sha-512"]
+    assert list(json.loads(path.read_text())["users"]["alice"]) == [
+        "argon2",
+        "scram-sha-256",
+        "scram-sha-512",
+    ]
 
 
 @pytest.mark.parametrize("hashed", [None, 5, "", "plain text", "$argon2id$v=19$m=8,t=1,p=1$broken"])
@@ -172,7 +178,9 @@ def test_a_failed_write_leaves_the_old_file_whole(path: Path, monkeypatch: pytes
     assert users.names == ["alice"]
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x7f", "\x85", "x" * (NAME_CHARACTERS_MAX + 1), "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "a\nb", "\x7f", "\x85", "x" * (NAME_CHARACTERS_MAX + 1), "\ud800"]
+)
 def test_a_name_with_control_characters_or_of_no_length_is_refused(path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="not a valid user name"):
         load(path).add(name, "secret")
@@ -193,7 +201,9 @@ def test_a_password_longer_than_allowed_is_no_password_even_if_it_begins_right(p
     assert not users.verify("alice", "x" * (PASSWORD_CHARACTERS_MAX + 1))
 
 
-def test_an_unknown_user_costs_as_much_work_as_a_known_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_costs_as_much_work_as_a_known_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who exists cannot be told by the time it takes: each attempt verifies exactly one hash."""
     users = load(path)
     users.add("alice", "secret")
@@ -222,7 +232,9 @@ def test_a_name_is_taken_whole_or_refused(name: str) -> None:
 # -- SCRAM keys
 
 
-def proves(users: UsersFile, name: str, password: str, algorithm: ScramAlgorithm = ScramAlgorithm.SHA_256) -> str | None:
+def proves(
+    users: UsersFile, name: str, password: str, algorithm: ScramAlgorithm = ScramAlgorithm.SHA_256
+) -> str | None:
     """Whom a client with this password is let in as."""
     client, server = ScramClient(algorithm, name, password, nonce="abc"), ScramServer(algorithm, nonce="def")
     assert isinstance(server.start(client.first()), FindKeys)
@@ -250,16 +262,27 @@ def test_two_users_of_one_password_have_different_salts_and_keys(path: Path) -> 
     users = load(path)
     users.add("alice", "secret")
     users.add("bob", "secret")
-    parts = [part for name in users.names for one in [users.keys(name, ScramAlgorithm.SHA_512)] for part in (one.salt, one.stored_key)]
+    parts = [
+        part
+        for name in users.names
+        for one in [users.keys(name, ScramAlgorithm.SHA_512)]
+        for part in (one.salt, one.stored_key)
+    ]
     assert len(set(parts)) == 4
 
 
-def test_a_user_that_there_is_not_is_answered_in_the_same_form_every_time_and_after_a_restart(path: Path) -> None:
+def test_a_user_that_there_is_not_is_answered_in_the_same_form_every_time_and_after_a_restart(
+    path: Path,
+) -> None:
     users = load(path)
     users.add("alice", "secret")
     for algorithm in ScramAlgorithm:
         real, lure = users.keys("alice", algorithm), users.keys("bob", algorithm)
-        assert (len(real.salt), real.iterations, len(real.stored_key)) == (len(lure.salt), lure.iterations, len(lure.stored_key))
+        assert (len(real.salt), real.iterations, len(real.stored_key)) == (
+            len(lure.salt),
+            lure.iterations,
+            len(lure.stored_key),
+        )
         assert load(path).keys("bob", algorithm) == lure == users.keys("bob", algorithm)
         assert users.keys("carol", algorithm).salt != lure.salt
     UsersFile.load(path, hasher=CHEAP, scram_iterations=9000).add("bob", "other")
@@ -274,7 +297,9 @@ def test_a_user_of_before_there_was_scram_is_answered_like_one_that_there_is_not
     users = load(path)
     assert users.verify("old", "secret")
     assert not users.has_keys("old", ScramAlgorithm.SHA_256)
-    assert not users.offers(ScramAlgorithm.SHA_256), "clients that prefer SCRAM must not be led to what nobody has"
+    assert not users.offers(ScramAlgorithm.SHA_256), (
+        "clients that prefer SCRAM must not be led to what nobody has"
+    )
     assert proves(users, "old", "secret") is None
     users.add("old", "secret")
     assert proves(users, "old", "secret") == "old"
@@ -311,7 +336,9 @@ def test_hashes_made_of_a_password_as_it_was_typed_stay_good(path: Path) -> None
     assert not users.verify("IX", "word")
 
 
-@pytest.mark.parametrize(("name", "password"), [("alice", "🙂 smile"), ("🙂", "secret"), ("alice", "tab\there")])
+@pytest.mark.parametrize(
+    ("name", "password"), [("alice", "🙂 smile"), ("🙂", "secret"), ("alice", "tab\there")]
+)
 def test_what_saslprep_does_not_allow_is_good_for_plain_only(path: Path, name: str, password: str) -> None:
     users = load(path)
     users.add(name, password)

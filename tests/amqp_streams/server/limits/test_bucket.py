@@ -90,8 +90,12 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
     assert bucket.level(1010) == RATE // 100
 
 
-@given(st.integers(1000, 10**9), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 10**9)), max_size=20))
-def test_whoever_spends_only_what_is_there_never_gets_more_than_the_rate(rate: int, steps: list[tuple[int, int]]) -> None:
+@given(
+    st.integers(1000, 10**9), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 10**9)), max_size=20)
+)
+def test_whoever_spends_only_what_is_there_never_gets_more_than_the_rate(
+    rate: int, steps: list[tuple[int, int]]
+) -> None:
     bucket, now_ms, spent = Bucket(rate, 0), 0, 0
     for passed_ms, wanted in steps:
         now_ms += passed_ms
@@ -179,7 +183,9 @@ def test_waiting_is_counted_and_timed() -> None:
     clock.run_until(600)
     assert shared.waited_ms == 600
     assert shared.deliveries(link) == 0
-    assert shared.waits == 2  # for its first message, of which all that was saved is gone, and then for its second
+    assert (
+        shared.waits == 2
+    )  # for its first message, of which all that was saved is gone, and then for its second
 
 
 def test_a_link_that_is_gone_holds_nobody_up() -> None:

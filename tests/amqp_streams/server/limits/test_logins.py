@@ -28,7 +28,9 @@ def test_so_many_may_fail_in_a_row_and_then_one_every_interval() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.booleans()), max_size=200))
-def test_over_any_stretch_no_more_fail_than_the_burst_and_what_flows_in(steps: list[tuple[int, bool]]) -> None:
+def test_over_any_stretch_no_more_fail_than_the_burst_and_what_flows_in(
+    steps: list[tuple[int, bool]],
+) -> None:
     failures: Failures[str] = Failures(3, 1000)
     now_ms, failed = 0, []
     for passed_ms, _ in steps:

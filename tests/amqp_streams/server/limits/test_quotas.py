@@ -20,7 +20,9 @@ def test_connections_beyond_the_quota_are_refused_by_name() -> None:
     alice = made(alice=Quota(connections=2)).of("alice")
     alice.enter()
     alice.enter()
-    with pytest.raises(PeerError, match="quota 'connections' of 'alice' is used up: it allows at most 2") as refused:
+    with pytest.raises(
+        PeerError, match="quota 'connections' of 'alice' is used up: it allows at most 2"
+    ) as refused:
         alice.enter()
     assert refused.value.condition == names.RESOURCE_LIMIT_EXCEEDED
     assert alice.connections == 2

@@ -75,7 +75,9 @@ def test_a_link_that_asks_is_told_what_it_gets() -> None:
     receiver = batched(pair, partition=0, properties=properties)
     offered = receiver.link.remote_source.capabilities
     offered.rewind()
-    assert list(offered.get_object().elements if offered.next() else ()) == [names.CAPABILITY_BATCHED_DELIVERIES]
+    assert list(offered.get_object().elements if offered.next() else ()) == [
+        names.CAPABILITY_BATCHED_DELIVERIES
+    ]
     assert receiver.answered == {
         names.PARTITION: "0",
         names.BATCH_EVENTS: 7,
@@ -88,10 +90,15 @@ def test_a_link_that_does_not_ask_notices_nothing() -> None:
     _node, pair = with_events(3)
     receiver = pair.receiver("temps", filters=EARLIEST, credit=10, partition=0)
     assert receiver.answered == {names.PARTITION: "0"}
-    assert [each.annotations.keys() for each in receiver.arrived] == [{names.OFFSET, names.TIMESTAMP, names.SOURCE_PARTITION}] * 3
+    assert [each.annotations.keys() for each in receiver.arrived] == [
+        {names.OFFSET, names.TIMESTAMP, names.SOURCE_PARTITION}
+    ] * 3
 
 
-@pytest.mark.parametrize("options", [{"group": "g"}, {"partition": 0, "epoch": 1}, {"durable": True}, {"partition": 0, "group": "g"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"group": "g"}, {"partition": 0, "epoch": 1}, {"durable": True}, {"partition": 0, "group": "g"}],
+)
 def test_groups_epochs_and_kept_places_are_refused(options: dict[str, Any]) -> None:
     _node, pair = with_events(1)
     assert batched(pair, **options).refused == names.NOT_IMPLEMENTED
@@ -151,7 +158,9 @@ def test_the_limit_on_bytes_holds_and_a_larger_event_comes_alone() -> None:
     sizes = [len(each.raw) for each in receiver.arrived]
     counts = [len(batch.messages) for batch in batches(receiver)]
     assert sum(counts) == 62
-    assert [size > 4096 for size in sizes] == [count == 1 and size > 9000 for count, size in zip(counts, sizes, strict=True)]
+    assert [size > 4096 for size in sizes] == [
+        count == 1 and size > 9000 for count, size in zip(counts, sizes, strict=True)
+    ]
     assert sum(size > 4096 for size in sizes) == 1
     assert min(counts[:-3]) > 20
 
@@ -187,7 +196,9 @@ def test_all_partitions_of_a_link_come_each_in_order_and_are_told_once() -> None
     assert events(receiver)[-1][:2] == ("2", 30)
 
 
-@pytest.mark.parametrize("outcome", [proton.Delivery.ACCEPTED, proton.Delivery.RELEASED, proton.Delivery.MODIFIED])
+@pytest.mark.parametrize(
+    "outcome", [proton.Delivery.ACCEPTED, proton.Delivery.RELEASED, proton.Delivery.MODIFIED]
+)
 def test_whatever_becomes_of_a_batch_it_is_settled_and_does_not_come_again(outcome: Any) -> None:
     node, pair = with_events(5)
     receiver = batched(pair, partition=0)
@@ -229,7 +240,9 @@ def test_nothing_is_read_behind_an_upper_bound(monkeypatch: pytest.MonkeyPatch) 
         return read(at, size)
 
     monkeypatch.setattr(type(partition), "read", counted)
-    receiver = batched(pair, partition=0, credit=0, filters=sql("d.event-streams-offset < '0000000000000020'"))
+    receiver = batched(
+        pair, partition=0, credit=0, filters=sql("d.event-streams-offset < '0000000000000020'")
+    )
     receiver.link.drain(10)
     node.run()
     stored(node, [b"50"])
@@ -353,7 +366,11 @@ def test_a_quota_counts_bytes() -> None:
     bound=st.booleans(),
 )
 def test_batches_bring_the_same_events_as_ordinary_deliveries(
-    bodies: list[tuple[bytes, bool, int]], limits: tuple[int, int], filters: dict[str, Any], credits_: list[int], bound: bool
+    bodies: list[tuple[bytes, bool, int]],
+    limits: tuple[int, int],
+    filters: dict[str, Any],
+    credits_: list[int],
+    bound: bool,
 ) -> None:
     node = InMemoryNode({"temps": 2})
     pair = EnginePair(node)
@@ -369,9 +386,16 @@ def test_batches_bring_the_same_events_as_ordinary_deliveries(
     for credit in [*credits_, 1000]:
         pair.flow(receiver, credit)
     wanted = [
-        (each.annotations[names.SOURCE_PARTITION], int(each.annotations[names.OFFSET]), each.annotations[names.TIMESTAMP], bare(each.raw))
+        (
+            each.annotations[names.SOURCE_PARTITION],
+            int(each.annotations[names.OFFSET]),
+            each.annotations[names.TIMESTAMP],
+            bare(each.raw),
+        )
         for each in ordinary.arrived
     ]
     for index in ("0", "1"):
-        assert [event for event in events(receiver) if event[0] == index] == [event for event in wanted if event[0] == index]
+        assert [event for event in events(receiver) if event[0] == index] == [
+            event for event in wanted if event[0] == index
+        ]
     assert all(len(batch.messages) <= limits[0] for batch in batches(receiver))

@@ -1,4 +1,6 @@
-"""A durable receiver that settles second sees its deliveries settled when what it said of them is on the disk, and not before."""
+"""A durable receiver that settles second sees its deliveries settled when what it said of them is on the
+disk, and not before.
+"""
 
 import proton
 import pytest
@@ -19,10 +21,16 @@ def subscribed(node: InMemoryNode | None = None) -> tuple[InMemoryNode, EnginePa
         node = InMemoryNode({"temps": 1}, groups=GroupSettings(cursor_flush_ms=FLUSH_MS, pause_ms=500))
         node.append("temps", *BODIES)
     pair = EnginePair(node, container="app")
-    return node, pair, pair.receiver("temps", name="sub", durable=True, filters=EARLIEST, credit=100, settle=SECOND)
+    return (
+        node,
+        pair,
+        pair.receiver("temps", name="sub", durable=True, filters=EARLIEST, credit=100, settle=SECOND),
+    )
 
 
-def tell(node: InMemoryNode, receiver: Receiving, count: int, outcome: int = proton.Delivery.ACCEPTED) -> None:
+def tell(
+    node: InMemoryNode, receiver: Receiving, count: int, outcome: int = proton.Delivery.ACCEPTED
+) -> None:
     for arrived in receiver.arrived[:count]:
         arrived.delivery.update(outcome)
     node.run()
@@ -136,7 +144,10 @@ def test_a_leaving_link_ends_when_its_last_delivery_is_confirmed() -> None:
     for partition in range(2):
         node.append("temps", *BODIES, partition=partition)
     rich, poor = EnginePair(node), EnginePair(node)
-    held = [rich.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=100, settle=SECOND) for _ in range(2)]
+    held = [
+        rich.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=100, settle=SECOND)
+        for _ in range(2)
+    ]
     waiting = poor.receiver("temps", group="g", durable=True, credit=100)
     node.advance(1000)
     for receiver in held:

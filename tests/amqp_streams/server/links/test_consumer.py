@@ -48,13 +48,19 @@ def test_an_agnostic_consumer_gets_all_partitions_each_in_order() -> None:
     receiver = pair.receiver("temps", filters=EARLIEST, credit=1000)
     assert sorted(numbers(receiver)) == list(range(90))
     for index in range(3):
-        mine = [int(each.body) for each in receiver.arrived if each.annotations[names.SOURCE_PARTITION] == str(index)]
+        mine = [
+            int(each.body)
+            for each in receiver.arrived
+            if each.annotations[names.SOURCE_PARTITION] == str(index)
+        ]
         assert mine == list(range(index, 90, 3))
 
 
 def test_a_bound_consumer_gets_its_partition_only() -> None:
     _node, pair = with_events(9, partitions=3)
-    receiver = pair.receiver("temps", filters=EARLIEST, credit=100, properties={names.PARTITION: proton.symbol("1")})
+    receiver = pair.receiver(
+        "temps", filters=EARLIEST, credit=100, properties={names.PARTITION: proton.symbol("1")}
+    )
     assert numbers(receiver) == [1, 4, 7]
     assert receiver.link.remote_properties == {names.PARTITION: "1"}
 
@@ -65,7 +71,9 @@ def test_every_delivery_says_where_it_is_from() -> None:
         node.append("temps", b"%d" % number)
         node.clock.advance(10)
     pair = EnginePair(node)
-    arrived = pair.receiver("temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("0")}).arrived
+    arrived = pair.receiver(
+        "temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("0")}
+    ).arrived
     for number, each in enumerate(arrived):
         assert each.annotations == {
             names.OFFSET: f"{number:016d}",
@@ -82,7 +90,13 @@ def test_the_bare_message_and_its_annotations_come_as_they_went() -> None:
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node)
     sent = proton.Message(
-        body={"a": [1, 2.5, None]}, id="id-1", durable=True, priority=7, subject="s", properties={"k": proton.ulong(5)}, ttl=9
+        body={"a": [1, 2.5, None]},
+        id="id-1",
+        durable=True,
+        priority=7,
+        subject="s",
+        properties={"k": proton.ulong(5)},
+        ttl=9,
     )
     sent.annotations = {proton.symbol("x-note"): "kept"}
     pair.send(pair.sender("temps"), sent)
@@ -102,7 +116,9 @@ def test_a_consumer_is_told_of_its_partitions_once() -> None:
     assert told[0] is not None
     assert list(told[0].elements) == ["0", "1"]
     assert told[1:] == [None] * 4
-    bound = pair.receiver("temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("0")})
+    bound = pair.receiver(
+        "temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("0")}
+    )
     assert all(names.ASSOCIATED_PARTITIONS not in each.annotations for each in bound.arrived)
 
 
@@ -120,8 +136,17 @@ def test_no_event_is_lost_when_credit_is_short_and_partitions_fill_unevenly() ->
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["append", "credit", "settle", "release"]), st.integers(0, 3), st.integers(1, 40)), max_size=25))
-def test_whatever_the_order_of_appends_and_credit_every_event_arrives_in_order(steps: list[tuple[str, int, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["append", "credit", "settle", "release"]), st.integers(0, 3), st.integers(1, 40)
+        ),
+        max_size=25,
+    )
+)
+def test_whatever_the_order_of_appends_and_credit_every_event_arrives_in_order(
+    steps: list[tuple[str, int, int]],
+) -> None:
     """First deliveries, that is: what was released comes again between them."""
     node, pair = with_events(0, partitions=4)
     receiver = pair.receiver("temps", filters=EARLIEST)
@@ -197,7 +222,14 @@ def test_a_small_session_window_goes_on_without_waiting_for_a_tick() -> None:
     got = len(peer.take("transfer"))
     while got < 12_000:
         peer.flow(None, next_incoming_id=UInt(got), incoming_window=UInt(2000))
-        peer.send("disposition", role=True, first=UInt(0), last=UInt(got - 1), settled=True, state=Described(ULong(0x24), []))
+        peer.send(
+            "disposition",
+            role=True,
+            first=UInt(0),
+            last=UInt(got - 1),
+            settled=True,
+            state=Described(ULong(0x24), []),
+        )
         more = len(peer.take("transfer"))
         assert more > 0, got
         got += more
@@ -255,7 +287,9 @@ def test_the_header_that_was_sent_keeps_its_other_fields_when_deliveries_are_cou
     assert (read.durable, read.priority, read.ttl, read.delivery_count, read.body) == (True, 7, 1000, 1, "x")
 
 
-@pytest.mark.parametrize("header", [b"\x00\x53\x70\xc0\x03\x01\x56\x05", b"\x00\x53\x70\xc0\x04\x01\xa1\x01\xff"])
+@pytest.mark.parametrize(
+    "header", [b"\x00\x53\x70\xc0\x03\x01\x56\x05", b"\x00\x53\x70\xc0\x04\x01\xa1\x01\xff"]
+)
 def test_a_header_that_cannot_be_decoded_is_delivered_again_as_it_is(header: bytes) -> None:
     """A producer's broken header is no reason to stop its consumers."""
     node = InMemoryNode({"temps": 1})
@@ -370,7 +404,9 @@ def test_a_reader_overtaken_by_retention_goes_on_and_is_told() -> None:
     assert receiver.arrived[1].annotations[names.EVENTS_SKIPPED] == 1
 
 
-def test_damaged_records_close_the_link_that_came_to_them_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_records_close_the_link_that_came_to_them_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node, pair = with_events(4, partitions=2)
     partition = node.store.logs["temps"].partitions[0]
 
@@ -379,7 +415,9 @@ def test_damaged_records_close_the_link_that_came_to_them_and_no_other(monkeypat
 
     monkeypatch.setattr(partition, "read", damaged)
     agnostic = pair.receiver("temps", filters=EARLIEST, credit=10)
-    bound = pair.receiver("temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("1")})
+    bound = pair.receiver(
+        "temps", filters=EARLIEST, credit=10, properties={names.PARTITION: proton.symbol("1")}
+    )
     assert agnostic.refused == names.INTERNAL_ERROR
     condition = agnostic.link.remote_condition
     assert condition is not None
@@ -407,7 +445,9 @@ def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(larg
         link.max_message_size = 240
 
     for properties in (None, bound):
-        small = pair.receiver("temps", filters=EARLIEST, credit=10, prepare=very_little, properties=properties)
+        small = pair.receiver(
+            "temps", filters=EARLIEST, credit=10, prepare=very_little, properties=properties
+        )
         assert len(small.arrived) == large
         assert small.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
         assert f"{large:016d}" in description(small.link.remote_condition)
@@ -416,7 +456,9 @@ def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(larg
 def test_a_link_that_is_gone_or_closing_is_not_pumped() -> None:
     node, pair = with_events(3)
     receiver = pair.receiver("temps", filters=EARLIEST)
-    (link,) = [link for connection in node.service.connections for link in connection.find_links(lambda _link: True)]
+    (link,) = [
+        link for connection in node.service.connections for link in connection.find_links(lambda _link: True)
+    ]
     assert isinstance(link, ConsumerLink)
     link.close()
     pair.flow(receiver, 5)

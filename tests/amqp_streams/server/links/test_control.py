@@ -13,13 +13,19 @@ from amqp_streams.testing_amqp.engine import Sent
 from tests.amqp_streams.decoded import mapping
 
 
-def request(operation: str, name: str = "", body: Any = None, *, reply_to: str | None = "answers", **fields: Any) -> bytes:
+def request(
+    operation: str, name: str = "", body: Any = None, *, reply_to: str | None = "answers", **fields: Any
+) -> bytes:
     properties = {"operation": operation, "type": "event-log", "name": name}
-    message = proton.Message(body=body, id=fields.pop("id", 1), reply_to=reply_to, properties=properties, **fields)
+    message = proton.Message(
+        body=body, id=fields.pop("id", 1), reply_to=reply_to, properties=properties, **fields
+    )
     return bytes(message.encode())
 
 
-def managing(node: InMemoryNode, *, container: str = "client", credit: int = 100) -> tuple[EnginePair, Sending, Receiving]:
+def managing(
+    node: InMemoryNode, *, container: str = "client", credit: int = 100
+) -> tuple[EnginePair, Sending, Receiving]:
     """A requester with a receiver whose target is called `answers`."""
     pair = EnginePair(node, container=container)
     receiver = pair.receiver("$management", prepare=_called_answers, credit=credit)
@@ -78,7 +84,12 @@ def test_information_carries_every_entry() -> None:
             "state": "running",
         },
     ]
-    assert (body["log"], body["retention-ms"], body["retention-bytes"], body["sync"]) == ("temps", 60_000, None, "always")
+    assert (body["log"], body["retention-ms"], body["retention-bytes"], body["sync"]) == (
+        "temps",
+        60_000,
+        None,
+        "always",
+    )
     assert body["incarnation"]
 
 
@@ -110,14 +121,28 @@ def test_a_log_lives_by_request_from_creation_to_deletion() -> None:
     node = InMemoryNode()
     pair, sender, receiver = managing(node)
     pair.send(sender, request("CREATE", "new", {"partitions": 3}))
-    pair.send(sender, request("CREATE", "new"), request("READ", "new"), request("QUERY"), request("UPDATE", "new", {"retention-ms": 5000}))
-    pair.send(sender, request("DELETE", "new"), request("READ", "new"), request("DANCE", "new"), request("CREATE", "a/b"))
+    pair.send(
+        sender,
+        request("CREATE", "new"),
+        request("READ", "new"),
+        request("QUERY"),
+        request("UPDATE", "new", {"retention-ms": 5000}),
+    )
+    pair.send(
+        sender,
+        request("DELETE", "new"),
+        request("READ", "new"),
+        request("DANCE", "new"),
+        request("CREATE", "a/b"),
+    )
     assert statuses(receiver) == [201, 409, 200, 200, 200, 204, 404, 501, 400]
 
 
 def test_an_answer_names_its_request() -> None:
     pair, sender, receiver = managing(InMemoryNode({"temps": 2}))
-    pair.send(sender, request("READ", "temps", id="r-1"), request("READ", "temps", id="r-2", correlation_id="c-2"))
+    pair.send(
+        sender, request("READ", "temps", id="r-1"), request("READ", "temps", id="r-2", correlation_id="c-2")
+    )
     first, second = receiver.take()
     assert (first.message.correlation_id, second.message.correlation_id) == ("r-1", "c-2")
     properties, body = mapping(first.message.properties), mapping(first.message.body)
@@ -213,7 +238,11 @@ def test_a_link_has_credit_for_so_many_requests_as_may_wait() -> None:
 def test_requests_that_wait_are_bounded_in_bytes() -> None:
     node = InMemoryNode({"temps": 1})
     pair, sender, receiver = managing(node, credit=0)
-    sent = [each for index in range(6) for each in pair.send(sender, request("READ", "temps", "x" * 900_000, id=index))]
+    sent = [
+        each
+        for index in range(6)
+        for each in pair.send(sender, request("READ", "temps", "x" * 900_000, id=index))
+    ]
     assert [each.outcome for each in sent if each.outcome] == ["rejected"] * 4
     assert sent[-1].condition == names.RESOURCE_LIMIT_EXCEEDED
     pair.flow(receiver, 10)
@@ -242,7 +271,9 @@ def test_a_request_whose_receiver_went_looks_for_it_again() -> None:
 
 def test_an_answer_that_cannot_be_encoded_is_a_status_of_its_own_and_costs_no_connection() -> None:
     node = InMemoryNode({"temps": 1})
-    node.store.create("poison", LogSettings.model_construct(partitions=1, retention_ms=1 << 63), incarnation="i")
+    node.store.create(
+        "poison", LogSettings.model_construct(partitions=1, retention_ms=1 << 63), incarnation="i"
+    )
     pair, sender, receiver = managing(node)
     pair.send(sender, request("READ", "poison"), request("READ", "temps"))
     assert statuses(receiver) == [500, 200]

@@ -1,4 +1,6 @@
-"""What the node takes away is gone: an old owner gets nothing after the new one's first event, and what it settles then counts no more."""
+"""What the node takes away is gone: an old owner gets nothing after the new one's first event, and what it
+settles then counts no more.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ BODIES = [b"%d" % number for number in range(10)]
 
 def grouped(partitions: int = 1, *, events: int = 10) -> InMemoryNode:
     """A log with so many events in each partition."""
-    node = InMemoryNode({"temps": partitions}, groups=GroupSettings(pause_ms=PAUSE_MS, handover_ms=HANDOVER_MS))
+    node = InMemoryNode(
+        {"temps": partitions}, groups=GroupSettings(pause_ms=PAUSE_MS, handover_ms=HANDOVER_MS)
+    )
     for partition in range(partitions):
         if events:
             node.append("temps", *BODIES[:events], partition=partition)
@@ -76,7 +80,9 @@ def test_a_higher_epoch_ends_the_old_link_before_the_new_one_gets_anything() -> 
 
 
 def test_what_an_evicted_peer_s_session_had_no_room_for_never_reaches_it() -> None:
-    """The engine would send it, and the detach after it, whenever that peer opens its window: it is cut off instead."""
+    """The engine would send it, and the detach after it, whenever that peer opens its window: it is cut off
+    instead.
+    """
     node = grouped()
     old = epoch_script(node, window=2)
     assert len(old.take("transfer")) == 2
@@ -132,7 +138,10 @@ def test_what_an_evicted_peer_did_not_read_never_reaches_it(settle: tuple[int, i
 def test_an_evicted_peer_that_reads_keeps_its_other_links() -> None:
     node = grouped()
     pair = EnginePair(node)
-    old, other = pair.receiver("temps", partition=0, epoch=1, filters=EARLIEST, credit=100), pair.receiver("temps", credit=10)
+    old, other = (
+        pair.receiver("temps", partition=0, epoch=1, filters=EARLIEST, credit=100),
+        pair.receiver("temps", credit=10),
+    )
     EnginePair(node).receiver("temps", partition=0, epoch=2)
     assert (old.refused, other.refused, pair.lost) == (names.LINK_STOLEN, None, False)
     node.append("temps", b"more")
@@ -169,11 +178,16 @@ def test_a_redelivery_that_an_evicted_link_asks_for_is_not_sent() -> None:
 
 
 def test_a_link_that_is_attached_elsewhere_is_stolen() -> None:
-    """AMQP 2.6.1: a link is known by its containers, its name and its direction, whatever connection carries it."""
+    """AMQP 2.6.1: a link is known by its containers, its name and its direction, whatever connection carries
+    it.
+    """
     node = grouped()
     first, second = EnginePair(node, container="app"), EnginePair(node, container="app")
     old_receiver, old_sender = first.receiver("temps", name="in", credit=10), first.sender("temps", name="in")
-    new_receiver, new_sender = second.receiver("temps", name="in", credit=10), second.sender("temps", name="in")
+    new_receiver, new_sender = (
+        second.receiver("temps", name="in", credit=10),
+        second.sender("temps", name="in"),
+    )
     assert (old_receiver.refused, old_sender.refused) == (names.LINK_STOLEN, names.LINK_STOLEN)
     assert second.send(new_sender, b"\x00\x53\x75\xa0\x01a")[0].outcome == "accepted"
     assert (old_receiver.bodies, new_receiver.bodies) == ([], [b"a"])
@@ -182,7 +196,10 @@ def test_a_link_that_is_attached_elsewhere_is_stolen() -> None:
 @pytest.mark.parametrize("containers", [("one", "two"), ("", "")])
 def test_links_of_other_containers_and_of_nameless_ones_are_left_alone(containers: tuple[str, str]) -> None:
     node = grouped()
-    links = [EnginePair(node, container=container).receiver("temps", name="in", credit=10) for container in containers]
+    links = [
+        EnginePair(node, container=container).receiver("temps", name="in", credit=10)
+        for container in containers
+    ]
     assert [link.refused for link in links] == [None, None]
 
 
@@ -225,8 +242,12 @@ def test_a_pending_attach_is_stolen_too() -> None:
 # -- leaving
 
 
-def rebalanced(node: InMemoryNode, *, credit: int = 100, **options: Any) -> tuple[EnginePair, list[Receiving], EnginePair, Receiving]:
-    """One member has both partitions, another waits, and the pause is over: one of the links is asked to leave."""
+def rebalanced(
+    node: InMemoryNode, *, credit: int = 100, **options: Any
+) -> tuple[EnginePair, list[Receiving], EnginePair, Receiving]:
+    """One member has both partitions, another waits, and the pause is over: one of the links is asked to
+    leave.
+    """
     rich, poor = EnginePair(node), EnginePair(node)
     held = [rich.receiver("temps", group="g", filters=EARLIEST, credit=credit, **options) for _ in range(2)]
     waiting = poor.receiver("temps", group="g", filters=EARLIEST, credit=100, **options)
@@ -280,7 +301,9 @@ def test_what_a_leaving_link_gives_back_is_its_successor_s() -> None:
     rich, held, _, waiting = rebalanced(node, durable=True)
     for link in held:
         for arrived in link.take():
-            rich.settle(arrived, proton.Delivery.RELEASED if arrived.body == b"7" else proton.Delivery.ACCEPTED)
+            rich.settle(
+                arrived, proton.Delivery.RELEASED if arrived.body == b"7" else proton.Delivery.ACCEPTED
+            )
     node.run()
     assert sorted(len(link.arrived) for link in held) == [0, 1], "the one that stays gets it again"
     assert waiting.bodies[0] == b"7"
@@ -328,14 +351,19 @@ def test_a_leaving_link_may_be_evicted() -> None:
     node = grouped(2)
     _, held, _, _ = rebalanced(node)
     usurper = EnginePair(node)
-    taken = [usurper.receiver("temps", group="g", partition=index, epoch=5, filters=EARLIEST, credit=100) for index in range(2)]
+    taken = [
+        usurper.receiver("temps", group="g", partition=index, epoch=5, filters=EARLIEST, credit=100)
+        for index in range(2)
+    ]
     assert [link.refused for link in held] == [names.LINK_STOLEN] * 2
     assert [link.bodies for link in taken] == [BODIES] * 2
     node.advance(2 * HANDOVER_MS)
     assert [link.refused for link in taken] == [None] * 2
 
 
-def test_a_link_whose_end_fails_does_not_keep_the_others_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_whose_end_fails_does_not_keep_the_others_of_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nor the connection's place among its user's."""
     node = grouped(2)
     gone = EnginePair(node)

@@ -1,4 +1,7 @@
-"""Flows that the engine does not send by itself: every echo and every drain is answered, with exact numbers. Spec: AMQP 2.6.7, 2.7.4."""
+"""Flows that the engine does not send by itself: every echo and every drain is answered, with exact numbers.
+
+Spec: AMQP 2.6.7, 2.7.4.
+"""
 
 import pytest
 
@@ -9,7 +12,9 @@ from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 
 EARLIEST: Value = {
-    Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), {Symbol(names.OFFSET): Symbol("@earliest")}),
+    Symbol("f"): Described(
+        ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), {Symbol(names.OFFSET): Symbol("@earliest")}
+    ),
 }
 
 _SESSION = {
@@ -105,7 +110,9 @@ def test_an_echo_says_the_credit_that_is_left() -> None:
 
 @pytest.mark.parametrize("frame_bytes", [512, 4096, None])
 @pytest.mark.parametrize("size", [10, 200])
-def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(size: int, frame_bytes: int | None) -> None:
+def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(
+    size: int, frame_bytes: int | None
+) -> None:
     """The engine's output then ends within a frame, or is larger than one look at it."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x" * size] * 1000)
@@ -124,7 +131,10 @@ def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(size: int, f
         for handle in (5, 6)
     ]
     drains = [
-        frame_of("flow", **_SESSION, handle=UInt(handle), delivery_count=UInt(0), link_credit=UInt(0), drain=True) for handle in (5, 6)
+        frame_of(
+            "flow", **_SESSION, handle=UInt(handle), delivery_count=UInt(0), link_credit=UInt(0), drain=True
+        )
+        for handle in (5, 6)
     ]
     credit = frame_of("flow", **_SESSION, handle=UInt(0), delivery_count=UInt(0), link_credit=UInt(1000))
     peer.write(credit + b"".join(more) + b"".join(drains))
@@ -189,7 +199,10 @@ def test_more_credit_than_the_engine_counts_closes_the_link_and_says_so(credit: 
     (detach,) = peer.take("detach")
     error = detach.fields["error"]
     assert isinstance(error, Described)
-    assert error.value == [names.NOT_IMPLEMENTED, "a link-credit above 2147483647 is not supported: grant less credit at once"]
+    assert error.value == [
+        names.NOT_IMPLEMENTED,
+        "a link-credit above 2147483647 is not supported: grant less credit at once",
+    ]
     assert (detach.fields["handle"], detach.fields["closed"]) == (0, True)
 
 

@@ -12,11 +12,20 @@ from amqp_streams.wire.types import UInt
 
 
 def links(node: InMemoryNode) -> list[AnyLink]:
-    return [link for connection in node.service.connections for link in connection.find_links(lambda _link: True)]
+    return [
+        link for connection in node.service.connections for link in connection.find_links(lambda _link: True)
+    ]
 
 
 @pytest.mark.parametrize(
-    "attach", [{"target": "temps"}, {"source": "temps"}, {"source": "temps/$info"}, {"target": "$management"}, {"source": "$management"}]
+    "attach",
+    [
+        {"target": "temps"},
+        {"source": "temps"},
+        {"source": "temps/$info"},
+        {"target": "$management"},
+        {"source": "$management"},
+    ],
 )
 def test_a_link_closes_once_and_is_gone_when_the_peer_has_answered(attach: dict[str, Any]) -> None:
     node = InMemoryNode({"temps": 1})

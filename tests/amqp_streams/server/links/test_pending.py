@@ -8,7 +8,15 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, ScriptedPeer, filter_of, frame_of, terminus
+from amqp_streams.testing_amqp import (
+    EnginePair,
+    InMemoryNode,
+    Receiving,
+    ScriptedPeer,
+    filter_of,
+    frame_of,
+    terminus,
+)
 from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, UInt, Value
 from tests.amqp_streams.decoded import mapping
@@ -127,7 +135,9 @@ def test_a_log_that_is_deleted_lets_nobody_wait() -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_peer_may_take_its_pending_attach_back(closed: bool) -> None:
-    """Its handle is free only when both sides have attached and detached it, so it is answered with an attach of nothing."""
+    """Its handle is free only when both sides have attached and detached it, so it is answered with an attach
+    of nothing.
+    """
     node, holder, (held,) = taken()
     peer = waiting_script(node)
     peer.send("detach", handle=UInt(0), closed=closed)
@@ -144,7 +154,12 @@ def test_a_peer_may_take_its_pending_attach_back(closed: bool) -> None:
 def test_a_pending_attach_that_is_taken_back_and_made_again_in_one_block_waits_anew(closed: bool) -> None:
     node, holder, (held,) = taken()
     peer = waiting_script(node)
-    again: dict[str, Any] = {"name": "link-0", "handle": UInt(0), "role": True, "properties": {Symbol(names.CONSUMER_GROUP): "g"}}
+    again: dict[str, Any] = {
+        "name": "link-0",
+        "handle": UInt(0),
+        "role": True,
+        "properties": {Symbol(names.CONSUMER_GROUP): "g"},
+    }
     attach = frame_of("attach", **again, source=terminus(0x28, "temps"), target=terminus(0x29, None))
     peer.write(frame_of("detach", handle=UInt(0), closed=closed) + attach)
     assert not peer.lost
@@ -185,7 +200,9 @@ def test_a_connection_that_ends_takes_its_pending_attaches_with_it(politely: boo
 
 
 @pytest.mark.parametrize("politely", [True, False])
-def test_a_connection_that_holds_one_partition_and_waits_for_another_leaves_both_to_others(politely: bool) -> None:
+def test_a_connection_that_holds_one_partition_and_waits_for_another_leaves_both_to_others(
+    politely: bool,
+) -> None:
     """What it leaves must not be granted to its own attaches that wait."""
     node, holder, _ = taken(partitions=2)
     waiting = [holder.receiver("temps", group="g") for _ in range(2)]

@@ -1,4 +1,6 @@
-"""Producer links: credit that never runs dry, memory that never runs over, and honest answers when the disk fails."""
+"""Producer links: credit that never runs dry, memory that never runs over, and honest answers when the disk
+fails.
+"""
 
 from typing import Any
 
@@ -60,7 +62,9 @@ def test_a_producer_that_uses_all_its_credit_at_once_gets_new() -> None:
 @pytest.mark.parametrize("target", ["temps", names.MANAGEMENT])
 @pytest.mark.parametrize("count", [1 << 31, (1 << 31) - 1, (1 << 31) + 3000, (1 << 32) - 1])
 def test_a_delivery_count_that_runs_ahead_of_the_credit_does_no_harm(target: str, count: int) -> None:
-    """AMQP 2.6.7: the sender tells its count; what it says lowers the credit, by more than there was if it says so."""
+    """AMQP 2.6.7: the sender tells its count; what it says lowers the credit, by more than there was if it
+    says so.
+    """
     node = InMemoryNode({"temps": 1})
     peer = ScriptedPeer(node)
     peer.open()
@@ -106,7 +110,9 @@ def test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_aft
     big = b"\x00\x53\x75\xb0\x00\x04\x00\x00" + bytes(1 << 18)
     sent = [sender.send(big) for _ in range(40)]
     node.run()
-    assert store.pending_bytes < (1 << 20) + 2 * len(big), "a few large messages are much, whatever the credit"
+    assert store.pending_bytes < (1 << 20) + 2 * len(big), (
+        "a few large messages are much, whatever the credit"
+    )
     assert not pair.channel.reading
     rounds = 0
     while store.in_flight:
@@ -186,7 +192,9 @@ def test_deliveries_that_their_sender_aborts_give_their_credit_back(credit: int)
 
 
 def test_a_producer_that_settles_first_goes_on_when_its_window_filled_up_during_a_slow_commit() -> None:
-    """rcv-settle-mode second: what was sent settled is settled here only when it is durable, and nothing else comes to ask for credit."""
+    """rcv-settle-mode second: what was sent settled is settled here only when it is durable, and nothing else
+    comes to ask for credit.
+    """
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store, limits=Limits(credit=10, unsettled=10))
     pair = EnginePair(node)
@@ -232,7 +240,9 @@ def test_a_flow_that_asks_for_an_echo_gets_a_flow() -> None:
 @pytest.mark.parametrize("block_bytes", [1, 7, 50, 333, 1 << 18])
 @pytest.mark.parametrize("links", [1, 6])
 def test_an_echo_is_answered_wherever_it_stands_among_transfers(block_bytes: int, links: int) -> None:
-    """Connections that carry nothing but transfers are not searched for it, so one that comes among them must be noticed."""
+    """Connections that carry nothing but transfers are not searched for it, so one that comes among them must
+    be noticed.
+    """
     node = InMemoryNode({"temps": 1}, block_bytes=block_bytes)
     peer = ScriptedPeer(node)
     peer.open()
@@ -242,11 +252,22 @@ def test_an_echo_is_answered_wherever_it_stands_among_transfers(block_bytes: int
 
     def transfers(first: int) -> bytes:
         whole: dict[str, Any] = {"handle": UInt(0), "delivery_tag": b"t"}
-        single = b"".join(frame_of("transfer", EVENT, delivery_id=UInt(number), **whole) for number in range(first, first + 5))
+        single = b"".join(
+            frame_of("transfer", EVENT, delivery_id=UInt(number), **whole)
+            for number in range(first, first + 5)
+        )
         parts = (EVENT[:4], True), (EVENT[4:], False)
-        return single + b"".join(frame_of("transfer", part, delivery_id=UInt(first + 5), more=more, **whole) for part, more in parts)
+        return single + b"".join(
+            frame_of("transfer", part, delivery_id=UInt(first + 5), more=more, **whole)
+            for part, more in parts
+        )
 
-    window = {"next_incoming_id": UInt(0), "incoming_window": UInt(99), "next_outgoing_id": UInt(0), "outgoing_window": UInt(99)}
+    window = {
+        "next_incoming_id": UInt(0),
+        "incoming_window": UInt(99),
+        "next_outgoing_id": UInt(0),
+        "outgoing_window": UInt(99),
+    }
     echo = frame_of("flow", handle=UInt(0), delivery_count=UInt(0), link_credit=UInt(0), echo=True, **window)
     peer.write(transfers(0))
     assert peer.take("flow") == []
@@ -286,7 +307,9 @@ def test_messages_on_a_null_target_go_where_they_say() -> None:
     relay = pair.sender(None)
     assert relay.link.remote_target.type == proton.Terminus.TARGET
     assert relay.link.remote_target.address is None
-    sent = pair.send(relay, message(address="temps"), message(address="other"), message(address="nowhere"), message())
+    sent = pair.send(
+        relay, message(address="temps"), message(address="other"), message(address="nowhere"), message()
+    )
     assert outcomes(sent) == ["accepted", "accepted", "rejected", "rejected"]
     assert [each.condition for each in sent[2:]] == [names.NOT_FOUND, names.INVALID_FIELD]
     assert (partition(node).end, node.store.logs["other"].partitions[0].end) == (1, 1)
@@ -346,7 +369,9 @@ def test_a_full_disk_refuses_with_an_error_and_heals(at: str) -> None:
     else:
         node.store.fail(partition(node), DiskFullError("no space left"), stop=False)
     sent = pair.send(sender, EVENT, EVENT)
-    assert [(each.outcome, each.condition) for each in sent] == [("rejected", names.RESOURCE_LIMIT_EXCEEDED)] * 2
+    assert [(each.outcome, each.condition) for each in sent] == [
+        ("rejected", names.RESOURCE_LIMIT_EXCEEDED)
+    ] * 2
     partition(node).refusal = None  # type: ignore[attr-defined]
     assert outcomes(pair.send(sender, EVENT)) == ["accepted"]
     assert sender.refused is None
@@ -369,7 +394,9 @@ def test_a_link_that_is_closing_takes_nothing_more() -> None:
     peer = ScriptedPeer(node)
     peer.open()
     peer.attach(0, target="temps")
-    (link,) = [link for connection in node.service.connections for link in connection.find_links(lambda _link: True)]
+    (link,) = [
+        link for connection in node.service.connections for link in connection.find_links(lambda _link: True)
+    ]
     assert isinstance(link, ProducerLink)
     link.close()
     link.close()

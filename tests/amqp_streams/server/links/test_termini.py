@@ -55,15 +55,28 @@ def test_a_source_is_answered_as_it_is_in_force() -> None:
     assert (source["durable"], source["expiry-policy"]) == (UInt(1), "never")
     assert source["timeout"] in {None, UInt(0)}
     assert source["distribution-mode"] == "copy"
-    assert symbols(source["outcomes"]) == ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
+    assert symbols(source["outcomes"]) == [
+        "amqp:accepted:list",
+        "amqp:rejected:list",
+        "amqp:released:list",
+        "amqp:modified:list",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("durable", "expiry"), [(0, "never"), (1, "link-detach"), (2, "session-end"), (2, "connection-close"), (None, None), (2, None)]
+    ("durable", "expiry"),
+    [(0, "never"), (1, "link-detach"), (2, "session-end"), (2, "connection-close"), (None, None), (2, None)],
 )
-def test_a_source_that_does_not_ask_for_both_durability_and_no_end_ends_with_its_link(durable: int | None, expiry: str | None) -> None:
+def test_a_source_that_does_not_ask_for_both_durability_and_no_end_ends_with_its_link(
+    durable: int | None, expiry: str | None
+) -> None:
     """AMQP 3.5.5, 3.5.6: what expires with something need not be kept for its next life."""
-    asked = terminus(0x28, "temps", durable=None if durable is None else UInt(durable), expiry_policy=expiry and Symbol(expiry))
+    asked = terminus(
+        0x28,
+        "temps",
+        durable=None if durable is None else UInt(durable),
+        expiry_policy=expiry and Symbol(expiry),
+    )
     source = source_of(answered_with(asked))
     assert source["durable"] in {None, UInt(0)}
     assert source["expiry-policy"] in {None, "link-detach"}
@@ -81,12 +94,18 @@ def answered_with(source: Described) -> Performative:
 @pytest.mark.parametrize("descriptor", [FILTER, ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE)])
 @pytest.mark.parametrize("offset", [Symbol("@earliest"), "@earliest"])
 def test_filters_in_force_are_echoed_as_they_came(descriptor: Value, offset: Value) -> None:
-    given: Value = {Symbol("mine"): Described(descriptor, {Symbol(names.OFFSET): offset, Symbol(names.TIMESTAMP): Timestamp(5)})}
+    given: Value = {
+        Symbol("mine"): Described(
+            descriptor, {Symbol(names.OFFSET): offset, Symbol(names.TIMESTAMP): Timestamp(5)}
+        )
+    }
     assert filters_of(answered(source="temps", filters=given)) == given
 
 
 def test_filters_that_are_not_in_force_are_left_out() -> None:
-    known: dict[Value, Value] = {Symbol("known"): Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")})}
+    known: dict[Value, Value] = {
+        Symbol("known"): Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")})
+    }
     unknown: dict[Value, Value] = {Symbol("other"): Described(Symbol("vendor:some-filter"), "a > 1")}
     assert filters_of(answered(source="temps", filters=known | unknown)) == known
     assert filters_of(answered(source="temps", filters=unknown)) is None
@@ -108,7 +127,10 @@ def test_a_filter_may_be_called_anything_and_never_breaks_the_connection(name: V
     ("fields", "condition"),
     [
         ({"source": "temps", "filters": {FILTER: Described(FILTER, "no map")}}, names.INVALID_FIELD),
-        ({"source": "temps", "filters": {FILTER: Described(FILTER, {Symbol(names.OFFSET): Symbol("7")})}}, names.INVALID_FIELD),
+        (
+            {"source": "temps", "filters": {FILTER: Described(FILTER, {Symbol(names.OFFSET): Symbol("7")})}},
+            names.INVALID_FIELD,
+        ),
         ({"source": "nowhere"}, names.NOT_FOUND),
         ({"target": "nowhere"}, names.NOT_FOUND),
         ({"target": "temps", "properties": {Symbol(names.PARTITION): Symbol("9")}}, names.NOT_FOUND),
@@ -116,7 +138,9 @@ def test_a_filter_may_be_called_anything_and_never_breaks_the_connection(name: V
         ({"source": "temps", "properties": {Symbol(names.PARTITION): 1}}, names.INVALID_FIELD),
     ],
 )
-def test_a_refused_link_is_attached_with_a_null_terminus_and_detached_with_the_reason(fields: dict[str, Any], condition: str) -> None:
+def test_a_refused_link_is_attached_with_a_null_terminus_and_detached_with_the_reason(
+    fields: dict[str, Any], condition: str
+) -> None:
     """AMQP 2.6.3; clients tell a refusal by the null terminus, and need closed and an error."""
     peer = ScriptedPeer(InMemoryNode({"temps": 2}))
     peer.open()
@@ -145,7 +169,9 @@ def test_filters_nested_beyond_what_is_read_are_refused_as_filters() -> None:
     group = proton.Described(proton.ulong(0x110), None)
     for _ in range(20):
         group = proton.Described(proton.ulong(0x102), [group])
-    receiver = EnginePair(InMemoryNode({"temps": 1})).receiver("temps", filters={proton.symbol("deep"): group})
+    receiver = EnginePair(InMemoryNode({"temps": 1})).receiver(
+        "temps", filters={proton.symbol("deep"): group}
+    )
     assert receiver.refused == names.DECODE_ERROR
     error = condition(receiver.link)
     assert description(error).startswith("filter: a value at byte")
@@ -155,7 +181,10 @@ def test_filters_nested_beyond_what_is_read_are_refused_as_filters() -> None:
 def test_filters_are_bounded_in_size() -> None:
     peer = ScriptedPeer(InMemoryNode({"temps": 1}, limits=Limits(filter_bytes=256)))
     peer.open()
-    many: Value = {Symbol(f"f{index}"): Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")}) for index in range(9)}
+    many: Value = {
+        Symbol(f"f{index}"): Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")})
+        for index in range(9)
+    }
     _, detach = peer.attach(0, source="temps", filters=many)
     error = detach.fields["error"]
     assert isinstance(error, Described)
@@ -197,7 +226,15 @@ def test_a_durable_target_is_answered_as_not_durable() -> None:
     peer = ScriptedPeer(InMemoryNode({"temps": 1}))
     peer.open()
     target = terminus(0x29, "temps", durable=UInt(2))
-    peer.send("attach", name="l", handle=UInt(0), role=False, source=terminus(0x28, None), target=target, initial_delivery_count=UInt(0))
+    peer.send(
+        "attach",
+        name="l",
+        handle=UInt(0),
+        role=False,
+        source=terminus(0x28, None),
+        target=target,
+        initial_delivery_count=UInt(0),
+    )
     (attach,) = peer.take("attach")
     answer = attach.fields["target"]
     assert isinstance(answer, Described)
@@ -211,7 +248,13 @@ def test_transactions_are_not_implemented() -> None:
     peer.open()
     coordinator = Described(ULong(0x30), [])
     peer.send(
-        "attach", name="l", handle=UInt(0), role=False, source=terminus(0x28, None), target=coordinator, initial_delivery_count=UInt(0)
+        "attach",
+        name="l",
+        handle=UInt(0),
+        role=False,
+        source=terminus(0x28, None),
+        target=coordinator,
+        initial_delivery_count=UInt(0),
     )
     (detach,) = peer.take("detach")
     error = detach.fields["error"]
@@ -221,7 +264,9 @@ def test_transactions_are_not_implemented() -> None:
     assert not peer.lost
 
 
-@pytest.mark.parametrize("properties", [{Symbol("x"): {Symbol("deep"): [1, [2, [3]]]}}, {}, {Symbol("big"): "x" * 5000}])
+@pytest.mark.parametrize(
+    "properties", [{Symbol("x"): {Symbol("deep"): [1, [2, [3]]]}}, {}, {Symbol("big"): "x" * 5000}]
+)
 def test_properties_that_mean_nothing_here_do_no_harm(properties: Value) -> None:
     assert answered(source="temps", properties=properties).fields["properties"] is None
 
@@ -254,7 +299,9 @@ def test_proton_sees_its_filter_answered() -> None:
         {"target": "temps\0/$info"},
     ],
 )
-def test_a_name_with_a_nul_is_refused_and_means_nothing_else(fields: dict[str, Any], block_bytes: int) -> None:
+def test_a_name_with_a_nul_is_refused_and_means_nothing_else(
+    fields: dict[str, Any], block_bytes: int
+) -> None:
     """The engine gives names as C strings: the rest of such a name is not there."""
     peer = ScriptedPeer(InMemoryNode({"temps": 1}, block_bytes=block_bytes))
     peer.open()

@@ -49,7 +49,9 @@ class Working:
 def made(monkeypatch: pytest.MonkeyPatch, steps_a_turn: int) -> tuple[Turns, ManualLoop]:
     """Turns whose clock allows so many steps."""
     loop, ticks = ManualLoop(), iter(range(1_000_000))
-    monkeypatch.setattr(turns_module, "perf_counter", lambda: next(ticks) * turns_module.BUDGET_S / steps_a_turn)
+    monkeypatch.setattr(
+        turns_module, "perf_counter", lambda: next(ticks) * turns_module.BUDGET_S / steps_a_turn
+    )
     return Turns(loop.call_soon), loop
 
 
@@ -158,7 +160,14 @@ def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(node.service.node, "attach", counted)
     greedy._out += attaches(50)
-    other._out += frame_of("attach", name="one", handle=UInt(0), role=True, source=terminus(0x28, "temps"), target=terminus(0x29, None))
+    other._out += frame_of(
+        "attach",
+        name="one",
+        handle=UInt(0),
+        role=True,
+        source=terminus(0x28, "temps"),
+        target=terminus(0x29, None),
+    )
     node.run()
     assert attached.index("one") < 5
     assert attached.count("many") == 50
@@ -166,7 +175,9 @@ def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.Mo
     assert not greedy.lost
 
 
-def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_its_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(dispatch, "TURN_S", -1.0)
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
@@ -193,5 +204,10 @@ def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: 
 
 def echo_of_the_session() -> bytes:
     """A flow that asks for one."""
-    windows = {"next_incoming_id": UInt(0), "incoming_window": UInt(100), "next_outgoing_id": UInt(0), "outgoing_window": UInt(100)}
+    windows = {
+        "next_incoming_id": UInt(0),
+        "incoming_window": UInt(100),
+        "next_outgoing_id": UInt(0),
+        "outgoing_window": UInt(100),
+    }
     return frame_of("flow", echo=True, **windows)

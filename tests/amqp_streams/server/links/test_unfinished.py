@@ -133,7 +133,9 @@ def test_a_quota_is_spent_as_bytes_arrive(size: int) -> None:
     peer.attach(0, target="temps")
     channel = _channel(node)
     continue_with(peer, 0, 0, size)
-    assert channel.reading == (size == 100_000), "what is beyond a second's worth and as much debt is not read on"
+    assert channel.reading == (size == 100_000), (
+        "what is beyond a second's worth and as much debt is not read on"
+    )
 
 
 def test_what_a_quota_took_for_a_part_it_does_not_take_again() -> None:

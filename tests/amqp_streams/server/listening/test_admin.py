@@ -1,4 +1,7 @@
-"""The admin server over real sockets: probes, metrics, and strangers; AMQP over WebSocket is in test_websocket.py."""
+"""The admin server over real sockets: probes, metrics, and strangers;
+
+AMQP over WebSocket is in test_websocket.py.
+"""
 
 import asyncio
 import contextlib
@@ -23,7 +26,9 @@ from tests.amqp_streams.server.peers import Authority
 
 BOTH_LOOPS = True
 LOCAL = Listener(host="127.0.0.1", port=0)
-STATUS = NodeStatus(ready=True, connections=0, producer_links=0, consumer_links=0, pending_bytes=0, logs=(), consumers=())
+STATUS = NodeStatus(
+    ready=True, connections=0, producer_links=0, consumer_links=0, pending_bytes=0, logs=(), consumers=()
+)
 
 Start = Callable[..., Awaitable[AdminServer]]
 
@@ -38,7 +43,15 @@ class Source:
 
     def status(self) -> NodeStatus:
         assert self.ready is not None, "a fault of our own"
-        return NodeStatus(ready=self.ready, connections=7, producer_links=0, consumer_links=0, pending_bytes=0, logs=(), consumers=())
+        return NodeStatus(
+            ready=self.ready,
+            connections=7,
+            producer_links=0,
+            consumer_links=0,
+            pending_bytes=0,
+            logs=(),
+            consumers=(),
+        )
 
 
 @pytest.fixture
@@ -46,19 +59,29 @@ async def start() -> AsyncIterator[Start]:
     async with contextlib.AsyncExitStack() as stack:
 
         async def serve(listener: Listener = LOCAL, **settings: Any) -> AdminServer:
-            server = await serve_admin(listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings})
+            server = await serve_admin(
+                listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings}
+            )
             stack.push_async_callback(server.close)
             return server
 
         yield serve
 
 
-async def ask(server: AdminServer, request: str | bytes, *, tls: ssl.SSLContext | None = None) -> tuple[int, str, bytes]:
+async def ask(
+    server: AdminServer, request: str | bytes, *, tls: ssl.SSLContext | None = None
+) -> tuple[int, str, bytes]:
     """Status, head and body of the answer to one request on a connection of its own."""
     address = server.addresses[0]
-    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname="localhost" if tls else None)
+    reader, writer = await asyncio.open_connection(
+        address.host, address.port, ssl=tls, server_hostname="localhost" if tls else None
+    )
     try:
-        writer.write(f"{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode() if isinstance(request, str) else request)
+        writer.write(
+            f"{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            if isinstance(request, str)
+            else request
+        )
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     finally:
         writer.transport.abort()
@@ -113,7 +136,9 @@ async def test_a_fault_in_an_answer_is_that_requests_alone(start: Start) -> None
     assert (await ask(server, "GET /healthz"))[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/", "/healthz/", "/%00", "/../etc/passwd", "/metrics%0d%0aX:y"])
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/", "/healthz/", "/%00", "/../etc/passwd", "/metrics%0d%0aX:y"]
+)
 async def test_unknown_paths_are_answered_with_words(start: Start, path: str) -> None:
     status, _, body = await ask(await start(), f"GET {path}")
     assert status in {404, 307}
@@ -136,7 +161,10 @@ async def test_only_reading_is_possible(start: Start) -> None:
         b"GET \xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: short\r\n\r\n",
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key:"
+            b" short\r\n\r\n"
+        ),
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
     ],
 )
@@ -149,14 +177,18 @@ async def test_noise_does_not_end_the_server(start: Start, noise: bytes) -> None
     assert (await ask(server, "GET /healthz"))[0] == 200
 
 
-async def test_a_stranger_that_asks_nothing_is_sent_away(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stranger_that_asks_nothing_is_sent_away(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(admin_module, "REQUEST_S", 0.01)
     server = await start()
     with contextlib.suppress(ConnectionResetError):
         assert await ask(server, b"GET /hea") == (0, "", b"")
 
 
-async def stranger(server: AdminServer, *, source: str = "127.0.0.1", request: bytes = b"GET /hea") -> socket.socket:
+async def stranger(
+    server: AdminServer, *, source: str = "127.0.0.1", request: bytes = b"GET /hea"
+) -> socket.socket:
     """An open connection whose request does not end."""
     address, before = server.addresses[0], len(server._guests)
     sock = socket.socket()
@@ -195,9 +227,13 @@ async def test_half_requests_give_way_to_probes_the_oldest_of_the_largest_crowd_
         assert {line["event"] for line in lines} == {"http_limit_reached"}
 
 
-async def test_silent_handshakes_give_way_to_probes_too(start: Start, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_handshakes_give_way_to_probes_too(
+    start: Start, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(admin_module, "HTTP_CONNECTIONS_MAX", 2)
-    server = await start(Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(authority.issue("admin")))
+    server = await start(
+        Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(authority.issue("admin"))
+    )
     with contextlib.ExitStack() as stack:
         first, _second = [stack.enter_context(await stranger(server, request=b"")) for _ in range(2)]
         assert (await ask(server, "GET /healthz", tls=authority.client_context()))[0] == 200
@@ -212,7 +248,9 @@ async def test_a_connection_is_for_one_request(start: Start, path: str) -> None:
     assert head.count("connection: close") == 1
 
 
-async def test_a_peer_that_does_not_take_its_answer_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_does_not_take_its_answer_is_cut_off(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(admin_module, "REQUEST_S", 0.01)
     monkeypatch.setattr(admin_module, "ANSWER_S", 0.02)
     server = await start()
@@ -224,7 +262,9 @@ async def test_a_peer_that_does_not_take_its_answer_is_cut_off(start: Start, mon
 
 
 async def test_tls_if_the_listener_says_so(start: Start, authority: Authority) -> None:
-    server = await start(Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(authority.issue("admin")))
+    server = await start(
+        Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(authority.issue("admin"))
+    )
     assert (await ask(server, "GET /healthz", tls=authority.client_context()))[0] == 200
 
 

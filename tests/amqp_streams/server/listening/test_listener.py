@@ -13,12 +13,22 @@ from amqp_streams.config import Limits, Listener
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
 from amqp_streams.server.listening.sockets import BACKLOG, Admission
-from tests.amqp_streams.server.peers import LOCAL, Connect, Echo, Echoes, Listen, closed_without_a_word, hang_up
+from tests.amqp_streams.server.peers import (
+    LOCAL,
+    Connect,
+    Echo,
+    Echoes,
+    Listen,
+    closed_without_a_word,
+    hang_up,
+)
 
 BOTH_LOOPS = True
 
 
-async def test_bytes_come_back_and_the_end_is_told_once(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_bytes_come_back_and_the_end_is_told_once(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     reader, writer = await connect(await serve(echoes))
     writer.write(b"AMQP\x00\x01\x00\x00")
     assert await reader.readexactly(8) == b"AMQP\x00\x01\x00\x00"
@@ -26,7 +36,11 @@ async def test_bytes_come_back_and_the_end_is_told_once(serve: Listen, connect: 
     await hang_up(writer)
     echo = echoes.made[0]
     await echo.gone.wait()
-    assert (echo.channel.peer, echo.channel.loopback, echo.channel.secure) == (f"127.0.0.1:{own[1]}", True, False)
+    assert (echo.channel.peer, echo.channel.loopback, echo.channel.secure) == (
+        f"127.0.0.1:{own[1]}",
+        True,
+        False,
+    )
     assert echo.calls.count("lost") == 1
     assert echo.calls[-1] == "lost"
 
@@ -41,7 +55,9 @@ async def test_bytes_sent_one_by_one_arrive_in_order(serve: Listen, connect: Con
     assert await reader.readexactly(256) == sent
 
 
-async def test_a_peer_that_stops_sending_still_gets_what_was_written(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_peer_that_stops_sending_still_gets_what_was_written(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     reader, writer = await connect(await serve(echoes))
     sent = bytes(1 << 20)
     writer.write(sent)
@@ -51,7 +67,9 @@ async def test_a_peer_that_stops_sending_still_gets_what_was_written(serve: List
     await echoes.made[0].gone.wait()
 
 
-async def test_a_reset_by_the_peer_is_a_loss_like_another(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_reset_by_the_peer_is_a_loss_like_another(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     _, writer = await connect(await serve(echoes))
     echo = await echoes.number(0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -66,7 +84,9 @@ async def test_a_reset_by_the_peer_is_a_loss_like_another(serve: Listen, connect
     assert echo.calls == ["lost"]
 
 
-async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes)
     reader, _writer = await connect(listeners, limit=1024)
     echo = await echoes.number(0)
@@ -79,7 +99,9 @@ async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(serve:
     assert echo.channel.pending() <= DRAINED_WHEN_ABOVE
 
 
-async def test_drained_follows_as_soon_as_pending_was_above_its_threshold(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_drained_follows_as_soon_as_pending_was_above_its_threshold(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     """The promise writers stop on: no threshold above DRAINED_WHEN_ABOVE can wait for ever."""
     reader, _writer = await connect(await serve(echoes), limit=1024)
     echo = await echoes.number(0)
@@ -96,7 +118,9 @@ async def test_a_paused_channel_receives_nothing_until_it_is_resumed(serve: List
     echoes = Echoes()
 
     def paused_from_the_start(channel: ByteChannel) -> Echo:
-        loop = asyncio.get_running_loop()  # a turn later: asyncio of early Python 3.11 forgets a pause in connection_made
+        loop = (
+            asyncio.get_running_loop()
+        )  # a turn later: asyncio of early Python 3.11 forgets a pause in connection_made
         loop.call_soon(channel.pause_reading)
         loop.call_soon(channel.pause_reading)
         return echoes(channel)
@@ -116,7 +140,9 @@ async def test_a_paused_channel_receives_nothing_until_it_is_resumed(serve: List
     assert await reader.readexactly(9) == b"held back"
 
 
-async def test_close_sends_what_is_buffered_while_the_peer_still_sends(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_close_sends_what_is_buffered_while_the_peer_still_sends(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     """Closing a socket with unread bytes would reset it and destroy the last frames on their way."""
     reader, writer = await connect(await serve(echoes))
     echo = await echoes.number(0)
@@ -133,7 +159,9 @@ async def test_close_sends_what_is_buffered_while_the_peer_still_sends(serve: Li
     assert echo.calls == ["lost"]
 
 
-async def test_a_peer_that_ignores_the_close_is_cut_off(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_peer_that_ignores_the_close_is_cut_off(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     _, _writer = await connect(await serve(echoes, linger_s=0.01), limit=1024)
     echo = await echoes.number(0)
     echo.channel.write(bytes(64 << 20))
@@ -181,7 +209,9 @@ class Faulty(Echo):
         raise RuntimeError("another")
 
 
-async def test_a_fault_of_one_connection_ends_it_and_nothing_else(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_fault_of_one_connection_ends_it_and_nothing_else(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     faulty: list[Faulty] = []
 
     def first_is_faulty(channel: ByteChannel) -> Connection:
@@ -228,7 +258,9 @@ async def test_five_hundred_connections_live_at_once(serve: Listen, connect: Con
     assert await listeners.wait_closed(10)
 
 
-async def test_connections_beyond_the_limit_are_closed_and_counted(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_connections_beyond_the_limit_are_closed_and_counted(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes, limits=Limits(connections=2))
     kept = [await connect(listeners) for _ in range(2)]
     await echoes.number(1)
@@ -247,7 +279,9 @@ async def test_connections_beyond_the_limit_are_closed_and_counted(serve: Listen
     await hang_up(kept[1][1])
 
 
-async def test_a_stranger_gives_its_place_up_to_the_next_that_comes(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_a_stranger_gives_its_place_up_to_the_next_that_comes(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes, limits=Limits(connections=2))
     known, stranger = await connect(listeners), await connect(listeners)
     await echoes.number(1)
@@ -269,7 +303,9 @@ async def test_admission_is_shared_between_listeners(serve: Listen, connect: Con
     assert admission.refused == 1
 
 
-async def test_stop_accepts_no_more_and_leaves_the_established(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_stop_accepts_no_more_and_leaves_the_established(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes)
     reader, writer = await connect(listeners)
     await echoes.number(0)
@@ -287,7 +323,9 @@ async def test_stop_accepts_no_more_and_leaves_the_established(serve: Listen, co
     await echoes.made[0].gone.wait()
 
 
-async def test_close_cuts_off_peers_that_outstay_the_drain(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_close_cuts_off_peers_that_outstay_the_drain(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes, linger_s=60.0)
     _, _writer = await connect(listeners, limit=1024)
     (await echoes.number(0)).channel.write(bytes(64 << 20))
@@ -296,7 +334,9 @@ async def test_close_cuts_off_peers_that_outstay_the_drain(serve: Listen, connec
     assert not listeners.channels
 
 
-async def test_close_reaches_connections_that_are_just_being_accepted(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_close_reaches_connections_that_are_just_being_accepted(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes)
     connecting = asyncio.ensure_future(connect(listeners))
     async with asyncio.timeout(5):
@@ -308,7 +348,9 @@ async def test_close_reaches_connections_that_are_just_being_accepted(serve: Lis
     assert all(echo.calls == ["lost"] for echo in echoes.made)
 
 
-async def test_listens_on_several_addresses_and_reports_each_port(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_listens_on_several_addresses_and_reports_each_port(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes, LOCAL, Listener(host="127.0.0.2", port=0))
     first, second = listeners.addresses
     assert (first.host, second.host) == ("127.0.0.1", "127.0.0.2")
@@ -320,18 +362,27 @@ async def test_listens_on_several_addresses_and_reports_each_port(serve: Listen,
         assert await reader.readexactly(2) == b"hi"
 
 
-async def test_an_address_in_use_is_told_and_nothing_stays_bound(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_an_address_in_use_is_told_and_nothing_stays_bound(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     taken = (await serve(echoes)).addresses[0]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{taken.port}: Address already in use"):
+    with pytest.raises(
+        ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{taken.port}: Address already in use"
+    ):
         await serve(echoes, Listener(host="127.0.0.1", port=free), Listener(host=taken.host, port=taken.port))
     assert (await serve(echoes, Listener(host="127.0.0.1", port=free))).addresses[0].port == free
 
 
-@pytest.mark.parametrize(("host", "words"), [("nowhere.invalid", "nowhere.invalid:5672"), ("192.0.2.1", "Cannot assign requested address")])
-async def test_an_address_that_is_not_here_is_told(serve: Listen, connect: Connect, echoes: Echoes, host: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("nowhere.invalid", "nowhere.invalid:5672"), ("192.0.2.1", "Cannot assign requested address")],
+)
+async def test_an_address_that_is_not_here_is_told(
+    serve: Listen, connect: Connect, echoes: Echoes, host: str, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         await serve(echoes, Listener(host=host, port=5672))
 
@@ -349,7 +400,9 @@ ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loop
 
 
 @ipv6
-async def test_ipv6_addresses_are_written_in_brackets(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_ipv6_addresses_are_written_in_brackets(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     listeners = await serve(echoes, Listener(host="[::1]", port=0))
     assert str(listeners.addresses[0]) == f"[::1]:{listeners.addresses[0].port}"
     reader, writer = await connect(listeners)
@@ -361,7 +414,9 @@ async def test_ipv6_addresses_are_written_in_brackets(serve: Listen, connect: Co
 
 
 @ipv6
-async def test_every_ipv4_and_every_ipv6_address_share_a_port(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+async def test_every_ipv4_and_every_ipv6_address_share_a_port(
+    serve: Listen, connect: Connect, echoes: Echoes
+) -> None:
     port = (await serve(echoes, Listener(host="0.0.0.0", port=0))).addresses[0].port
     assert (await serve(echoes, Listener(host="::", port=port))).addresses[0].port == port
 
@@ -396,7 +451,9 @@ async def test_without_descriptors_accepting_rests_instead_of_spinning(
     listeners.stop()
 
 
-async def test_accepting_goes_on_after_the_rest(serve: Listen, connect: Connect, echoes: Echoes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_accepting_goes_on_after_the_rest(
+    serve: Listen, connect: Connect, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("amqp_streams.server.listening.sockets.BACK_OFF_S", 0.01)
     listeners = await serve(echoes)
     attempts = shortage(monkeypatch, times=3)

@@ -8,11 +8,24 @@ from structlog.testing import capture_logs
 from amqp_streams.config import Listener
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.listening import sockets
-from amqp_streams.server.listening.sockets import Admission, BoundAddress, Seldom, _reason, bind, format_address, is_loopback
+from amqp_streams.server.listening.sockets import (
+    Admission,
+    BoundAddress,
+    Seldom,
+    _reason,
+    bind,
+    format_address,
+    is_loopback,
+)
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "text"), [("127.0.0.1", 5672, "127.0.0.1:5672"), ("::1", 5671, "[::1]:5671"), ("node.example", 0, "node.example:0")]
+    ("host", "port", "text"),
+    [
+        ("127.0.0.1", 5672, "127.0.0.1:5672"),
+        ("::1", 5671, "[::1]:5671"),
+        ("node.example", 0, "node.example:0"),
+    ],
 )
 def test_addresses_are_written_as_in_urls(host: str, port: int, text: str) -> None:
     assert format_address(host, port) == str(BoundAddress(host, port, tls=False)) == text
@@ -57,7 +70,9 @@ async def test_strangers_give_their_places_up_the_oldest_of_the_largest_crowd_fi
     def come(name: str, address: str) -> bool:
         return admission.enter(name, peer=f"{address}:40000", send_away=lambda: gone.append(name))
 
-    assert all([come("a1", "10.0.0.1"), come("a2", "10.0.0.1"), come("a3", "10.0.0.1"), come("b1", "10.0.0.2")])
+    assert all(
+        [come("a1", "10.0.0.1"), come("a2", "10.0.0.1"), come("a3", "10.0.0.1"), come("b1", "10.0.0.2")]
+    )
     admission.opened("a1")
     assert come("c1", "10.0.0.3")
     assert gone == ["a2"]
@@ -88,7 +103,9 @@ async def test_strangers_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPa
     assert [line["peer"] for line in lines] == [0, "x", "y"]
 
 
-async def test_the_line_after_the_quiet_time_tells_how_many_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_line_after_the_quiet_time_tells_how_many_were_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seldom = Seldom("handshake_failed")
     with capture_logs() as lines:
         for _ in range(5):
@@ -110,14 +127,20 @@ async def test_a_name_is_bound_at_its_addresses() -> None:
 
 async def test_a_failed_bind_leaves_nothing_bound() -> None:
     (sock,) = await bind(Listener(host="127.0.0.1", port=0))
-    with sock, pytest.raises(ConfigError, match=r"^cannot listen on 127\.0\.0\.1:\d+: Address already in use$"):
+    with (
+        sock,
+        pytest.raises(ConfigError, match=r"^cannot listen on 127\.0\.0\.1:\d+: Address already in use$"),
+    ):
         await bind(Listener(host="127.0.0.1", port=sock.getsockname()[1]))
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ConnectionAbortedError(), "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"),
+        (
+            ConnectionAbortedError(),
+            "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS",
+        ),
         (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
         (ssl.SSLError(1, "[SSL] alert unknown ca"), "[SSL] alert unknown ca"),
         (TimeoutError(), "TimeoutError"),

@@ -28,12 +28,18 @@ def test_nothing_below_tls_1_2_and_nothing_without_forward_secrecy(good: TlsSett
     assert all(name.startswith("ECDHE") and ("GCM" in name or "POLY1305" in name) for name in older)
 
 
-def test_a_client_authority_makes_client_certificates_obligatory(good: TlsSettings, authority: Authority) -> None:
-    assert server_context(good.model_copy(update={"client_ca": authority.ca})).verify_mode is ssl.CERT_REQUIRED
+def test_a_client_authority_makes_client_certificates_obligatory(
+    good: TlsSettings, authority: Authority
+) -> None:
+    assert (
+        server_context(good.model_copy(update={"client_ca": authority.ca})).verify_mode is ssl.CERT_REQUIRED
+    )
 
 
 def test_client_certificates_may_be_left_to_the_clients(good: TlsSettings, authority: Authority) -> None:
-    optional = good.model_copy(update={"client_ca": authority.ca, "client_certificates": ClientCertificates.OPTIONAL})
+    optional = good.model_copy(
+        update={"client_ca": authority.ca, "client_certificates": ClientCertificates.OPTIONAL}
+    )
     assert server_context(optional).verify_mode is ssl.CERT_OPTIONAL
 
 

@@ -31,8 +31,12 @@ Open = Callable[..., Awaitable[ClientConnection]]
 async def start() -> AsyncIterator[Start]:
     async with contextlib.AsyncExitStack() as stack:
 
-        async def serve(factory: Callable[[ByteChannel], Connection], listener: Listener = LOCAL, **settings: Any) -> AdminServer:
-            server = await serve_admin(listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings})
+        async def serve(
+            factory: Callable[[ByteChannel], Connection], listener: Listener = LOCAL, **settings: Any
+        ) -> AdminServer:
+            server = await serve_admin(
+                listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings}
+            )
             stack.push_async_callback(server.close)
             server.factory, server.phase = factory, Phase.READY
             return server
@@ -44,7 +48,9 @@ async def start() -> AsyncIterator[Start]:
 async def dial() -> AsyncIterator[Open]:
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(server: AdminServer, path: str = "/", *names: str, scheme: str = "ws", **settings: Any) -> ClientConnection:
+        async def start(
+            server: AdminServer, path: str = "/", *names: str, scheme: str = "ws", **settings: Any
+        ) -> ClientConnection:
             protocols = [Subprotocol(name) for name in names or ("amqp",)]
             url = f"{scheme}://{server.addresses[0]}{path}"
             client = await connect(url, subprotocols=protocols, proxy=None, compression=None, **settings)
@@ -66,7 +72,9 @@ async def take(client: ClientConnection, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", WEBSOCKET_PATHS)
-async def test_bytes_come_back_at_each_of_the_paths(start: Start, dial: Open, echoes: Echoes, path: str) -> None:
+async def test_bytes_come_back_at_each_of_the_paths(
+    start: Start, dial: Open, echoes: Echoes, path: str
+) -> None:
     client = await dial(await start(echoes), path)
     await client.send(b"AMQP\x00\x01\x00\x00")
     assert await take(client, 8) == b"AMQP\x00\x01\x00\x00"
@@ -77,7 +85,12 @@ async def test_bytes_come_back_at_each_of_the_paths(start: Start, dial: Open, ec
 
 @pytest.mark.parametrize(
     ("offered", "chosen"),
-    [(["amqp"], "amqp"), (["AMQPWSB10"], "AMQPWSB10"), (["AMQPWSB10", "amqp"], "amqp"), (["mqtt", "AMQPWSB10"], "AMQPWSB10")],
+    [
+        (["amqp"], "amqp"),
+        (["AMQPWSB10"], "AMQPWSB10"),
+        (["AMQPWSB10", "amqp"], "amqp"),
+        (["mqtt", "AMQPWSB10"], "AMQPWSB10"),
+    ],
 )
 async def test_the_sub_protocol_is_the_registered_one_or_the_old_one(
     start: Start, dial: Open, echoes: Echoes, offered: list[str], chosen: str
@@ -105,7 +118,9 @@ async def test_another_path_is_refused_with_words(start: Start, dial: Open, echo
     assert "/amqp" in words
 
 
-async def test_before_ready_and_while_stopping_it_is_refused(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_before_ready_and_while_stopping_it_is_refused(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     server = await start(echoes)
     for phase in (Phase.STARTING, Phase.STOPPING):
         server.phase = phase
@@ -126,7 +141,9 @@ async def test_websockets_count_among_the_connections(start: Start, dial: Open, 
     assert await dial(server)
 
 
-async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     admission = Admission(1)
     server = await start(echoes, admission=admission)
     await dial(server)
@@ -137,7 +154,9 @@ async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(start: S
     assert (admission.count, admission.refused) == (1, 1)
 
 
-async def test_megabytes_pass_both_ways_in_messages_of_any_size(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_megabytes_pass_both_ways_in_messages_of_any_size(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     client = await dial(await start(echoes))
     sent = bytes(range(256)) * 8192
     sizes, at = [1, 2, 3, 500_000, 65_536, 65_537, len(sent)], 0
@@ -155,7 +174,9 @@ async def test_fragments_of_a_message_are_one_stream(start: Start, dial: Open, e
     assert await take(client, 8) == b"AMQP\x00\x01\x00\x00"
 
 
-async def test_a_text_message_ends_the_connection_with_words(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_a_text_message_ends_the_connection_with_words(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     client = await dial(await start(echoes))
     await client.send("AMQP")
     with pytest.raises(ConnectionClosed) as caught:
@@ -166,7 +187,9 @@ async def test_a_text_message_ends_the_connection_with_words(start: Start, dial:
     assert echoes.made[0].calls == ["lost"]
 
 
-async def test_a_message_beyond_the_bound_ends_the_connection(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_a_message_beyond_the_bound_ends_the_connection(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     client = await dial(await start(echoes))
     with contextlib.suppress(ConnectionClosed):
         await client.send(bytes((1 << 20) + 1))
@@ -177,7 +200,9 @@ async def test_a_message_beyond_the_bound_ends_the_connection(start: Start, dial
     assert echoes.made[0].calls == ["lost"]
 
 
-async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     client = await dial(await start(echoes), max_queue=1)
     echo = await echoes.number(0)
     for _ in range(64):
@@ -207,7 +232,9 @@ async def test_a_paused_channel_receives_nothing_until_it_is_resumed(start: Star
     assert await take(client, 9) == b"held back"
 
 
-async def test_close_sends_what_is_buffered_and_says_goodbye(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_close_sends_what_is_buffered_and_says_goodbye(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     client = await dial(await start(echoes))
     echo = await echoes.number(0)
     echo.channel.write(bytes(4 << 20))
@@ -276,7 +303,9 @@ async def test_a_fault_of_one_connection_ends_it_and_nothing_else(start: Start, 
     assert await take(client, 4) == b"well"
 
 
-async def test_over_tls_the_certificate_is_shown(start: Start, dial: Open, echoes: Echoes, authority: Authority) -> None:
+async def test_over_tls_the_certificate_is_shown(
+    start: Start, dial: Open, echoes: Echoes, authority: Authority
+) -> None:
     settings = authority.issue("admin").model_copy(update={"client_ca": authority.ca})
     server = await start(echoes, Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(settings))
     context = authority.client_context(presenting=authority.issue("alice"))
@@ -357,7 +386,9 @@ async def test_a_peer_that_pings_and_reads_no_pong_is_cut_off(
     await echoes.made[0].gone.wait()
 
 
-@pytest.mark.parametrize("frame", [b"\x82\x80" + bytes(4), b"\x89\x80" + bytes(4), b"\x02\x80" + bytes(4) + b"\x00\x80" + bytes(4)])
+@pytest.mark.parametrize(
+    "frame", [b"\x82\x80" + bytes(4), b"\x89\x80" + bytes(4), b"\x02\x80" + bytes(4) + b"\x00\x80" + bytes(4)]
+)
 async def test_a_flood_of_empty_frames_ends_the_connection(
     start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch, frame: bytes
 ) -> None:

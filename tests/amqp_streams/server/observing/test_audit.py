@@ -24,7 +24,13 @@ def test_refusals_are_told_up_to_a_number_and_counted_beyond() -> None:
         audit.refused(None, "again")
         audit.refused(None, "and again")
     assert len(lines) == LINES_MAX + 2
-    assert lines[0] == {"event": "access_refused", "log_level": "warning", "user": "alice", "reason": "no right", "left_out": 0}
+    assert lines[0] == {
+        "event": "access_refused",
+        "log_level": "warning",
+        "user": "alice",
+        "reason": "no right",
+        "left_out": 0,
+    }
     assert [(line["user"], line["left_out"]) for line in lines[LINES_MAX:]] == [("", 5), ("", 0)]
     assert audit.refused_count == LINES_MAX + 7
 
@@ -43,9 +49,21 @@ def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> N
 def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
     audit = Audit(lambda: 0)
     with capture_logs() as lines:
-        for operation, status in (("CREATE", 201), ("READ", 200), ("QUERY", 200), (names.EXTENTS, 200), ("DELETE", 404), ("DELETE", 403)):
-            audit.managed("alice", Request(operation, names.LOG_TYPE, "temps", {}, None, None), Answer(status, "words"))
-    assert [(line["event"], line.get("operation")) for line in lines] == [("managed", "CREATE"), ("access_refused", None)]
+        for operation, status in (
+            ("CREATE", 201),
+            ("READ", 200),
+            ("QUERY", 200),
+            (names.EXTENTS, 200),
+            ("DELETE", 404),
+            ("DELETE", 403),
+        ):
+            audit.managed(
+                "alice", Request(operation, names.LOG_TYPE, "temps", {}, None, None), Answer(status, "words")
+            )
+    assert [(line["event"], line.get("operation")) for line in lines] == [
+        ("managed", "CREATE"),
+        ("access_refused", None),
+    ]
     assert {**lines[0], "log_level": "info"} == {
         "event": "managed",
         "log_level": "info",

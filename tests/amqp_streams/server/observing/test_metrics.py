@@ -10,12 +10,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.server.observing.metrics import Metrics
-from amqp_streams.server.observing.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus
+from amqp_streams.server.observing.status import (
+    ConsumerStatus,
+    GroupStatus,
+    LogStatus,
+    NodeStatus,
+    QuotaStatus,
+)
 from amqp_streams.storage.ports import CommitDone, PartitionFacts, Use
 from amqp_streams.testing import MemoryStore
 
-GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
-EMPTY = PartitionFacts(start=0, end=0, bytes=0, first_timestamp_ms=None, last_timestamp_ms=None, failure="input/output error")
+GOOD = PartitionFacts(
+    start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None
+)
+EMPTY = PartitionFacts(
+    start=0, end=0, bytes=0, first_timestamp_ms=None, last_timestamp_ms=None, failure="input/output error"
+)
 STATUS = NodeStatus(
     ready=True,
     connections=3,
@@ -141,7 +151,9 @@ def test_what_is_beyond_the_bounds_is_counted_instead_of_shown() -> None:
 
 
 def test_bounds_faults_and_hindrances_are_figures() -> None:
-    samples = of(replace(STATUS, uses={"cursors": Use(3, 10)}, faults={"retention": 2}, hindered="the disk is full"))
+    samples = of(
+        replace(STATUS, uses={"cursors": Use(3, 10)}, faults={"retention": 2}, hindered="the disk is full")
+    )
     assert samples["amqp_streams_bound_used{bound=cursors}"] == 3
     assert samples["amqp_streams_bound_limit{bound=cursors}"] == 10
     assert samples["amqp_streams_faults_total{step=retention}"] == 2
@@ -149,7 +161,9 @@ def test_bounds_faults_and_hindrances_are_figures() -> None:
     assert of(STATUS)["amqp_streams_hindered"] == 0
 
 
-async def test_everybody_who_asks_within_a_second_is_given_the_same_exposition(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everybody_who_asks_within_a_second_is_given_the_same_exposition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     metrics, source = Metrics(), Source(STATUS)
     metrics.source = source
     first, second = await asyncio.gather(metrics.shared_text(), metrics.shared_text())
@@ -169,10 +183,18 @@ async def test_a_scrape_that_failed_is_not_shared_with_the_next(monkeypatch: pyt
     assert b"amqp_streams_connections 3.0" in await metrics.shared_text()
 
 
-@pytest.mark.parametrize("name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"])
+@pytest.mark.parametrize(
+    "name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"]
+)
 def test_whatever_name_a_peer_chooses_the_scrape_parses(name: str) -> None:
     twins = (ConsumerStatus("temps", 0, name, name, 1, 1), ConsumerStatus("temps", 0, name, name, 2, 2))
-    samples = of(replace(STATUS, consumers=twins, groups=(GroupStatus("temps", name, 1, 0, 0), GroupStatus("temps", name, 2, 0, 0))))
+    samples = of(
+        replace(
+            STATUS,
+            consumers=twins,
+            groups=(GroupStatus("temps", name, 1, 0, 0), GroupStatus("temps", name, 2, 0, 0)),
+        )
+    )
     assert sum(sample.startswith("amqp_streams_group_members{") for sample in samples) == 1
     assert sum(sample.startswith("amqp_streams_consumer_position{") for sample in samples) == 1
     assert samples["amqp_streams_consumers_not_shown"] == 1
@@ -183,7 +205,9 @@ def test_commits_are_counted_by_duration_and_size() -> None:
     metrics = Metrics()
     (partition,) = MemoryStore().create("temps", LogSettings(), incarnation="i").partitions
     metrics.commits.observe(CommitDone(sequence=1, events=500, bytes=50_000, seconds=0.002, failures={}))
-    metrics.commits.observe(CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={partition: StorageError("no")}))
+    metrics.commits.observe(
+        CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={partition: StorageError("no")})
+    )
     samples = scrape(metrics)
     assert samples["amqp_streams_commit_seconds_count"] == 2
     assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.002)
@@ -213,5 +237,7 @@ def test_a_data_directory_that_is_gone_costs_only_its_own_figures(tmp_path: Path
 def test_users_whose_names_are_alike_once_cut_are_one_series() -> None:
     """Twice the same series costs the whole scrape."""
     long = "u" * 200
-    samples = of(replace(STATUS, quotas=(QuotaStatus(long + "1", waits_in=1), QuotaStatus(long + "2", waits_in=2))))
+    samples = of(
+        replace(STATUS, quotas=(QuotaStatus(long + "1", waits_in=1), QuotaStatus(long + "2", waits_in=2)))
+    )
     assert samples[f"amqp_streams_quota_waits_total{{direction=in,user={long[:128]}}}"] == 3

@@ -1,4 +1,6 @@
-"""A full disk, a commit that does not end and a wrong clock are reported when they begin and when they end, and not in between."""
+"""A full disk, a commit that does not end and a wrong clock are reported when they begin and when they end,
+and not in between.
+"""
 
 from collections.abc import Callable
 

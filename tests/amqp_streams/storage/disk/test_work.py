@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.storage.disk.files import OpenFile, RealFiles, read_file, replace_file
-from amqp_streams.storage.disk.work import Call, InlineExecutor, Results, SyncFile, SyncFolder, Task, ThreadExecutor, Work, Write
+from amqp_streams.storage.disk.work import (
+    Call,
+    InlineExecutor,
+    Results,
+    SyncFile,
+    SyncFolder,
+    Task,
+    ThreadExecutor,
+    Work,
+    Write,
+)
 from amqp_streams.testing import FaultyFiles, ManualLoop
 
 FOLDER = Path("/d")
@@ -25,7 +35,14 @@ def test_a_failed_step_ends_the_work_and_takes_its_writes_back(files: FaultyFile
     file, new = OpenFile(files, FOLDER / "a", create=True), OpenFile(files, FOLDER / "b", create=True)
     file.write([b"before"], 0)
     files.fault = lambda operation, path: errno.ENOSPC if operation == "pwritev" and path.name == "b" else 0
-    work = Work([Write(file, [b"x"], 6, 6), Write(file, [b"y"], 7, 6), Write(new, [b"z"], 0, 0, created=True), SyncFolder(FOLDER)])
+    work = Work(
+        [
+            Write(file, [b"x"], 6, 6),
+            Write(file, [b"y"], 7, 6),
+            Write(new, [b"z"], 0, 0, created=True),
+            SyncFolder(FOLDER),
+        ]
+    )
     work.run(files)
     assert work.error is not None
     assert (work.error.errno, work.undone) == (errno.ENOSPC, True)

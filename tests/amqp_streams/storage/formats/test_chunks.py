@@ -14,11 +14,18 @@ lists = st.lists(st.binary(max_size=30), min_size=1, max_size=300)
 
 
 def _chunk(messages: list[bytes], base: int = 10) -> Chunk:
-    return Chunk(base, array("q", range(base, base + len(messages))), bytes(number % 256 for number in range(len(messages))), messages)
+    return Chunk(
+        base,
+        array("q", range(base, base + len(messages))),
+        bytes(number % 256 for number in range(len(messages))),
+        messages,
+    )
 
 
 @given(lists, st.integers(0, 3000), st.data())
-def test_as_many_are_counted_as_fit_and_at_least_one(messages: list[bytes], bytes_max: int, data: st.DataObject) -> None:
+def test_as_many_are_counted_as_fit_and_at_least_one(
+    messages: list[bytes], bytes_max: int, data: st.DataObject
+) -> None:
     first = data.draw(st.integers(0, len(messages) - 1))
     naive = sum(1 for size in accumulate(map(len, messages[first:])) if size <= bytes_max)
     assert count_within(messages, bytes_max, first) == max(1, naive)
@@ -33,7 +40,11 @@ def test_pieces_cut_one_after_the_other_join_to_the_whole(messages: list[bytes],
         parts.append(cut(whole, at, bytes_max))
         at += len(parts[-1])
     again = join(parts)
-    assert (again.base, again.timestamps, again.header_sizes) == (whole.base, whole.timestamps, whole.header_sizes)
+    assert (again.base, again.timestamps, again.header_sizes) == (
+        whole.base,
+        whole.timestamps,
+        whole.header_sizes,
+    )
     assert list(again.messages) == messages
     assert again.formats == whole.formats
     assert all(part.formats is None or any(part.formats) for part in parts)

@@ -15,7 +15,9 @@ def batches(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     """Base, timestamp and position of the batches of a segment."""
     base, stamp, position = 7, 100, 0
     found: list[tuple[int, int, int]] = []
-    for count, ms, size in draw(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 3), st.integers(60, 40_000)), min_size=1)):
+    for count, ms, size in draw(
+        st.lists(st.tuples(st.integers(1, 50), st.integers(0, 3), st.integers(60, 40_000)), min_size=1)
+    ):
         found.append((base, stamp, position))
         base, stamp, position = base + count, stamp + ms, position + size
     return found
@@ -28,17 +30,26 @@ def _index(found: list[tuple[int, int, int]]) -> Index:
     return index
 
 
-PRODUCERS = st.dictionaries(st.text("aé/", min_size=1, max_size=9), st.builds(Reached, st.integers(0, 1 << 63), st.integers(0, 1 << 50)))
+PRODUCERS = st.dictionaries(
+    st.text("aé/", min_size=1, max_size=9),
+    st.builds(Reached, st.integers(0, 1 << 63), st.integers(0, 1 << 50)),
+)
 
 
 @given(batches(), PRODUCERS)
-def test_an_index_file_holds_what_was_put_in(found: list[tuple[int, int, int]], producers: dict[str, Reached]) -> None:
+def test_an_index_file_holds_what_was_put_in(
+    found: list[tuple[int, int, int]], producers: dict[str, Reached]
+) -> None:
     index = _index(found)
     decoded = index_file.decode(index_file.encode(COVERAGE, index, 3, producers), 7, 3)
     assert decoded is not None
     assert decoded[0] == COVERAGE
     assert decoded.producers == producers
-    assert (decoded[1].bases, decoded[1].stamps, decoded[1].positions) == (index.bases, index.stamps, index.positions)
+    assert (decoded[1].bases, decoded[1].stamps, decoded[1].positions) == (
+        index.bases,
+        index.stamps,
+        index.positions,
+    )
 
 
 @given(batches(), PRODUCERS, st.data())
@@ -59,7 +70,9 @@ def test_an_index_of_another_segment_or_partition_is_not_believed() -> None:
 
 
 @given(batches(), st.data())
-def test_the_stretch_found_by_number_holds_the_record(found: list[tuple[int, int, int]], data: st.DataObject) -> None:
+def test_the_stretch_found_by_number_holds_the_record(
+    found: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
     index, size = _index(found), found[-1][2] + 60
     base, _, position = data.draw(st.sampled_from(found))
     first, until = index.extent_of(base, size)
@@ -68,7 +81,9 @@ def test_the_stretch_found_by_number_holds_the_record(found: list[tuple[int, int
 
 
 @given(batches(), st.integers(90, 400))
-def test_the_stretch_found_by_time_holds_the_first_later_record_or_ends_before_it(found: list[tuple[int, int, int]], after_ms: int) -> None:
+def test_the_stretch_found_by_time_holds_the_first_later_record_or_ends_before_it(
+    found: list[tuple[int, int, int]], after_ms: int
+) -> None:
     index, size = _index(found), found[-1][2] + 60
     _, until = index.extent_before(after_ms, size)
     later = [position for _, stamp, position in found if stamp > after_ms]

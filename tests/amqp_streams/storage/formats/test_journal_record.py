@@ -14,7 +14,10 @@ keys = st.tuples(st.integers(0, (1 << 64) - 1), st.integers(0, 1023))
 
 def _record(parts: list[tuple[int, int]]) -> bytes:
     batches = [
-        b"".join(record.encode(Chunk(0, array("q", [1]), b"\0", [b"message"]), record.seed_of(uid, partition))) for uid, partition in parts
+        b"".join(
+            record.encode(Chunk(0, array("q", [1]), b"\0", [b"message"]), record.seed_of(uid, partition))
+        )
+        for uid, partition in parts
     ]
     entries = [(uid, partition, len(batch)) for (uid, partition), batch in zip(parts, batches, strict=True)]
     data = b"".join(batches)
@@ -33,7 +36,9 @@ def test_a_record_decodes_to_what_was_encoded(parts: list[tuple[int, int]]) -> N
 
 
 @given(st.lists(keys, min_size=1, max_size=4), st.data())
-def test_a_flipped_bit_spoils_the_header_or_a_batch(parts: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_a_flipped_bit_spoils_the_header_or_a_batch(
+    parts: list[tuple[int, int]], data: st.DataObject
+) -> None:
     changed = bytearray(_record(parts))
     changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     head = journal_record.decode(bytes(changed), SEED)

@@ -57,7 +57,13 @@ def test_each_piece_of_a_run_says_exactly_what_is_in_it(chunk: Chunk) -> None:
 
 @given(runs())
 def test_a_numbered_batch_gives_back_its_records(chunk: Chunk) -> None:
-    small = Chunk(chunk.base, chunk.timestamps, chunk.header_sizes, [message[:9] for message in chunk.messages], chunk.marks)
+    small = Chunk(
+        chunk.base,
+        chunk.timestamps,
+        chunk.header_sizes,
+        [message[:9] for message in chunk.messages],
+        chunk.marks,
+    )
     data = b"".join(record.encode(small, 1))
     head = record.head_at(data, 0)
     assert head is not None
@@ -86,8 +92,12 @@ def test_records_written_once_more_say_the_same(chunk: Chunk) -> None:
 @given(runs())
 def test_room_is_reckoned_generously(chunk: Chunk) -> None:
     numbers = [Numbers(mark.producer, mark.sequences) for mark in chunk.marks if mark.sequences is not None]
-    numbers += [Numbers("a", array("Q", [1]), [mark.producer]) for mark in chunk.marks if mark.sequences is None]
-    assert len(producers.encode_entries(producers.entries_of(chunk.marks))) <= sum(map(producers.bytes_needed, numbers))
+    numbers += [
+        Numbers("a", array("Q", [1]), [mark.producer]) for mark in chunk.marks if mark.sequences is None
+    ]
+    assert len(producers.encode_entries(producers.entries_of(chunk.marks))) <= sum(
+        map(producers.bytes_needed, numbers)
+    )
 
 
 def test_a_producer_that_was_forgotten_may_begin_anew() -> None:
@@ -100,7 +110,11 @@ def test_a_producer_that_was_forgotten_may_begin_anew() -> None:
 def victims(limit: int, *, busy: str = "", expired_before_ms: int = 0, coming: int = 1) -> list[str] | None:
     table = {"a": Reached(1, 10), "b": Reached(2, 20), "c": Reached(3, 30)}
     gone = producers.victims(
-        table, idle=lambda producer: producer not in busy, coming=coming, limit=limit, expired_before_ms=expired_before_ms
+        table,
+        idle=lambda producer: producer not in busy,
+        coming=coming,
+        limit=limit,
+        expired_before_ms=expired_before_ms,
     )
     return None if gone is None else list(gone)
 

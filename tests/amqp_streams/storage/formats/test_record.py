@@ -15,21 +15,35 @@ SEED = record.seed_of(0x1234, 5)
 
 @st.composite
 def chunks(draw: st.DrawFn) -> Chunk:
-    """Any run of a few records: with and without header sections, one timestamp or several, one length or several."""
+    """Any run of a few records: with and without header sections, one timestamp or several, one length or
+    several.
+    """
     one_length = draw(st.booleans())
     if one_length:
         size = draw(st.integers(0, 40))
         messages = draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=20))
     else:
         messages = draw(st.lists(st.binary(max_size=60), min_size=1, max_size=20))
-    steps = draw(st.lists(st.integers(0, 1 << 20), min_size=len(messages), max_size=len(messages))) if draw(st.booleans()) else []
+    steps = (
+        draw(st.lists(st.integers(0, 1 << 20), min_size=len(messages), max_size=len(messages)))
+        if draw(st.booleans())
+        else []
+    )
     stamp = draw(st.integers(0, 1 << 50))
     stamps = array("q")
     for place in range(len(messages)):
         stamp += steps[place] if steps else 0
         stamps.append(stamp)
-    headers = draw(st.one_of(st.just(bytes(len(messages))), st.binary(min_size=len(messages), max_size=len(messages))))
-    some = draw(st.lists(st.sampled_from([0, 0, 1, 0x80013700, (1 << 32) - 1]), min_size=len(messages), max_size=len(messages)))
+    headers = draw(
+        st.one_of(st.just(bytes(len(messages))), st.binary(min_size=len(messages), max_size=len(messages)))
+    )
+    some = draw(
+        st.lists(
+            st.sampled_from([0, 0, 1, 0x80013700, (1 << 32) - 1]),
+            min_size=len(messages),
+            max_size=len(messages),
+        )
+    )
     formats = array("I", some) if any(some) and draw(st.booleans()) else None
     return Chunk(draw(st.integers(0, 10**15)), stamps, headers, messages, formats=formats)
 
@@ -54,7 +68,11 @@ def test_a_batch_decodes_to_what_was_encoded_wherever_it_lies(chunk: Chunk, befo
     batch = _decode(data, len(before))
     assert batch is not None
     assert _same(batch.all(), chunk)
-    assert (batch.head.base, batch.head.end, batch.head.length) == (chunk.base, chunk.base + len(chunk), len(data) - len(before) - 6)
+    assert (batch.head.base, batch.head.end, batch.head.length) == (
+        chunk.base,
+        chunk.base + len(chunk),
+        len(data) - len(before) - 6,
+    )
     assert record.last_timestamp_ms(data, len(before), batch.head) == chunk.timestamps[-1]
 
 
@@ -94,7 +112,11 @@ def test_any_part_of_a_batch_can_be_cut_out(chunk: Chunk, data: st.DataObject) -
     size = sum(map(len, part.messages))
     assert len(part) == 1 or size <= bytes_max or not size
     rest = chunk.messages[first + len(part) :]
-    assert not rest or size + len(rest[0]) > bytes_max or (batch.one_length is not None and len(part) >= max(1, bytes_max))
+    assert (
+        not rest
+        or size + len(rest[0]) > bytes_max
+        or (batch.one_length is not None and len(part) >= max(1, bytes_max))
+    )
 
 
 def test_a_batch_of_another_partition_is_not_decoded() -> None:

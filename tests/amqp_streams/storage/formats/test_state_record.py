@@ -49,7 +49,9 @@ def test_a_file_written_anew_holds_all_values_and_nothing_else(values: dict[str,
 
 
 @given(st.lists(changes, min_size=1, max_size=4))
-def test_wherever_a_file_ends_the_whole_records_before_count_and_nothing_of_the_torn_one(writes: list[dict[str, bytes | None]]) -> None:
+def test_wherever_a_file_ends_the_whole_records_before_count_and_nothing_of_the_torn_one(
+    writes: list[dict[str, bytes | None]],
+) -> None:
     data, places = file_of(writes)
     for cut in range(len(HEAD), len(data) + 1):
         whole = sum(place <= cut for place in places) - 1
@@ -58,7 +60,9 @@ def test_wherever_a_file_ends_the_whole_records_before_count_and_nothing_of_the_
 
 
 @given(st.lists(changes, min_size=1, max_size=5), st.data())
-def test_a_damaged_place_costs_the_records_it_touches_and_no_others(writes: list[dict[str, bytes | None]], data: st.DataObject) -> None:
+def test_a_damaged_place_costs_the_records_it_touches_and_no_others(
+    writes: list[dict[str, bytes | None]], data: st.DataObject
+) -> None:
     whole, places = file_of(writes)
     first = data.draw(st.integers(len(HEAD), len(whole) - 1))
     after = data.draw(st.integers(first + 1, len(whole)))
@@ -75,7 +79,10 @@ def test_a_damaged_place_costs_the_records_it_touches_and_no_others(writes: list
 
 def test_a_hole_that_nothing_behind_it_knew_to_be_synced_is_no_damage() -> None:
     lost, kept, later = ({key: b"x" * 40} for key in "abc")
-    first, second = state_record.encode(lost, synced=16, seed=SEED), state_record.encode(kept, synced=16, seed=SEED)
+    first, second = (
+        state_record.encode(lost, synced=16, seed=SEED),
+        state_record.encode(kept, synced=16, seed=SEED),
+    )
     data = HEAD + bytes(len(first)) + second
     (hole,) = state_record.read(data, ID).holes
     assert (hole.position, hole.after, hole.torn) == (16, 16 + len(first), True)
@@ -93,7 +100,9 @@ def test_a_damaged_head_does_not_hide_what_is_behind_it() -> None:
 
 
 def test_a_value_that_looks_like_records_is_none() -> None:
-    """Nobody but the store knows the id that its CRCs begin with; and a record inside a whole one is never looked at."""
+    """Nobody but the store knows the id that its CRCs begin with; and a record inside a whole one is never
+    looked at.
+    """
     inner = state_record.encode({"epoch": b"0"}, synced=0, seed=state_record.seed_of(ID + 1))
     data, _ = file_of([{"a": inner}])
     torn = bytearray(data)

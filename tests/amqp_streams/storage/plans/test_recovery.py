@@ -18,14 +18,22 @@ def _segment(counts: list[int], base: int = 0, size: int = 30) -> tuple[bytes, l
     data, positions = b"", []
     for count in counts:
         positions.append(len(data))
-        data += b"".join(record.encode(Chunk(base, array("q", [base]) * count, bytes(count), [b"%030d" % base] * count), SEED))
+        data += b"".join(
+            record.encode(
+                Chunk(base, array("q", [base]) * count, bytes(count), [b"%030d" % base] * count), SEED
+            )
+        )
         base += count
     return data, positions
 
 
 def _scan(data: bytes, expected: int = 0) -> Scan:
     return recovery.scan(
-        lambda count, position: data[position : position + count], len(data), seed=SEED, into=Scan(len(data)), expected=expected
+        lambda count, position: data[position : position + count],
+        len(data),
+        seed=SEED,
+        into=Scan(len(data)),
+        expected=expected,
     )
 
 
@@ -55,7 +63,10 @@ def test_damage_with_batches_behind_it_is_found_with_its_place_and_numbers(
     scan = _scan(bytes(broken))
     first = sum(before)
     assert scan.damage == [Damage(position, until, first, first + 2)]
-    assert [(stretch.base, stretch.end) for stretch in scan.stretches] == [(0, first), (first + 2, first + 2 + sum(behind))]
+    assert [(stretch.base, stretch.end) for stretch in scan.stretches] == [
+        (0, first),
+        (first + 2, first + 2 + sum(behind)),
+    ]
 
 
 @given(st.binary(max_size=300), counts)
@@ -93,9 +104,19 @@ def test_a_scan_may_go_on_where_an_index_ends() -> None:
     begun = Scan(len(segment))
     begun.stretches.append(Stretch(0, positions[1], 0, 3))
     begun.index.add(0, 0, 0)
-    recovery.scan(lambda n, at: segment[at : at + n], len(segment), seed=SEED, into=begun, expected=3, position=positions[1])
+    recovery.scan(
+        lambda n, at: segment[at : at + n],
+        len(segment),
+        seed=SEED,
+        into=begun,
+        expected=3,
+        position=positions[1],
+    )
     assert begun.stretches == whole.stretches
-    assert (begun.index.positions, begun.last_timestamp_ms) == (whole.index.positions, whole.last_timestamp_ms)
+    assert (begun.index.positions, begun.last_timestamp_ms) == (
+        whole.index.positions,
+        whole.last_timestamp_ms,
+    )
 
 
 # -- plan
@@ -114,7 +135,9 @@ def test_records_the_segment_has_are_not_replayed() -> None:
 
 
 def test_what_only_the_journal_has_is_appended_from_any_record_on() -> None:
-    assert _plan([Stretch(0, 100, 0, 10)], [(5, 12), (12, 20)]) == Plan((Keep(0, 100), Replay(10, 20)), False, (), 20)
+    assert _plan([Stretch(0, 100, 0, 10)], [(5, 12), (12, 20)]) == Plan(
+        (Keep(0, 100), Replay(10, 20)), False, (), 20
+    )
 
 
 def test_a_hole_before_unsynced_bytes_is_cut_and_replayed() -> None:
@@ -133,11 +156,15 @@ def test_a_hole_nobody_can_fill_is_lost_and_stays_a_hole() -> None:
 
 
 def test_a_gap_between_segment_and_journal_is_lost() -> None:
-    assert _plan([Stretch(0, 100, 0, 10)], [(12, 20)]) == Plan((Keep(0, 100), Replay(12, 20)), False, ((10, 12),), 20)
+    assert _plan([Stretch(0, 100, 0, 10)], [(12, 20)]) == Plan(
+        (Keep(0, 100), Replay(12, 20)), False, ((10, 12),), 20
+    )
 
 
 def test_numbers_known_to_have_been_reached_are_not_given_out_again() -> None:
-    assert _plan([Stretch(0, 100, 0, 10)], [], end_at_least=14) == Plan((Keep(0, 100),), False, ((10, 14),), 14)
+    assert _plan([Stretch(0, 100, 0, 10)], [], end_at_least=14) == Plan(
+        (Keep(0, 100),), False, ((10, 14),), 14
+    )
 
 
 @st.composite
@@ -158,7 +185,11 @@ def test_a_plan_has_every_number_once_and_in_order_or_says_it_is_lost(
     plan = _plan(stretches, journal, end)
     numbers: list[int] = []
     for piece in plan.pieces:
-        numbers += range(piece.position // 10, piece.until // 10) if isinstance(piece, Keep) else range(piece.first, piece.after)
+        numbers += (
+            range(piece.position // 10, piece.until // 10)
+            if isinstance(piece, Keep)
+            else range(piece.first, piece.after)
+        )
     assert numbers == sorted(set(numbers))
     lost = [number for first, after in plan.lost for number in range(first, after)]
     assert sorted([*numbers, *lost]) == list(range(plan.end))

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.storage.plans.retention import AHEAD_MS, HOLD_MS, ClosedSegment, SteadyClock, aging_from, expired, must_roll, notice
+from amqp_streams.storage.plans.retention import (
+    AHEAD_MS,
+    HOLD_MS,
+    ClosedSegment,
+    SteadyClock,
+    aging_from,
+    expired,
+    must_roll,
+    notice,
+)
 
 SEGMENTS = [ClosedSegment(number * 10, number * 10 + 10, 100, number * 1000) for number in range(5)]
 
@@ -39,9 +48,17 @@ def test_either_bound_is_enough() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.integers(0, 50))), st.integers(0, 100), st.integers(1, 500))
-def test_by_bytes_the_least_number_of_segments_is_kept(parts: list[tuple[int, int]], active: int, bound: int) -> None:
+def test_by_bytes_the_least_number_of_segments_is_kept(
+    parts: list[tuple[int, int]], active: int, bound: int
+) -> None:
     segments = [ClosedSegment(place, place + 1, size, stamp) for place, (size, stamp) in enumerate(parts)]
-    count = expired(segments, total_bytes=active + sum(size for size, _ in parts), now_ms=0, retention_ms=None, retention_bytes=bound)
+    count = expired(
+        segments,
+        total_bytes=active + sum(size for size, _ in parts),
+        now_ms=0,
+        retention_ms=None,
+        retention_bytes=bound,
+    )
     left = active + sum(size for size, _ in parts[count:])
     assert count == 0 or left >= bound
     assert count == len(parts) or left - parts[count][0] < bound
@@ -49,7 +66,10 @@ def test_by_bytes_the_least_number_of_segments_is_kept(parts: list[tuple[int, in
 
 def test_a_segment_is_closed_at_its_size_or_age() -> None:
     for size, age, roll in ((99, 9, False), (100, 9, True), (99, 10, True)):
-        assert must_roll(first_timestamp_ms=50, bytes_=size, now_ms=50 + age, segment_ms=10, segment_bytes=100) is roll
+        assert (
+            must_roll(first_timestamp_ms=50, bytes_=size, now_ms=50 + age, segment_ms=10, segment_bytes=100)
+            is roll
+        )
 
 
 def test_segments_behind_the_first_that_stays_are_not_looked_at() -> None:
@@ -91,7 +111,9 @@ def test_all_segments_of_the_future_are_noticed_at_once() -> None:
 def test_the_clock_of_retention_follows_the_wall_clock() -> None:
     clock = SteadyClock()
     for second in range(0, 90_000, 5):
-        assert clock.now_ms(10**12 + second * 1003, second * 1000) == 10**12 + second * 1003, "a clock that is slewed is not a jump"
+        assert clock.now_ms(10**12 + second * 1003, second * 1000) == 10**12 + second * 1003, (
+            "a clock that is slewed is not a jump"
+        )
         assert clock.ahead_ms == 0
 
 

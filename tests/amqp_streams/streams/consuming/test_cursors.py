@@ -1,4 +1,6 @@
-"""Cursors are found again by whoever began them, go forward, and come back from the states as they were last written."""
+"""Cursors are found again by whoever began them, go forward, and come back from the states as they were last
+written.
+"""
 
 from dataclasses import dataclass
 
@@ -47,7 +49,9 @@ def attached(cursors: Cursors, key: CursorKey, *ends: int, user: str | None = No
 
 def test_a_new_cursor_begins_where_the_filters_say_and_is_to_be_written() -> None:
     cursors = Cursors()
-    cursor, changes = cursors.attach(link_key("i", "c", "l"), "ann", partitions(10, 20), lambda partition: partition.end - 3)
+    cursor, changes = cursors.attach(
+        link_key("i", "c", "l"), "ann", partitions(10, 20), lambda partition: partition.end - 3
+    )
     assert cursor.positions == {0: 7, 1: 17}
     assert (cursor.user, len(cursors)) == ("ann", 1)
     assert list(changes) == [cursor.key.state]
@@ -88,7 +92,9 @@ def test_members_of_a_group_share_its_cursor_and_each_partition_begins_once() ->
 
 
 def test_a_position_beyond_the_end_goes_back_to_it() -> None:
-    """A log that lost unsynced events gives their numbers again: the events that get them must not be skipped."""
+    """A log that lost unsynced events gives their numbers again: the events that get them must not be
+    skipped.
+    """
     cursors = Cursors()
     cursor = attached(cursors, link_key("i", "c", "l"), 10)
     _, changes = cursors.attach(cursor.key, None, partitions(4), at_end)
@@ -150,7 +156,9 @@ def test_the_positions_of_all_cursors_together_are_bounded() -> None:
     with pytest.raises(PeerError, match="'cursor_positions'") as refusal:
         attached(cursors, group_key("i", "other"), 1, 2, 3)
     assert refusal.value.condition == names.RESOURCE_LIMIT_EXCEEDED
-    assert (len(cursors), cursors.uses()["cursor_positions"].used) == (1, 3), "nothing is left of what was refused"
+    assert (len(cursors), cursors.uses()["cursor_positions"].used) == (1, 3), (
+        "nothing is left of what was refused"
+    )
     attached(cursors, group_key("i", "other"), 1, 2)
     cursors.remove([wide])
     assert cursors.uses()["cursor_positions"].used == 2
@@ -166,7 +174,9 @@ def test_a_cursor_is_found_by_its_id_in_its_log_only() -> None:
     assert cursors.by_id("i", cursor.id) is None
 
 
-@pytest.mark.parametrize(("container", "link"), [("", "l"), ("c", ""), ("c" * (NAME_CHARACTERS_MAX + 1), "l"), ("c", "l" * 5000)])
+@pytest.mark.parametrize(
+    ("container", "link"), [("", "l"), ("c", ""), ("c" * (NAME_CHARACTERS_MAX + 1), "l"), ("c", "l" * 5000)]
+)
 def test_a_place_is_kept_only_under_names_that_can_be_told_apart_and_kept(container: str, link: str) -> None:
     with pytest.raises(PeerError) as refusal:
         link_key("i", container, link)
@@ -174,13 +184,21 @@ def test_a_place_is_kept_only_under_names_that_can_be_told_apart_and_kept(contai
 
 
 def test_names_that_look_alike_make_different_keys() -> None:
-    keys = [link_key("i", "a", "b"), link_key("i", "ab", "c"), link_key("i", "a", "bc"), link_key("j", "a", "b"), group_key("i", "a")]
+    keys = [
+        link_key("i", "a", "b"),
+        link_key("i", "ab", "c"),
+        link_key("i", "a", "bc"),
+        link_key("j", "a", "b"),
+        group_key("i", "a"),
+    ]
     assert len({key.state for key in keys}) == len(keys)
 
 
 def test_removed_cursors_and_those_of_deleted_logs_are_forgotten() -> None:
     cursors = Cursors()
-    kept, removed, lost = (attached(cursors, link_key(incarnation, "c", link), 1) for incarnation, link in ("ia", "ib", "ja"))
+    kept, removed, lost = (
+        attached(cursors, link_key(incarnation, "c", link), 1) for incarnation, link in ("ia", "ib", "ja")
+    )
     cursors.reset(removed, {0: 0})
     assert cursors.remove([removed]) == {removed.key.state: None}
     assert cursors.remove([removed]) == {}
@@ -191,24 +209,46 @@ def test_removed_cursors_and_those_of_deleted_logs_are_forgotten() -> None:
 
 def test_a_logs_cursors_are_listed_groups_first_each_by_name() -> None:
     cursors = Cursors()
-    for key in (link_key("i", "b", "x"), group_key("i", "h"), link_key("i", "a", "z"), link_key("i", "a", "y"), group_key("i", "g")):
+    for key in (
+        link_key("i", "b", "x"),
+        group_key("i", "h"),
+        link_key("i", "a", "z"),
+        link_key("i", "a", "y"),
+        group_key("i", "g"),
+    ):
         attached(cursors, key, 1)
     attached(cursors, group_key("j", "g"), 1)
     listed = [(each.key.group, each.key.container, each.key.link) for each in cursors.of_log("i")]
-    assert listed == [("g", None, None), ("h", None, None), (None, "a", "y"), (None, "a", "z"), (None, "b", "x")]
+    assert listed == [
+        ("g", None, None),
+        ("h", None, None),
+        (None, "a", "y"),
+        (None, "a", "z"),
+        (None, "b", "x"),
+    ]
     assert len({cursor.id for cursor in cursors.of_log("i")}) == 5
 
 
 def test_a_cursor_reads_in_the_states_as_the_formats_document_says() -> None:
     cursor = Cursor(link_key("i", "c", "l"), "ann", {1: 5, 0: 7}, NOW)
-    assert encoded(cursor) == b'{"v":1,"container":"c","link":"l","user":"ann","at":1700000000000,"next":{"0":7,"1":5}}'
+    assert (
+        encoded(cursor)
+        == b'{"v":1,"container":"c","link":"l","user":"ann","at":1700000000000,"next":{"0":7,"1":5}}'
+    )
     assert cursor.key.state == f"cursor/i/{cursor.id}"
     group = Cursor(group_key("i", "g"), None)
     assert encoded(group) == b'{"v":1,"group":"g","user":null,"at":0,"next":{}}'
 
 
 @pytest.mark.parametrize(
-    "value", [b'{"v":2,"group":"g","user":null,"at":0,"next":{}}', b"{}", b"\xff", b"[]", b'{"v":1,"user":null,"at":0,"next":[]}']
+    "value",
+    [
+        b'{"v":2,"group":"g","user":null,"at":0,"next":{}}',
+        b"{}",
+        b"\xff",
+        b"[]",
+        b'{"v":1,"user":null,"at":0,"next":[]}',
+    ],
 )
 def test_what_a_later_version_wrote_is_not_guessed_at(value: bytes) -> None:
     with pytest.raises(StorageError, match="start the version that wrote it"):
@@ -216,7 +256,9 @@ def test_what_a_later_version_wrote_is_not_guessed_at(value: bytes) -> None:
 
 
 class OverRestarts(RuleBasedStateMachine):
-    """Cursors over states that a crash takes back to what is durable: they come back as they were at the last write that ended."""
+    """Cursors over states that a crash takes back to what is durable: they come back as they were at the last
+    write that ended.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -226,7 +268,9 @@ class OverRestarts(RuleBasedStateMachine):
 
     keys = st.one_of(
         st.builds(group_key, st.sampled_from("ij"), st.text(max_size=3)),
-        st.builds(link_key, st.sampled_from("ij"), st.text(min_size=1, max_size=3), st.text(min_size=1, max_size=3)),
+        st.builds(
+            link_key, st.sampled_from("ij"), st.text(min_size=1, max_size=3), st.text(min_size=1, max_size=3)
+        ),
     )
 
     @rule(key=keys, ends=st.lists(st.integers(0, 50), max_size=3))
@@ -245,7 +289,11 @@ class OverRestarts(RuleBasedStateMachine):
     @precondition(lambda self: len(self.cursors) > 0)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        self.write(self.cursors.remove([data.draw(st.sampled_from([*self.cursors.of_log("i"), *self.cursors.of_log("j")]))]))
+        self.write(
+            self.cursors.remove(
+                [data.draw(st.sampled_from([*self.cursors.of_log("i"), *self.cursors.of_log("j")]))]
+            )
+        )
 
     @rule()
     def flush(self) -> None:
@@ -274,7 +322,12 @@ class OverRestarts(RuleBasedStateMachine):
             self.states.write(changes)
 
     def places(self) -> dict[str, dict[int, int]]:
-        return {cursor.key.state: dict(cursor.positions) for log in "ij" for cursor in self.cursors.of_log(log) if cursor.positions}
+        return {
+            cursor.key.state: dict(cursor.positions)
+            for log in "ij"
+            for cursor in self.cursors.of_log(log)
+            if cursor.positions
+        }
 
 
 TestOverRestarts = OverRestarts.TestCase

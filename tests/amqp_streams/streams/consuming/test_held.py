@@ -101,7 +101,9 @@ def test_a_reader_of_many_partitions_keeps_a_cursor_only_where_there_is_somethin
     reader = Reader([(partition, partition.end) for partition in log.partitions])
     assert len(reader._cursors) == 0
     log = log_of(100, 1)
-    reader = Reader([(partition, 0 if partition.index == 7 else partition.end) for partition in log.partitions])
+    reader = Reader(
+        [(partition, 0 if partition.index == 7 else partition.end) for partition in log.partitions]
+    )
     assert isinstance(reader.take(10), Run)
     assert len(reader._cursors) == 1
     assert reader.take(10) is None

@@ -5,7 +5,11 @@ from amqp_streams.streams.consuming.place import Place
 
 
 def place(**positions: int) -> Place:
-    held = Place(Cursor(link_key("i", "c", "l"), None, {int(index[1:]): position for index, position in positions.items()}))
+    held = Place(
+        Cursor(
+            link_key("i", "c", "l"), None, {int(index[1:]): position for index, position in positions.items()}
+        )
+    )
     held.follow(held.cursor.positions)
     return held
 

@@ -52,7 +52,9 @@ def read(reader: Reader, count_max: int) -> list[Place]:
     return got
 
 
-def test_nothing_to_read_is_told_once_and_waking_brings_the_next(store: MemoryStore, log: StoredLog, append: Append) -> None:
+def test_nothing_to_read_is_told_once_and_waking_brings_the_next(
+    store: MemoryStore, log: StoredLog, append: Append
+) -> None:
     reader = from_start(log)
     assert reader.take(10) is None
     assert reader.caught_up
@@ -80,7 +82,9 @@ def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: Sto
     assert run_of(Reader([(log.partitions[0], 0)]).take(900)).count == 900
 
 
-def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(store: MemoryStore, log: StoredLog) -> None:
+def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(
+    store: MemoryStore, log: StoredLog
+) -> None:
     """Nobody wakes a reader that has more to read, so it has to look again before it says that it has all."""
     first, second = log.partitions[:2]
     reader = Reader([(first, 0), (second, 0)])
@@ -103,7 +107,9 @@ def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_for
 def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
     appends: list[tuple[int, int]], counts: list[int], data: st.DataObject
 ) -> None:
-    """Appends and reads interleave at will; a reader is woken only after it has said that there is nothing more, as the node does it."""
+    """Appends and reads interleave at will; a reader is woken only after it has said that there is nothing
+    more, as the node does it.
+    """
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=4), incarnation="i")
     reader = from_start(log)
@@ -127,7 +133,9 @@ def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
 
 
 @given(st.lists(st.integers(0, 6), max_size=20).map(sorted), st.integers(-1, 7), st.integers(1, 5))
-def test_a_time_condition_passes_over_exactly_what_is_not_later(steps: list[int], after: int, count_max: int) -> None:
+def test_a_time_condition_passes_over_exactly_what_is_not_later(
+    steps: list[int], after: int, count_max: int
+) -> None:
     store = MemoryStore()
     partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
     for step in steps:
@@ -137,7 +145,9 @@ def test_a_time_condition_passes_over_exactly_what_is_not_later(steps: list[int]
     assert read(reader, count_max) == [(0, number) for number, step in enumerate(steps) if step > after]
 
 
-def test_a_time_condition_holds_for_events_that_come_later(store: MemoryStore, log: StoredLog, append: Append) -> None:
+def test_a_time_condition_holds_for_events_that_come_later(
+    store: MemoryStore, log: StoredLog, append: Append
+) -> None:
     reader = from_start(log, later_than(NOW + 10))
     assert reader.take(10) is None
     append(log.partitions[0], NOW, NOW + 10, NOW + 11)
@@ -145,7 +155,9 @@ def test_a_time_condition_holds_for_events_that_come_later(store: MemoryStore, l
     assert read(reader, 10) == [(0, 2)]
 
 
-def test_an_offset_that_is_still_to_come_is_waited_for(store: MemoryStore, log: StoredLog, append: Append) -> None:
+def test_an_offset_that_is_still_to_come_is_waited_for(
+    store: MemoryStore, log: StoredLog, append: Append
+) -> None:
     reader = Reader([(log.partitions[0], 2)])
     append(log.partitions[0], NOW)
     assert reader.take(10) is None
@@ -154,7 +166,9 @@ def test_an_offset_that_is_still_to_come_is_waited_for(store: MemoryStore, log: 
     assert read(reader, 10) == [(0, 2)]
 
 
-def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_it_missed(store: MemoryStore, append: Append) -> None:
+def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_it_missed(
+    store: MemoryStore, append: Append
+) -> None:
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
     reader = Reader([(partition, 0)])
@@ -185,7 +199,9 @@ def test_a_reader_that_retention_left_nothing_waits_for_more(store: MemoryStore,
 
 
 @pytest.mark.parametrize("filters", [None, sql("TRUE OR x = 1"), later_than(0)])
-def test_a_run_has_no_more_bytes_than_asked_for_but_one_message(store: MemoryStore, log: StoredLog, filters: Compiled | None) -> None:
+def test_a_run_has_no_more_bytes_than_asked_for_but_one_message(
+    store: MemoryStore, log: StoredLog, filters: Compiled | None
+) -> None:
     messages = [DATA + bytes((size,)) + b"x" * size for size in (1, 2, 30, 1, 1, 40)]
     log.partitions[0].append(messages, bytes(len(messages)), NOW)
     store.commit()
@@ -245,10 +261,20 @@ def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
             got += places(run)
         if forgetful:
             reader.forget_chunks()
-    expected = [(index, number) for index, kinds in enumerate(partitions) for number, kind in enumerate(kinds) if kind == wanted]
+    expected = [
+        (index, number)
+        for index, kinds in enumerate(partitions)
+        for number, kind in enumerate(kinds)
+        if kind == wanted
+    ]
     assert sorted(got) == expected
-    assert all([number for place, number in got if place == index] == sorted(n for p, n in got if p == index) for index in range(3))
-    assert reader.positions == {index: len(kinds) for index, kinds in enumerate(partitions)}, "its place moves on whatever passes"
+    assert all(
+        [number for place, number in got if place == index] == sorted(n for p, n in got if p == index)
+        for index in range(3)
+    )
+    assert reader.positions == {index: len(kinds) for index, kinds in enumerate(partitions)}, (
+        "its place moves on whatever passes"
+    )
 
 
 def test_a_filter_that_rejects_everything_is_told_in_stretches(store: MemoryStore, log: StoredLog) -> None:
@@ -271,7 +297,9 @@ def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) ->
     partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
     partition.append([b"x"] * 10, bytes(10), NOW)
     store.commit()
-    text = f"d.event-streams-offset >= '{offset_text(low)}' AND d.event-streams-offset < '{offset_text(high)}'"
+    text = (
+        f"d.event-streams-offset >= '{offset_text(low)}' AND d.event-streams-offset < '{offset_text(high)}'"
+    )
     reader = Reader([(partition, 0)], sql(text))
     assert read(reader, count_max) == [(0, number) for number in range(10) if low <= number < high]
     partition.append([b"x"] * 5, bytes(5), NOW)
@@ -280,7 +308,9 @@ def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) ->
     assert read(reader, count_max) == [(0, number) for number in range(10, 15) if low <= number < high]
 
 
-def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(store: MemoryStore, append: Append) -> None:
+def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(
+    store: MemoryStore, append: Append
+) -> None:
     """Also when the filter lets none of the records through that it came to first."""
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
@@ -302,7 +332,9 @@ def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(store:
 
 
 def test_partitions_that_stay_or_come_back_go_on_where_they_were(log: StoredLog, append: Append) -> None:
-    """4.5.1: associations change dynamically without the link being attached again: nothing is lost and nothing comes twice."""
+    """4.5.1: associations change dynamically without the link being attached again: nothing is lost and
+    nothing comes twice.
+    """
     one, two, three = log.partitions[:3]
     for each in (one, two, three):
         append(each, NOW, NOW)
@@ -347,7 +379,12 @@ def test_records_that_are_no_neighbours_are_picked_together(store: MemoryStore, 
     store.commit()
     (picked,) = pick_all(Reader([(log.partitions[0], 0)], sql("p.subject = 'yes'")))
     assert picked.offsets.tolist() == list(range(0, 30, 3))
-    assert (len(picked.messages), picked.timestamps.tolist(), picked.after, picked.weighed) == (10, [NOW] * 10, 30, True)
+    assert (len(picked.messages), picked.timestamps.tolist(), picked.after, picked.weighed) == (
+        10,
+        [NOW] * 10,
+        30,
+        True,
+    )
 
 
 def body(subject: str) -> bytes:
@@ -355,22 +392,32 @@ def body(subject: str) -> bytes:
 
 
 @pytest.mark.parametrize("filters", [None, within(3, 17), sql("p.subject = 'yes'")])
-def test_a_record_that_there_is_no_room_for_waits_or_comes_alone(store: MemoryStore, log: StoredLog, filters: Compiled | None) -> None:
+def test_a_record_that_there_is_no_room_for_waits_or_comes_alone(
+    store: MemoryStore, log: StoredLog, filters: Compiled | None
+) -> None:
     log.partitions[0].append([body("yes")] * 20, bytes(20), NOW)
     store.commit()
     size = len(body("yes"))
     reader = Reader([(log.partitions[0], 3)], filters)
     nothing = reader.pick(10, None, Room(size - 1, 0, one=False))
     assert nothing == Passed(0)
-    for room, count in ((Room(size - 1, 0, one=True), 1), (Room(3 * size, 0, one=True), 3), (Room(3 * size, 1, one=True), 2)):
+    for room, count in (
+        (Room(size - 1, 0, one=True), 1),
+        (Room(3 * size, 0, one=True), 3),
+        (Room(3 * size, 1, one=True), 2),
+    ):
         picked = reader.pick(10, None, room)
         assert isinstance(picked, Picked)
         assert (len(picked.messages), picked.bytes) == (count, count * (size + room.overhead))
     assert reader.positions[0] == 9
 
 
-def test_nothing_is_read_behind_an_upper_bound(store: MemoryStore, log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor by links that get their events one by one: whoever asks for a range is not made to wait for what is behind it."""
+def test_nothing_is_read_behind_an_upper_bound(
+    store: MemoryStore, log: StoredLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor by links that get their events one by one: whoever asks for a range is not made to wait for what is
+    behind it.
+    """
     partition = log.partitions[0]
     for _ in range(4):
         partition.append([DATA] * 5, bytes(5), NOW)
@@ -382,7 +429,10 @@ def test_nothing_is_read_behind_an_upper_bound(store: MemoryStore, log: StoredLo
         return read(self, at, size)
 
     monkeypatch.setattr(type(partition), "read", counted)
-    assert [picked.offsets.tolist() for picked in pick_all(Reader([(partition, 0)], within(7, 15)))] == [[7, 8, 9], [10, 11, 12, 13, 14]]
+    assert [picked.offsets.tolist() for picked in pick_all(Reader([(partition, 0)], within(7, 15)))] == [
+        [7, 8, 9],
+        [10, 11, 12, 13, 14],
+    ]
     assert len(read_places(Reader([(partition, 0)], within(7, 15)))) == 8
     assert max(places_read) == 10
     behind = Reader([(partition, 15)], within(7, 15))
@@ -411,7 +461,9 @@ def test_what_is_picked_is_what_would_be_taken_one_by_one(
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=2), incarnation="i")
     for index, subjects in enumerate(appends):
-        log.partitions[index % 2].append([body(subject) for subject in subjects], bytes(len(subjects)), NOW + index)
+        log.partitions[index % 2].append(
+            [body(subject) for subject in subjects], bytes(len(subjects)), NOW + index
+        )
         store.commit()
     reader, got = from_start(log, filters), list[Place]()
     while picked := reader.pick(count_max, None, Room(bytes_max, 10, one=True)):

@@ -1,4 +1,7 @@
-"""One partition's cursor and what fits into a delivery. How readers take turns with them is in test_reader.py."""
+"""One partition's cursor and what fits into a delivery.
+
+How readers take turns with them is in test_reader.py.
+"""
 
 import pytest
 

@@ -8,7 +8,13 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
-from amqp_streams.streams.consuming.start import NEW_EVENTS, resumed_filters, resumed_position, source_filters, start_position
+from amqp_streams.streams.consuming.start import (
+    NEW_EVENTS,
+    resumed_filters,
+    resumed_position,
+    source_filters,
+    start_position,
+)
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
@@ -21,7 +27,9 @@ TIMES = (NOW, NOW, NOW + 5, NOW + 9)
 
 def conditions(offset: Value = None, timestamp: Value = None, descriptor: Value = SYMBOL) -> dict[str, Value]:
     given_map = {Symbol(names.OFFSET): offset, Symbol(names.TIMESTAMP): timestamp}
-    return {NAME: Described(descriptor, {key: value for key, value in given_map.items() if value is not None})}
+    return {
+        NAME: Described(descriptor, {key: value for key, value in given_map.items() if value is not None})
+    }
 
 
 @pytest.fixture
@@ -53,8 +61,13 @@ def partition(log: StoredLog, append: Append) -> Partition:
         (conditions(Symbol(offset_text(1)), descriptor=ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE)), 2),
     ],
 )
-def test_each_combination_of_conditions_starts_where_it_says(partition: Partition, filters: dict[str, Value], first: int) -> None:
-    """Greater than, always: an offset that was read starts behind it (5.2.1). No filter is the same as `@latest` (3.2)."""
+def test_each_combination_of_conditions_starts_where_it_says(
+    partition: Partition, filters: dict[str, Value], first: int
+) -> None:
+    """Greater than, always: an offset that was read starts behind it (5.2.1).
+
+    No filter is the same as `@latest` (3.2).
+    """
     found = source_filters(filters)
     assert start_position(found, partition) == first
     assert found.in_force == filters
@@ -64,7 +77,9 @@ def test_filters_of_one_source_hold_together(partition: Partition) -> None:
     """AMQP 3.5.8: the filter set is the conjunction of its filters."""
     filters: dict[str, Value] = {
         "early": Described(SYMBOL, {names.OFFSET: Symbol(offset_text(0)), names.TIMESTAMP: Timestamp(NOW)}),
-        "late": Described(SYMBOL, {names.OFFSET: Symbol(offset_text(2)), names.TIMESTAMP: Timestamp(NOW - 9)}),
+        "late": Described(
+            SYMBOL, {names.OFFSET: Symbol(offset_text(2)), names.TIMESTAMP: Timestamp(NOW - 9)}
+        ),
     }
     found = source_filters(filters)
     assert start_position(found, partition) == 3
@@ -76,12 +91,17 @@ def test_the_number_of_filters_is_bounded() -> None:
     """Each partition of a log is asked about each condition."""
     offsets = [Symbol(offset_text(number)) for number in range(1000)]
     with pytest.raises(PeerError, match="filters"):
-        source_filters({f"f{index}": Described(SYMBOL, {names.OFFSET: offset}) for index, offset in enumerate(offsets)})
+        source_filters(
+            {f"f{index}": Described(SYMBOL, {names.OFFSET: offset}) for index, offset in enumerate(offsets)}
+        )
 
 
 def test_an_sql_filter_that_bounds_the_offset_is_sought_not_scanned(partition: Partition) -> None:
     """5.2.2: the grammar subset of event-streams-sql; the examples of the specification's editors' text."""
-    for text, first in (("d.event-streams-offset > '0000000000000001'", 2), ("d.event-streams-offset >= '0000000000000001'", 1)):
+    for text, first in (
+        ("d.event-streams-offset > '0000000000000001'", 2),
+        ("d.event-streams-offset >= '0000000000000001'", 1),
+    ):
         found = source_filters({"sql": Described(Symbol(names.FILTER_SQL), text)})
         assert start_position(found, partition) == first
         assert not found.content, "nothing is left to be looked at in each record"
@@ -94,7 +114,10 @@ def test_a_map_that_is_not_described_counts_under_the_filters_own_name(partition
 
 def test_a_filter_of_an_unknown_kind_is_left_out_and_does_not_open_the_past(partition: Partition) -> None:
     """AMQP 3.5.3: the answer holds the filters in force. Without one, only new events come."""
-    unknown: dict[str, Value] = {"theirs": Described(Symbol("vendor:some-filter"), "a > 1"), "code": Described(ULong(0x999), "d.x > 1")}
+    unknown: dict[str, Value] = {
+        "theirs": Described(Symbol("vendor:some-filter"), "a > 1"),
+        "code": Described(ULong(0x999), "d.x > 1"),
+    }
     found = source_filters(unknown)
     assert (found.bounds, dict(found.in_force)) == (NEW_EVENTS, {})
     both = source_filters(unknown | conditions(Symbol("@earliest")))
@@ -134,7 +157,9 @@ def test_a_filter_that_is_known_but_cannot_be_read_refuses_the_attach(value: Val
     st.one_of(st.none(), st.integers(0, 14), st.just("@earliest"), st.just("@latest")),
     st.one_of(st.none(), st.integers(-1, 21)),
 )
-def test_the_start_is_the_first_event_that_matches(steps: list[int], after: int | str | None, after_ms: int | None) -> None:
+def test_the_start_is_the_first_event_that_matches(
+    steps: list[int], after: int | str | None, after_ms: int | None
+) -> None:
     """The same as looking at every retained event from the earliest on (5.2)."""
     partition = MemoryStore().create("log", LogSettings(), incarnation="i").partitions[0]
     store = partition._store  # type: ignore[attr-defined]  # the twin's own
@@ -145,7 +170,11 @@ def test_the_start_is_the_first_event_that_matches(steps: list[int], after: int 
     time = None if after_ms is None else Timestamp(NOW + after_ms)
     start = start_position(source_filters(conditions(offset, time)), partition)
     for number, step in enumerate(steps):
-        matches = after != "@latest" and (not isinstance(after, int) or number > after) and (after_ms is None or step > after_ms)
+        matches = (
+            after != "@latest"
+            and (not isinstance(after, int) or number > after)
+            and (after_ms is None or step > after_ms)
+        )
         assert matches == (number >= start)
 
 
@@ -183,7 +212,9 @@ def test_a_kept_place_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
 
 
 def test_what_retention_removed_below_a_kept_place_is_not_stepped_over_unseen(store: MemoryStore) -> None:
-    partition = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i").partitions[0]
+    partition = store.create(
+        "short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i"
+    ).partitions[0]
     partition.append([b"x"] * 3, bytes(3), NOW)
     store.commit()
     store.apply_retention(NOW + 5000)

@@ -51,7 +51,10 @@ def test_whatever_is_held_moves_make_the_spread_as_even_as_demand_and_fixed_hold
 ) -> None:
     loads = Counter(held)
     movable = {
-        member: [partition for partition, owner in enumerate(held) if owner == member and partition not in fixed] for member in set(held)
+        member: [
+            partition for partition, owner in enumerate(held) if owner == member and partition not in fixed
+        ]
+        for member in set(held)
     }
     decided = moves(loads, wanted, movable)
     given_ = Counter(move.giver for move in decided)

@@ -1,15 +1,27 @@
-"""What a consumer's link properties claim, and which names of groups there may be. Spec: Event Streams 4.5, 4.6.2, 4.6.3."""
+"""What a consumer's link properties claim, and which names of groups there may be.
+
+Spec: Event Streams 4.5, 4.6.2, 4.6.3.
+"""
 
 import pytest
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.streams.groups.claims import Claim, Hold, HoldState, check_configured, is_group_name, requested_claim
+from amqp_streams.streams.groups.claims import (
+    Claim,
+    Hold,
+    HoldState,
+    check_configured,
+    is_group_name,
+    requested_claim,
+)
 from amqp_streams.wire.codec import Int, Long, Symbol, UInt, ULong, Value
 
 
 def claimed(partition: int | None = None, **properties: Value) -> Claim | None:
-    named = {{"group": names.CONSUMER_GROUP, "epoch": names.EPOCH}[key]: value for key, value in properties.items()}
+    named = {
+        {"group": names.CONSUMER_GROUP, "epoch": names.EPOCH}[key]: value for key, value in properties.items()
+    }
     return requested_claim(named, partition, "me")
 
 

@@ -13,8 +13,13 @@ from amqp_streams.testing.memory_states import MemoryStates
 group_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
 
 
-@given(st.dictionaries(st.tuples(group_names, st.integers(0, 1023)), st.integers(1, 2**64 - 1)), st.sampled_from(["i", "in", "other"]))
-def test_what_was_recorded_is_read_back_for_its_log_alone(epochs: dict[tuple[str, int], int], incarnation: str) -> None:
+@given(
+    st.dictionaries(st.tuples(group_names, st.integers(0, 1023)), st.integers(1, 2**64 - 1)),
+    st.sampled_from(["i", "in", "other"]),
+)
+def test_what_was_recorded_is_read_back_for_its_log_alone(
+    epochs: dict[tuple[str, int], int], incarnation: str
+) -> None:
     states = MemoryStates()
     for (group, partition), epoch in epochs.items():
         states.write(epoch_change(incarnation, group, partition, epoch))

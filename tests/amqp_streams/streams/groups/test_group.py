@@ -12,11 +12,21 @@ def group() -> Group:
 
 
 def held(
-    group: Group, partition: int, member: str, *, state: HoldState = HoldState.OWNING, asked: bool = False, reserved: str | None = None
+    group: Group,
+    partition: int,
+    member: str,
+    *,
+    state: HoldState = HoldState.OWNING,
+    asked: bool = False,
+    reserved: str | None = None,
 ) -> Hold:
     hold = Hold(Claim("g", partition if asked else None, None, member), 0, partition, 0, state)
     slot = group.slot(partition)
-    slot.hold, slot.reserved, slot.taken = hold, reserved, sum(each.hold is not None for each in group.slots.values())
+    slot.hold, slot.reserved, slot.taken = (
+        hold,
+        reserved,
+        sum(each.hold is not None for each in group.slots.values()),
+    )
     return hold
 
 

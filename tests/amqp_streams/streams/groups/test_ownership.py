@@ -1,4 +1,7 @@
-"""Who owns what: one link a partition and group, epochs that never fall, partitions that go round fairly. Spec: Event Streams 4.5."""
+"""Who owns what: one link a partition and group, epochs that never fall, partitions that go round fairly.
+
+Spec: Event Streams 4.5.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +10,18 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import GroupSettings
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, Evicted, Hold, HoldState, Leaving, Ownership, Record, Refused
+from amqp_streams.streams.groups.ownership import (
+    Assigned,
+    Change,
+    Claim,
+    Evicted,
+    Hold,
+    HoldState,
+    Leaving,
+    Ownership,
+    Record,
+    Refused,
+)
 
 PAUSE = 3000
 WAIT = 30_000
@@ -15,7 +29,12 @@ HANDOVER = 10_000
 
 
 def ownership(
-    partitions: int = 2, *, wait_ms: int = WAIT, only: tuple[str, ...] = (), groups_max: int = 10, waiting_max: int = 10
+    partitions: int = 2,
+    *,
+    wait_ms: int = WAIT,
+    only: tuple[str, ...] = (),
+    groups_max: int = 10,
+    waiting_max: int = 10,
 ) -> Ownership:
     settings = GroupSettings(wait_ms=wait_ms, pause_ms=PAUSE, handover_ms=HANDOVER, only=only)
     return Ownership(partitions, settings, groups_max=groups_max, waiting_max=waiting_max)
@@ -256,7 +275,12 @@ def test_a_greater_epoch_closes_the_old_link_first_and_is_told_once_recorded() -
     assert isinstance(evicted, Evicted)
     assert (evicted.hold, evicted.error.condition) == (old, names.LINK_STOLEN)
     assert record == Record(new, "g", 0, 8)
-    assert (old.state, new.state, owned.owner("g", 0), owned.epoch("g", 0)) == (HoldState.GONE, HoldState.RECORDING, None, 7)
+    assert (old.state, new.state, owned.owner("g", 0), owned.epoch("g", 0)) == (
+        HoldState.GONE,
+        HoldState.RECORDING,
+        None,
+        7,
+    )
     assert owned.recorded(new, None, 0) == [Assigned(new)]
     assert (owned.owner("g", 0), owned.epoch("g", 0), new.epoch) == (new, 8, 8)
     assert owned.release(old, 0) == []
@@ -292,7 +316,11 @@ def test_a_claim_that_is_being_recorded_can_be_overtaken_and_is_then_refused() -
     second, changes = owned.claim(one(0, 6), 0)
     refused, record = changes
     assert isinstance(refused, Refused)
-    assert (refused.hold, refused.error.condition, record) == (first, names.LINK_STOLEN, Record(second, "g", 0, 6))
+    assert (refused.hold, refused.error.condition, record) == (
+        first,
+        names.LINK_STOLEN,
+        Record(second, "g", 0, 6),
+    )
     assert owned.recorded(first, None, 0) == []
     assert owned.epoch("g", 0) == 5
     assert owned.recorded(second, None, 0) == [Assigned(second)]

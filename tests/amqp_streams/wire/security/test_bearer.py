@@ -18,18 +18,27 @@ from amqp_streams.wire.security.bearer import (
 from amqp_streams.wire.security.mechanisms import Challenge, Failure, Success, VerifyToken
 
 BOTH = pytest.mark.parametrize("mechanism", [OAUTHBEARER, XOAUTH2])
-RFC = b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
+RFC = (
+    b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01auth=Bearer"
+    b" vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
+)
 
 
 def message(mechanism: str, token: str, user: str = "") -> bytes:
-    return oauthbearer_message(token, user, host="node") if mechanism == OAUTHBEARER else xoauth2_message(token, user)
+    return (
+        oauthbearer_message(token, user, host="node")
+        if mechanism == OAUTHBEARER
+        else xoauth2_message(token, user)
+    )
 
 
 def test_the_message_of_the_rfc_is_read_and_written() -> None:
     """RFC 7628, section 4.1; its port is one of the pairs that do not matter here."""
     token = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="
     assert BearerServer(OAUTHBEARER).start(RFC) == VerifyToken(token, "user@example.com")
-    assert oauthbearer_message(token, "user@example.com", host="server.example.com") == RFC.replace(b"port=143\x01", b"")
+    assert oauthbearer_message(token, "user@example.com", host="server.example.com") == RFC.replace(
+        b"port=143\x01", b""
+    )
     assert xoauth2_message("abc", "u") == b"user=u\x01auth=Bearer abc\x01\x01"
 
 
@@ -63,7 +72,9 @@ def test_the_owner_of_the_token_is_let_in(mechanism: str, user: str) -> None:
 def test_a_bad_token_is_told_in_json_and_fails_after_whatever_the_client_says() -> None:
     """RFC 7628, section 3.2.2 and 3.2.3."""
     for answer in (b"\x01", b"", b"n,,\x01auth=Bearer good\x01\x01"):
-        server = BearerServer(OAUTHBEARER, discovery="https://id.example.org/.well-known/openid-configuration")
+        server = BearerServer(
+            OAUTHBEARER, discovery="https://id.example.org/.well-known/openid-configuration"
+        )
         server.start(message(OAUTHBEARER, "abc"))
         challenge = server.answered(Failure("expired"))
         assert isinstance(challenge, Challenge)
@@ -118,7 +129,10 @@ def test_a_message_that_cannot_be_is_refused(mechanism: str, data: bytes) -> Non
 
 
 @BOTH
-@given(st.binary(max_size=80) | st.binary(max_size=40).map(lambda junk: b"n,,\x01auth=Bearer " + junk + b"\x01\x01"))
+@given(
+    st.binary(max_size=80)
+    | st.binary(max_size=40).map(lambda junk: b"n,,\x01auth=Bearer " + junk + b"\x01\x01")
+)
 def test_arbitrary_messages_raise_nothing(mechanism: str, data: bytes) -> None:
     step = BearerServer(mechanism).start(data)
     assert isinstance(step, Failure | Challenge) or is_token(step.token)  # type: ignore[union-attr]  # there is no other question

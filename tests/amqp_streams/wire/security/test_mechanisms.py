@@ -31,13 +31,19 @@ def test_a_password_a_key_and_a_token_are_in_no_representation() -> None:
 
 
 def test_scram_algorithms_are_called_as_their_mechanisms_and_know_their_hash() -> None:
-    assert {algorithm: algorithm.digest for algorithm in ScramAlgorithm} == {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+    assert {algorithm: algorithm.digest for algorithm in ScramAlgorithm} == {
+        "SCRAM-SHA-256": "sha256",
+        "SCRAM-SHA-512": "sha512",
+    }
     assert FindKeys("alice", ScramAlgorithm.SHA_256).algorithm == "SCRAM-SHA-256"
 
 
 @pytest.mark.parametrize("initial", [None, b"", b"alice"])
 def test_external_lets_in_whom_the_certificate_names(initial: bytes | None) -> None:
-    """RFC 4422, appendix A. Several libraries send no initial response at all where they mean an empty one."""
+    """RFC 4422, appendix A.
+
+    Several libraries send no initial response at all where they mean an empty one.
+    """
     assert External("alice").start(initial) == Success("alice")
 
 
@@ -79,5 +85,7 @@ def test_the_answer_about_a_password_is_the_end_of_plain() -> None:
 def test_plain_refuses_a_name_that_no_user_has() -> None:
     """Names are prepared before anybody has logged in, so their length is bounded."""
     plain = Plain()
-    assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure("the user name has more than 255 characters")
+    assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure(
+        "the user name has more than 255 characters"
+    )
     assert plain.claimed is None

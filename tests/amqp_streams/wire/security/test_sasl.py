@@ -88,10 +88,16 @@ def run(
                     sent += data
                 case VerifyPlain(user, password):
                     others.append(event)
-                    todo += server.answer(Success(user) if USERS.get(user) == password else Failure("wrong user or password"))
+                    todo += server.answer(
+                        Success(user) if USERS.get(user) == password else Failure("wrong user or password")
+                    )
                 case FindKeys(user, algorithm):
                     others.append(event)
-                    todo += server.answer(KEYS if user == "user" else unmeetable_keys(algorithm, user, secret=b"", iterations=4096))
+                    todo += server.answer(
+                        KEYS
+                        if user == "user"
+                        else unmeetable_keys(algorithm, user, secret=b"", iterations=4096)
+                    )
                 case VerifyToken(token):
                     others.append(event)
                     todo += server.answer(Success("alice") if token == "good" else Failure("expired"))
@@ -113,7 +119,13 @@ def read(sent: bytes) -> list[tuple[int, list[object]]]:
 SCRAM = "SCRAM-SHA-256"
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 FINAL = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-KEYS = make_keys(ScramAlgorithm.SHA_256, "user", "pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), iterations=4096)
+KEYS = make_keys(
+    ScramAlgorithm.SHA_256,
+    "user",
+    "pencil",
+    salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="),
+    iterations=4096,
+)
 EVERY: dict[str, Callable[[], Mechanism]] = {
     **BOTH,
     SCRAM: lambda: ScramServer(ScramAlgorithm.SHA_256, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"),
@@ -123,9 +135,14 @@ OFFER = (0x40, [Array(Symbol, (Symbol("PLAIN"), Symbol("ANONYMOUS")))])
 
 
 def test_the_right_password_lets_a_user_in() -> None:
-    sent, events, behind = run([SASL_HEADER + init("PLAIN", b"\0alice\0secret", "example.org") + AMQP_HEADER + b"open"])
+    sent, events, behind = run(
+        [SASL_HEADER + init("PLAIN", b"\0alice\0secret", "example.org") + AMQP_HEADER + b"open"]
+    )
     assert read(sent) == [OFFER, (0x44, [0])]
-    assert events == [VerifyPlain("alice", "secret"), Authenticated("alice", "PLAIN", "example.org", AMQP_HEADER + b"open")]
+    assert events == [
+        VerifyPlain("alice", "secret"),
+        Authenticated("alice", "PLAIN", "example.org", AMQP_HEADER + b"open"),
+    ]
     assert behind == AMQP_HEADER + b"open"
 
 
@@ -174,13 +191,17 @@ def test_a_password_is_in_no_representation() -> None:
 
 
 def test_a_mechanism_may_challenge_several_times_and_end_with_data() -> None:
-    sent, events, _ = run([SASL_HEADER + init("ECHO", b"a"), sasl(0x43, b"b"), sasl(0x43, b"stop")], {"ECHO": Echoing})
+    sent, events, _ = run(
+        [SASL_HEADER + init("ECHO", b"a"), sasl(0x43, b"b"), sasl(0x43, b"stop")], {"ECHO": Echoing}
+    )
     assert read(sent)[1:] == [(0x42, [b"a"]), (0x42, [b"b"]), (0x44, [0, b"bye"])]
     assert events == [Authenticated("echo", "ECHO", None, b"")]
 
 
 def test_rounds_are_bounded() -> None:
-    sent, events, _ = run([SASL_HEADER + init("ECHO", b"a"), *[sasl(0x43, b"b")] * (ROUNDS_MAX + 1)], {"ECHO": Echoing})
+    sent, events, _ = run(
+        [SASL_HEADER + init("ECHO", b"a"), *[sasl(0x43, b"b")] * (ROUNDS_MAX + 1)], {"ECHO": Echoing}
+    )
     assert read(sent)[-1] == (0x44, [1])
     assert events == [Failed(f"the login needs more than {ROUNDS_MAX} challenges", "ECHO")]
 
@@ -198,7 +219,13 @@ def test_a_peer_without_sasl_is_recognised_and_its_bytes_left_alone(extra: bytes
 
 @pytest.mark.parametrize(
     "header",
-    [b"AMQP\x02\x01\x00\x00", b"AMQP\x00\x00\x09\x01", b"AMQP\x03\x01\x00\x01", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01"],
+    [
+        b"AMQP\x02\x01\x00\x00",
+        b"AMQP\x00\x00\x09\x01",
+        b"AMQP\x03\x01\x00\x01",
+        b"GET / HTTP/1.1\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+    ],
 )
 def test_another_protocol_is_answered_with_ours_and_then_closed(header: bytes) -> None:
     """Section 2.2: a header that is not supported is answered with one that is."""
@@ -259,7 +286,10 @@ CONVERSATIONS = [
     SASL_HEADER + init("PLAIN") + sasl(0x43, b"\0alice\0wrong") + AMQP_HEADER,
     SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER + b"rest",
     AMQP_HEADER + b"rest",
-    *(SASL_HEADER + init(SCRAM, first) + sasl(0x43, FINAL) + AMQP_HEADER + b"rest" for first in (FIRST, FIRST.replace(b"user", b"nobody"))),
+    *(
+        SASL_HEADER + init(SCRAM, first) + sasl(0x43, FINAL) + AMQP_HEADER + b"rest"
+        for first in (FIRST, FIRST.replace(b"user", b"nobody"))
+    ),
     SASL_HEADER + init("OAUTHBEARER", oauthbearer_message("good")) + AMQP_HEADER + b"rest",
     SASL_HEADER + init("OAUTHBEARER", oauthbearer_message("bad")) + sasl(0x43, b"\x01") + AMQP_HEADER,
     SASL_HEADER + init("NTLM"),
@@ -269,7 +299,9 @@ CONVERSATIONS = [
 
 
 def told(result: tuple[bytes, list[Event], bytes]) -> tuple[bytes, list[object], bytes]:
-    """Without `leftover`, which depends on the pieces as what is fed does; together they are in the last part."""
+    """Without `leftover`, which depends on the pieces as what is fed does; together they are in the last
+    part.
+    """
     sent, events, behind = result
     plain: list[object] = [
         (event.user, event.mechanism, event.hostname) if isinstance(event, Authenticated) else event
@@ -279,10 +311,15 @@ def told(result: tuple[bytes, list[Event], bytes]) -> tuple[bytes, list[object],
     return sent, plain, behind if not any(isinstance(event, Failed) for event in events) else b""
 
 
-@given(st.sampled_from(CONVERSATIONS) | st.binary(max_size=80).map(SASL_HEADER.__add__) | st.binary(max_size=20), st.data())
+@given(
+    st.sampled_from(CONVERSATIONS) | st.binary(max_size=80).map(SASL_HEADER.__add__) | st.binary(max_size=20),
+    st.data(),
+)
 def test_bytes_in_any_pieces_give_the_same(conversation: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(conversation)), max_size=8)))
-    pieces = [conversation[start:end] for start, end in zip([0, *cuts], [*cuts, len(conversation)], strict=True)]
+    pieces = [
+        conversation[start:end] for start, end in zip([0, *cuts], [*cuts, len(conversation)], strict=True)
+    ]
     one_by_one = [conversation[at : at + 1] for at in range(len(conversation))]
     assert told(run([conversation], EVERY)) == told(run(pieces, EVERY)) == told(run(one_by_one, EVERY))
 
@@ -291,12 +328,18 @@ def test_whole_conversations_of_several_rounds_let_the_right_peer_in() -> None:
     for conversation in CONVERSATIONS:
         events = run([conversation], EVERY)[1]
         let_in = isinstance(events[-1], Authenticated | NoSasl)
-        assert let_in is (b"rest" in conversation and b"nobody" not in conversation and not conversation.startswith(b"AMQP\x02")), events
+        assert let_in is (
+            b"rest" in conversation
+            and b"nobody" not in conversation
+            and not conversation.startswith(b"AMQP\x02")
+        ), events
 
 
 @given(
     st.lists(
-        st.sampled_from([init("PLAIN"), init("ECHO"), sasl(0x43, b"x"), b"\x00\x00", sasl(0x41, [])]) | st.binary(max_size=12), max_size=6
+        st.sampled_from([init("PLAIN"), init("ECHO"), sasl(0x43, b"x"), b"\x00\x00", sasl(0x41, [])])
+        | st.binary(max_size=12),
+        max_size=6,
     )
 )
 def test_arbitrary_bytes_raise_nothing(parts: list[bytes]) -> None:
@@ -309,7 +352,12 @@ def test_protons_client_gets_through(mechanism: str) -> None:
     layer = transport.sasl()
     layer.allow_insecure_mechs = True
     layer.allowed_mechs(mechanism)
-    connection.user, connection.password, connection.hostname, connection.container = "alice", "secret", "here", "probe"
+    connection.user, connection.password, connection.hostname, connection.container = (
+        "alice",
+        "secret",
+        "here",
+        "probe",
+    )
     transport.bind(connection)
     connection.open()
     server = SaslServer(BOTH)

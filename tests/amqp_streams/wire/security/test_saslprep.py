@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.wire.security.saslprep import _PROHIBITED, TEXT_CHARACTERS_MAX, PreparationError, prepared_or_same, saslprep
+from amqp_streams.wire.security.saslprep import (
+    _PROHIBITED,
+    TEXT_CHARACTERS_MAX,
+    PreparationError,
+    prepared_or_same,
+    saslprep,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,19 @@ def test_what_looks_alike_becomes_the_same(text: str, prepared: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\u0007", "a\u0000", "\u0627\u0031", "a\u0627", "\u200e", "\ud800", "\ue000", "\ufff9", "\U000e0041", "\u2ff0"]
+    "text",
+    [
+        "\u0007",
+        "a\u0000",
+        "\u0627\u0031",
+        "a\u0627",
+        "\u200e",
+        "\ud800",
+        "\ue000",
+        "\ufff9",
+        "\U000e0041",
+        "\u2ff0",
+    ],
 )
 def test_control_characters_surrogates_and_mixed_directions_are_refused(text: str) -> None:
     with pytest.raises(PreparationError) as caught:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.wire.security.mechanisms import Challenge, Failure, FindKeys, ScramAlgorithm, ScramKeys, Step, Success
+from amqp_streams.wire.security.mechanisms import (
+    Challenge,
+    Failure,
+    FindKeys,
+    ScramAlgorithm,
+    ScramKeys,
+    Step,
+    Success,
+)
 from amqp_streams.wire.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -24,7 +32,10 @@ from amqp_streams.wire.security.scram import (
 
 SHA_256, SHA_512 = ScramAlgorithm.SHA_256, ScramAlgorithm.SHA_512
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-KEYS = {algorithm: make_keys(algorithm, "user", "pencil", salt=SALT, iterations=4096) for algorithm in ScramAlgorithm}
+KEYS = {
+    algorithm: make_keys(algorithm, "user", "pencil", salt=SALT, iterations=4096)
+    for algorithm in ScramAlgorithm
+}
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 
 
@@ -48,7 +59,9 @@ def test_the_example_of_rfc_7677_comes_out_word_by_word() -> None:
     assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert server.start(client.first()) == FindKeys("user", SHA_256)
     challenge = server.answered(KEYS[SHA_256])
-    assert challenge == Challenge(b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    assert challenge == Challenge(
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
     final = client.final(challenge.data)
     proof = b"dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert final == b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=" + proof
@@ -134,7 +147,9 @@ def test_a_first_message_that_cannot_be_is_refused(first: bytes, words: str) -> 
     assert ScramServer(SHA_256, nonce="def").start(first) == Failure(words)
 
 
-@pytest.mark.parametrize("first", [b"n,,n=user,r=abc", b"y,,n=user,r=abc", b"n,a=user,n=user,r=abc", b"n,,n=user,r=abc,x=future"])
+@pytest.mark.parametrize(
+    "first", [b"n,,n=user,r=abc", b"y,,n=user,r=abc", b"n,a=user,n=user,r=abc", b"n,,n=user,r=abc,x=future"]
+)
 def test_the_gs2_header_is_bound_into_the_proof(first: bytes) -> None:
     """`y`: the client could bind and thinks that we cannot, which is so. Section 6."""
     header = base64.b64encode(first[: first.index(b"n=user")])
@@ -173,7 +188,11 @@ def test_a_final_message_without_the_right_proof_is_refused(final: bytes) -> Non
     assert isinstance(server.respond(final), Failure)
 
 
-@given(st.lists(st.binary(max_size=60) | st.sampled_from([b"n,,n=user,r=abc", b"c=biws,r=abcdef,p=AAAA"]), max_size=4))
+@given(
+    st.lists(
+        st.binary(max_size=60) | st.sampled_from([b"n,,n=user,r=abc", b"c=biws,r=abcdef,p=AAAA"]), max_size=4
+    )
+)
 def test_arbitrary_messages_raise_nothing_and_let_nobody_in(messages: list[bytes]) -> None:
     server = ScramServer(SHA_256, nonce="def")
     step: Step = server.start(None)
@@ -261,7 +280,10 @@ def test_a_challenge_that_cannot_be_is_refused(challenge: bytes) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("data", [b"", b"v=", b"v=AAAA", b"v=*", b"x=y", b"e=invalid-proof", b"\xff", b"v=" + base64.b64encode(bytes(32))])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"v=", b"v=AAAA", b"v=*", b"x=y", b"e=invalid-proof", b"\xff", b"v=" + base64.b64encode(bytes(32))],
+)
 def test_a_server_that_does_not_know_the_password_is_found_out(data: bytes) -> None:
     """Section 5: a client that does not check the signature gives itself to whoever answers."""
     client = ScramClient(SHA_256, "user", "pencil", nonce="abc")

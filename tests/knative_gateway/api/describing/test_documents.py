@@ -15,7 +15,9 @@ async def document(api: Api, path: str, **headers: str) -> Any:
 
 
 async def test_every_kind_is_discovered_under_its_group_and_version(api: Api) -> None:
-    assert (await document(api, "/api", host="gateway:8080"))["serverAddressByClientCIDRs"][0]["serverAddress"] == "gateway:8080"
+    assert (await document(api, "/api", host="gateway:8080"))["serverAddressByClientCIDRs"][0][
+        "serverAddress"
+    ] == "gateway:8080"
     names = [each["name"] for each in (await document(api, "/api/v1"))["resources"]]
     assert names == ["namespaces", "namespaces/status", "configmaps", "services", "services/status", "events"]
     found = {}
@@ -58,23 +60,46 @@ async def test_older_kubectl_gets_the_second_openapi_in_a_form_it_takes(api: Api
 
 async def test_the_third_openapi_has_a_document_for_each_version(api: Api) -> None:
     paths = (await document(api, "/openapi/v3"))["paths"]
-    assert set(paths) == {"api/v1", "apis/eventing.knative.dev/v1", "apis/messaging.knative.dev/v1", "apis/apiextensions.k8s.io/v1"}
+    assert set(paths) == {
+        "api/v1",
+        "apis/eventing.knative.dev/v1",
+        "apis/messaging.knative.dev/v1",
+        "apis/apiextensions.k8s.io/v1",
+    }
     for name, place in paths.items():
         assert place["serverRelativeURL"].startswith(f"/openapi/v3/{name}?hash=")
         check(await document(api, f"/openapi/v3/{name}"))
     triggers = await document(api, "/openapi/v3/apis/eventing.knative.dev/v1")
     patch = triggers["paths"]["/apis/eventing.knative.dev/v1/namespaces/{namespace}/triggers/{name}"]["patch"]
-    assert patch["x-kubernetes-group-version-kind"] == {"group": "eventing.knative.dev", "version": "v1", "kind": "Trigger"}
+    assert patch["x-kubernetes-group-version-kind"] == {
+        "group": "eventing.knative.dev",
+        "version": "v1",
+        "kind": "Trigger",
+    }
     assert {"fieldValidation", "dryRun", "force"} <= {each["name"] for each in patch["parameters"]}
-    assert "filters" in triggers["components"]["schemas"]["dev.knative.eventing.v1.Trigger"]["properties"]["spec"]["properties"]
+    assert (
+        "filters"
+        in triggers["components"]["schemas"]["dev.knative.eventing.v1.Trigger"]["properties"]["spec"][
+            "properties"
+        ]
+    )
 
 
 async def test_the_whole_is_one_document_events_included(api: Api) -> None:
     whole = await document(api, "/openapi.json")
     check(whole)
-    assert {"/broker/{namespace}/{name}", "/channel/{namespace}/{name}", "/healthz", "/readyz", "/metrics"} <= set(whole["paths"])
+    assert {
+        "/broker/{namespace}/{name}",
+        "/channel/{namespace}/{name}",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    } <= set(whole["paths"])
     for action in ("deliveries", "pause", "resume", "replay", "redrive"):
-        assert f"/apis/messaging.knative.dev/v1/namespaces/{{namespace}}/subscriptions/{{name}}/{action}" in whole["paths"]
+        assert (
+            f"/apis/messaging.knative.dev/v1/namespaces/{{namespace}}/subscriptions/{{name}}/{action}"
+            in whole["paths"]
+        )
 
 
 def check(openapi: Any) -> None:
@@ -91,7 +116,9 @@ def check(openapi: Any) -> None:
                 yield from references(each)
 
     schemas = openapi["components"]["schemas"]
-    assert all(reference.removeprefix("#/components/schemas/") in schemas for reference in references(openapi))
+    assert all(
+        reference.removeprefix("#/components/schemas/") in schemas for reference in references(openapi)
+    )
     for path, item in openapi["paths"].items():
         named = {each["name"] for each in item.get("parameters", []) if each["in"] == "path"}
         assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}, path
@@ -107,6 +134,13 @@ async def test_schemas_change_their_address_when_kinds_come(api: Api) -> None:
 
 
 async def test_what_is_not_there_is_not_discovered(api: Api) -> None:
-    for path in ("/api/v2", "/apis/nothing", "/apis/nothing/v1", "/openapi/v4", "/openapi/v3/api/v2", "/openapi/v3/apis/nothing/v1"):
+    for path in (
+        "/api/v2",
+        "/apis/nothing",
+        "/apis/nothing/v1",
+        "/openapi/v4",
+        "/openapi/v3/api/v2",
+        "/openapi/v3/apis/nothing/v1",
+    ):
         answer: Answer = await call(api, "GET", path)
         assert (answer.code, answer.json["kind"]) == (404, "Status"), path

@@ -1,4 +1,6 @@
-"""OpenAPI 2 as kubectl before 1.27 reads it: what version 2 cannot say is left open, and both forms say the same."""
+"""OpenAPI 2 as kubectl before 1.27 reads it: what version 2 cannot say is left open, and both forms say the
+same.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -64,7 +66,9 @@ def test_the_message_says_what_the_document_says() -> None:
     assert all(same(each, definitions[name]) for name, each in MADE["definitions"].items())
     (kind,) = of(definitions[TRIGGER], 31)
     assert of(kind, 1) == [b"x-kubernetes-group-version-kind"]
-    assert of(of(kind, 2)[0], 2) == [b'[{"group": "eventing.knative.dev", "version": "v1", "kind": "Trigger"}]']
+    assert of(of(kind, 2)[0], 2) == [
+        b'[{"group": "eventing.knative.dev", "version": "v1", "kind": "Trigger"}]'
+    ]
 
 
 def test_each_kind_knows_dry_runs() -> None:
@@ -81,28 +85,48 @@ def test_each_kind_knows_dry_runs() -> None:
 def test_what_may_be_anything_is_said_to_be_nothing() -> None:
     """A type there would be taken at its word: the client would refuse what the server takes."""
     for schema in (
-        {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}},
+        {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"a": {"type": "string"}},
+        },
         {"x-kubernetes-int-or-string": True},
         {"type": "string", "nullable": True},
     ):
         kind = Kind("example.com", "v1", "Open", "opens", {"type": "object", "properties": {"spec": schema}})
-        assert openapi_v2.document(Registry([kind]))["definitions"]["com.example.v1.Open"]["properties"]["spec"] == {}
+        assert (
+            openapi_v2.document(Registry([kind]))["definitions"]["com.example.v1.Open"]["properties"]["spec"]
+            == {}
+        )
 
 
 def test_a_kind_that_keeps_all_is_no_object_with_three_fields() -> None:
-    kind = Kind("example.com", "v1", "Open", "opens", {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    kind = Kind(
+        "example.com", "v1", "Open", "opens", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    )
     assert "properties" not in openapi_v2.document(Registry([kind]))["definitions"]["com.example.v1.Open"]
 
 
 def test_a_core_kind_with_more_fields_than_are_known_is_left_to_its_clients() -> None:
-    """They know by which key its lists are merged; with a schema that does not say they would send whole lists, and take nothing out."""
+    """They know by which key its lists are merged; with a schema that does not say they would send whole
+    lists, and take nothing out.
+    """
     assert "io.k8s.api.core.v1.Service" not in MADE["definitions"]
     assert "io.k8s.api.core.v1.ConfigMap" in MADE["definitions"]
-    finalizers = MADE["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]["finalizers"]
-    assert finalizers == {"type": "array", "items": {"type": "string"}, "x-kubernetes-patch-strategy": "merge"}
+    finalizers = MADE["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"][
+        "finalizers"
+    ]
+    assert finalizers == {
+        "type": "array",
+        "items": {"type": "string"},
+        "x-kubernetes-patch-strategy": "merge",
+    }
 
 
 def test_references_lead_somewhere() -> None:
     for each in MADE["definitions"].values():
         metadata = each.get("properties", {}).get("metadata", {})
-        assert metadata.get("$ref", "#/definitions/").removeprefix("#/definitions/") in {"", *MADE["definitions"]}
+        assert metadata.get("$ref", "#/definitions/").removeprefix("#/definitions/") in {
+            "",
+            *MADE["definitions"],
+        }

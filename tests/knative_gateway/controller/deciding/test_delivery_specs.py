@@ -25,7 +25,9 @@ def test_every_option_reaches_the_data_plane() -> None:
         "deadLetterSink": {"uri": "http://dead/"},
     }
     delivery = resolved(spec, "n", ADDRESSING).delivery(ADDRESSING)
-    assert delivery == Delivery(3, BackoffPolicy.LINEAR, 500, 60_000, 2000, 0, "http://dead/", structured=True)
+    assert delivery == Delivery(
+        3, BackoffPolicy.LINEAR, 500, 60_000, 2000, 0, "http://dead/", structured=True
+    )
 
 
 def test_no_options_are_one_attempt_and_no_sink() -> None:
@@ -33,14 +35,18 @@ def test_no_options_are_one_attempt_and_no_sink() -> None:
 
 
 def test_any_option_of_its_own_replaces_all_that_are_inherited() -> None:
-    """Section "Broker", "Channel": if a Trigger or Subscription specifies any delivery options, this field MUST be ignored."""
+    """Section "Broker", "Channel": if a Trigger or Subscription specifies any delivery options, this field
+    MUST be ignored.
+    """
     own = effective(of({"retry": 1}), "n", PARENT, ADDRESSING)
     assert own.delivery(ADDRESSING) == Delivery(retry=1)
     assert own.uri is None
 
 
 def test_without_options_of_its_own_all_are_inherited() -> None:
-    """Section "Broker", "Channel": default delivery options for those which do not specify more-specific options."""
+    """Section "Broker", "Channel": default delivery options for those which do not specify more-specific
+    options.
+    """
     nothing: tuple[dict[str, object] | None, ...] = (None, {})
     for delivery in nothing:
         assert effective(of(delivery), "n", PARENT, ADDRESSING) is PARENT

@@ -72,7 +72,10 @@ def test_a_config_that_is_not_valid_is_reported(data: Object) -> None:
 
 
 def test_a_config_that_does_not_exist_is_reported_unless_it_is_knative_s_own() -> None:
-    assert of_broker("l", {}, None, CONFIG, SETTINGS).problem == ("ConfigNotFound", "ConfigMap n/c does not exist")
+    assert of_broker("l", {}, None, CONFIG, SETTINGS).problem == (
+        "ConfigNotFound",
+        "ConfigMap n/c does not exist",
+    )
     known = of_broker("l", {}, None, WELL_KNOWN, SETTINGS)
     assert (known.problem, known.delivery) == (None, SETTINGS.defaults.broker_delivery)
     secret = of_broker("l", {}, None, Key("", "Secret", "n", "c"), SETTINGS)
@@ -87,7 +90,10 @@ def test_a_channel_s_template_says_how_its_log_is_made() -> None:
     assert need({"partitions": 2, "retention": "PT1S"}) == LogNeed("l", 2, 1000)
     assert need({"numPartitions": 3, "retentionDuration": "PT168H"}) == LogNeed("l", 3, 604_800_000)
     assert of_channel("l", {}, SETTINGS).need == LogNeed("l", 4, 1000)
-    assert of_channel("l", {"spec": {"channelTemplate": {"spec": {"partitions": True}}}}, SETTINGS).problem is not None
+    assert (
+        of_channel("l", {"spec": {"channelTemplate": {"spec": {"partitions": True}}}}, SETTINGS).problem
+        is not None
+    )
 
 
 def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None:
@@ -97,4 +103,7 @@ def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None
         own, foreign = (of_broker("l", broker, {"data": data}, CONFIG, SETTINGS).problem for broker in told)
         assert own is not None
         assert "TOPSECRET" in own[1]
-        assert foreign == ("ConfigInvalid", "ConfigMap n/c is not valid; what it says is not shown in another namespace")
+        assert foreign == (
+            "ConfigInvalid",
+            "ConfigMap n/c is not valid; what it says is not shown in another namespace",
+        )

@@ -1,4 +1,7 @@
-"""Laws of reconciling, whatever the objects are. What the specification demands: test_sources.py, test_subscribers.py."""
+"""Laws of reconciling, whatever the objects are.
+
+What the specification demands: test_sources.py, test_subscribers.py.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +13,18 @@ from hypothesis import strategies as st
 from knative_gateway.controller.deciding.plan import Figures
 from knative_gateway.ports import Failure, Key
 from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, text, walk
-from tests.knative_gateway.controller.world import World, addressable, anew, broker, channel, made, ref, service, subscription, trigger
+from tests.knative_gateway.controller.world import (
+    World,
+    addressable,
+    anew,
+    broker,
+    channel,
+    made,
+    ref,
+    service,
+    subscription,
+    trigger,
+)
 
 DESTINATIONS = st.sampled_from(
     [
@@ -23,7 +37,9 @@ DESTINATIONS = st.sampled_from(
         ref("none"),
     ]
 )
-DELIVERIES = st.none() | st.builds(lambda sink, retry: {"deadLetterSink": sink, "retry": retry}, DESTINATIONS, st.integers(0, 3))
+DELIVERIES = st.none() | st.builds(
+    lambda sink, retry: {"deadLetterSink": sink, "retry": retry}, DESTINATIONS, st.integers(0, 3)
+)
 NAMES = st.sampled_from("bc")
 
 
@@ -33,7 +49,13 @@ def spec(delivery: object) -> dict[str, object]:
 
 OBJECTS = st.one_of(
     st.builds(lambda name, delivery: broker(name, spec(delivery)), NAMES, DELIVERIES),
-    st.builds(lambda name, to, of, delivery: trigger(f"t{name}", to=to, of=of, **spec(delivery)), NAMES, DESTINATIONS, NAMES, DELIVERIES),
+    st.builds(
+        lambda name, to, of, delivery: trigger(f"t{name}", to=to, of=of, **spec(delivery)),
+        NAMES,
+        DESTINATIONS,
+        NAMES,
+        DELIVERIES,
+    ),
     st.builds(
         lambda name, kind, delivery: channel(name, spec(delivery), kind=kind),
         NAMES,
@@ -41,7 +63,9 @@ OBJECTS = st.one_of(
         DELIVERIES,
     ),
     st.builds(
-        lambda name, of, kind, where, to, delivery: subscription(f"s{name}", of=of, kind=kind, **{where: to}, **spec(delivery)),
+        lambda name, of, kind, where, to, delivery: subscription(
+            f"s{name}", of=of, kind=kind, **{where: to}, **spec(delivery)
+        ),
         NAMES,
         NAMES,
         st.sampled_from(["Channel", "InMemoryChannel", "Broker"]),
@@ -56,7 +80,9 @@ OBJECTS = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(OBJECTS, max_size=9), st.data())
-def test_whatever_there_is_comes_to_rest_and_only_what_is_served_is_ready(objects: list[dict[str, object]], data: st.DataObject) -> None:
+def test_whatever_there_is_comes_to_rest_and_only_what_is_served_is_ready(
+    objects: list[dict[str, object]], data: st.DataObject
+) -> None:
     world = World()
     for object_ in objects:
         kind, name = text(object_, "kind"), text(object_, "metadata", "name")
@@ -97,28 +123,65 @@ def settled(*objects: dict[str, object]) -> dict[Key, Object]:
     return world.settle().objects
 
 
-CONFIG = {"config": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}, "delivery": {"deadLetterSink": ref("s"), "retry": 1}}
+CONFIG = {
+    "config": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
+    "delivery": {"deadLetterSink": ref("s"), "retry": 1},
+}
 WELL = settled(
     {**made("v1", "ConfigMap", "c"), "data": {"partitions": "3", "retention": "P1D", "delivery": "retry: 1"}},
     service("s", {"type": "ExternalName", "externalName": "there", "ports": [{"port": 80}]}),
     broker(spec=CONFIG),
-    trigger(to={**ref("s"), "uri": "/p"}, filters=[{"exact": {"type": "a"}}], delivery={"backoffPolicy": "linear", "backoffDelay": "PT1S"}),
+    trigger(
+        to={**ref("s"), "uri": "/p"},
+        filters=[{"exact": {"type": "a"}}],
+        delivery={"backoffPolicy": "linear", "backoffDelay": "PT1S"},
+    ),
     channel(spec={"channelTemplate": {"apiVersion": "a", "kind": "b", "spec": {"partitions": 2}}}),
     channel(kind="InMemoryChannel"),
-    subscription(subscriber=ref("b", "Broker", "eventing.knative.dev/v1"), reply={"uri": "http://back"}, delivery={"timeout": "PT1S"}),
+    subscription(
+        subscriber=ref("b", "Broker", "eventing.knative.dev/v1"),
+        reply={"uri": "http://back"},
+        delivery={"timeout": "PT1S"},
+    ),
 )
 PLACES = [
-    (key, path) for key, object_ in WELL.items() for whole, _ in walk(object_) for path in {whole[:end] for end in range(1, len(whole) + 1)}
+    (key, path)
+    for key, object_ in WELL.items()
+    for whole, _ in walk(object_)
+    for path in {whole[:end] for end in range(1, len(whole) + 1)}
 ]
 ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [None, True, -1, 1 << 70, 0.5, "", "x", "http://[", "é" * 300, [], [None], [[]], {}, {"": {}}, {"type": [], "uid": 1}, [{"uri": 1}]]
+    [
+        None,
+        True,
+        -1,
+        1 << 70,
+        0.5,
+        "",
+        "x",
+        "http://[",
+        "é" * 300,
+        [],
+        [None],
+        [[]],
+        {},
+        {"": {}},
+        {"type": [], "uid": 1},
+        [{"uri": 1}],
+    ]
 )
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.lists(st.tuples(st.sampled_from(sorted(PLACES, key=str)), ODD), min_size=1, max_size=4), st.booleans())
-def test_no_object_brings_reconciling_down(changes: list[tuple[tuple[Key, tuple[str, ...]], object]], works: bool) -> None:
-    """Objects were checked when they came, by this version or another: what cannot be read is as if it were not there."""
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(PLACES, key=str)), ODD), min_size=1, max_size=4), st.booleans()
+)
+def test_no_object_brings_reconciling_down(
+    changes: list[tuple[tuple[Key, tuple[str, ...]], object]], works: bool
+) -> None:
+    """Objects were checked when they came, by this version or another: what cannot be read is as if it were
+    not there.
+    """
     world = World(objects=dict(WELL), works=works)
     for (key, path), odd in changes:
         world.objects[key] = put(world.objects[key], path, odd)
@@ -158,7 +221,10 @@ def test_a_rest_writes_nothing() -> None:
 
 
 def test_a_replica_that_knows_less_takes_nothing_back() -> None:
-    """Another one, or the same after a start, has not asked its data plane yet: Ready says that places in the log are recorded."""
+    """Another one, or the same after a start, has not asked its data plane yet:
+
+    Ready says that places in the log are recorded.
+    """
     world = World()
     world.send(broker())
     world.send(channel())
@@ -181,7 +247,10 @@ def test_times_of_transition_are_those_of_the_change() -> None:
     world.now_ms += 60_000
     world.send(service("s"))
     world.settle()
-    times = {text(each, "type"): text(each, "lastTransitionTime") for each in entries(world.status(key), "conditions")}
+    times = {
+        text(each, "type"): text(each, "lastTransitionTime")
+        for each in entries(world.status(key), "conditions")
+    }
     assert times["Ready"] == times["SubscriberResolved"] == "2023-11-14T22:14:20Z"
     assert times["BrokerReady"] == "2023-11-14T22:13:20Z"
 
@@ -193,7 +262,12 @@ def test_each_change_is_reported_once_with_its_reason() -> None:
     world.settle()
     world.send(service("s"))
     world.settle()
-    told = [(each.type, each.reason) for plan in world.plans for each in plan.events if text(each.about, "kind") == "Trigger"]
+    told = [
+        (each.type, each.reason)
+        for plan in world.plans
+        for each in plan.events
+        if text(each.about, "kind") == "Trigger"
+    ]
     assert told == [("Warning", "NotFound"), ("Normal", "TriggerReady")]
 
 
@@ -205,7 +279,9 @@ def test_what_the_data_plane_counted_is_in_status() -> None:
     failure = Failure(world.now_ms, "id", "source", 0, "0001", 2, 500, "status 500", "no")
     unanswered = replace(failure, code=None, body="")
     uid = text(world.objects[key], "metadata", "uid")
-    world.state = replace(world.state, figures={uid: Figures({"delivered": 3}, [failure, *[unanswered] * 20])})
+    world.state = replace(
+        world.state, figures={uid: Figures({"delivered": 3}, [failure, *[unanswered] * 20])}
+    )
     world.settle()
     assert world.status(key)["deliveries"] == {"delivered": 3}
     history = entries(world.status(key), "history")
@@ -231,7 +307,10 @@ def test_a_definition_that_is_stored_is_served() -> None:
     names = {"kind": "Service", "plural": "services"}
     versions = [{"name": "v1", "served": True, "storage": True}]
     declared = {"group": "serving.knative.dev", "scope": "Namespaced", "names": names, "versions": versions}
-    key = world.send(made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "services.serving.knative.dev", declared), namespace="")
+    key = world.send(
+        made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "services.serving.knative.dev", declared),
+        namespace="",
+    )
     world.settle()
     assert world.conditions(key)["Established"] == "True"
     assert world.status(key)["storedVersions"] == ["v1"]
@@ -282,7 +361,9 @@ def test_work_is_proportional_to_what_changed() -> None:
     event = world.send({**made("v1", "Event", "e"), "involvedObject": {}})
     world.settle()
     assert counted(world, config, event) == 0
-    assert counted(world, world.send(trigger("one-more", of="b3"))) == 2, "the Trigger, and its Broker's route"
+    assert counted(world, world.send(trigger("one-more", of="b3"))) == 2, (
+        "the Trigger, and its Broker's route"
+    )
     assert counted(world, world.send(subscription("one-more"))) == 2, "not the other Subscriptions"
     assert counted(world, channel_key) <= 3, "a Channel whose list grew is the same for its Subscriptions"
 
@@ -295,7 +376,9 @@ def test_what_others_refer_to_is_followed_to_those_alone() -> None:
     world.settle()
     assert counted(world, world.send(service("s"))) == 2
     world.settle()
-    assert [each.name for each in world.routes.by_path["/broker/default/b"].subscribers] == [f"t{number_}" for number_ in range(9)]
+    assert [each.name for each in world.routes.by_path["/broker/default/b"].subscribers] == [
+        f"t{number_}" for number_ in range(9)
+    ]
 
 
 def test_an_object_that_cannot_be_reconciled_costs_itself_only() -> None:
@@ -319,7 +402,9 @@ def test_an_object_that_cannot_be_reconciled_costs_itself_only() -> None:
     [problem] = world.reconciler.problems
     assert (problem.key, type(problem.error)) == (bad, KeyError)
     written = {write.key: write.object for write in world.reconciler.writes(10, world.now_ms)}
-    conditions = {text(each, "type"): text(each, "reason") for each in entries(written[bad], "status", "conditions")}
+    conditions = {
+        text(each, "type"): text(each, "reason") for each in entries(written[bad], "status", "conditions")
+    }
     assert conditions["Ready"] == "InternalError"
     after = world.reconciler.routes().by_path["/broker/default/b"].subscribers
     assert [each.name for each in after] == ["bad", "good", "later"], "what was served is served on"

@@ -7,7 +7,16 @@ import pytest
 
 from knative_gateway.controller.deciding.plan import LogNeed, Settings
 from knative_gateway.resources.objects import at, put, text, uid_of
-from tests.knative_gateway.controller.world import BASE, World, broker, channel, made, ref, subscription, trigger
+from tests.knative_gateway.controller.world import (
+    BASE,
+    World,
+    broker,
+    channel,
+    made,
+    ref,
+    subscription,
+    trigger,
+)
 
 SOURCES = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
 CONDITIONS = {
@@ -20,7 +29,13 @@ CONDITIONS = {
         "DeadLetterSinkResolved",
         "EventPoliciesReady",
     },
-    "Channel": {"Ready", "BackingChannelReady", "Addressable", "DeadLetterSinkResolved", "EventPoliciesReady"},
+    "Channel": {
+        "Ready",
+        "BackingChannelReady",
+        "Addressable",
+        "DeadLetterSinkResolved",
+        "EventPoliciesReady",
+    },
     "InMemoryChannel": {
         "Ready",
         "DispatcherReady",
@@ -53,7 +68,9 @@ def test_an_address_is_published_once_events_are_taken_there(kind: str) -> None:
     assert at(world.status(key), "address", "url") == BASE + path
     assert world.ready(key) == ("True", "")
     assert world.routes.by_path[path].log == f"{SOURCES[kind]}.default.x"
-    assert list(world.plans[-1].logs.values()) == [LogNeed(f"{SOURCES[kind]}.default.x", 4, owner=uid_of(world.objects[key]))]
+    assert list(world.plans[-1].logs.values()) == [
+        LogNeed(f"{SOURCES[kind]}.default.x", 4, owner=uid_of(world.objects[key]))
+    ]
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -106,7 +123,9 @@ def test_a_dead_letter_sink_is_resolved_into_status(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_what_was_observed_and_the_conditions_are_written_together(kind: str) -> None:
-    """Sections "Broker", "Channel", Status: conditions MUST be updated in the same transaction as observedGeneration."""
+    """Sections "Broker", "Channel", Status: conditions MUST be updated in the same transaction as
+    observedGeneration.
+    """
     world = World()
     key = world.send(source(kind))
     world.settle()
@@ -124,18 +143,27 @@ def test_a_broker_is_configured_by_its_config_map() -> None:
     world.settle()
     assert world.ready(key) == ("False", "ConfigNotFound")
     assert world.routes.by_path == {}
-    map_key = world.send({**made("v1", "ConfigMap", "c"), "data": {"partitions": "7", "retention": "P1D", "delivery": "retry: 3"}})
+    map_key = world.send(
+        {
+            **made("v1", "ConfigMap", "c"),
+            "data": {"partitions": "7", "retention": "P1D", "delivery": "retry: 3"},
+        }
+    )
     member = world.send(trigger())
     world.settle()
     assert world.ready(key) == ("True", "")
-    assert list(world.plans[-1].logs.values()) == [LogNeed("broker.default.b", 7, 86_400_000, uid_of(world.objects[key]))]
+    assert list(world.plans[-1].logs.values()) == [
+        LogNeed("broker.default.b", 7, 86_400_000, uid_of(world.objects[key]))
+    ]
     subscriber = world.subscriber(member)
     assert subscriber is not None
     assert subscriber.delivery.retry == 3
     world.delete(map_key)
     world.settle()
     assert world.ready(key) == ("False", "ConfigNotFound")
-    assert list(world.routes.by_path) == ["/broker/default/b"], "a Broker that is in use is not taken from its senders"
+    assert list(world.routes.by_path) == ["/broker/default/b"], (
+        "a Broker that is in use is not taken from its senders"
+    )
 
 
 def test_a_recreated_source_is_another_one() -> None:
@@ -168,10 +196,13 @@ def test_of_two_channels_with_one_address_the_elder_has_it() -> None:
 
 def test_a_channel_lists_its_subscribers_in_spec_and_status() -> None:
     """Sections "Channel", "duckv1.SubscriberSpec", "duckv1.SubscriberStatus":
-    spec.subscribers MUST be managed automatically by the controller; status.subscribers are their resolved addresses."""
+    spec.subscribers MUST be managed automatically by the controller; status.subscribers are their resolved
+    addresses."""
     world = World()
     key = world.send(channel(spec={"delivery": {"retry": 2, "deadLetterSink": {"uri": "http://dead/"}}}))
-    well = world.send(subscription("well", subscriber={"uri": "http://there/"}, reply={"uri": "http://back/"}))
+    well = world.send(
+        subscription("well", subscriber={"uri": "http://there/"}, reply={"uri": "http://back/"})
+    )
     ill = world.send(subscription("ill", subscriber=ref("none")))
     world.settle()
     uids = [text(world.objects[each], "metadata", "uid") for each in (well, ill)]

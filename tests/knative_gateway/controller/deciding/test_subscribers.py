@@ -9,7 +9,17 @@ from knative_gateway.addressing import ServiceMap
 from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.ports import Order, Start
 from knative_gateway.resources.objects import at, entries, text
-from tests.knative_gateway.controller.world import BASE, World, addressable, broker, channel, ref, service, subscription, trigger
+from tests.knative_gateway.controller.world import (
+    BASE,
+    World,
+    addressable,
+    broker,
+    channel,
+    ref,
+    service,
+    subscription,
+    trigger,
+)
 
 SERVING = "serving.knative.dev/v1"
 
@@ -54,7 +64,10 @@ def test_a_trigger_knows_the_brokers_of_its_gateway() -> None:
 
 
 def test_a_trigger_is_associated_by_its_broker_s_name() -> None:
-    """Section "Broker Lifecycle": Triggers MUST be associated with a Broker based on the spec.broker field."""
+    """Section "Broker Lifecycle":
+
+    Triggers MUST be associated with a Broker based on the spec.broker field.
+    """
     world = with_broker()
     world.send(broker("other"))
     first, second = world.send(trigger("first")), world.send(trigger("second", of="other"))
@@ -73,17 +86,25 @@ def test_the_resolved_subscriber_is_in_status_before_ready() -> None:
     assert world.status(key)["subscriberUri"] == "http://s.default.svc/in"
     for plan in world.plans:
         conditions = at(plan.writes.get(key), "status", "conditions")
-        if isinstance(conditions, list) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        if isinstance(conditions, list) and any(
+            each["type"] == "Ready" and each["status"] == "True" for each in conditions
+        ):
             assert at(plan.writes[key], "status", "subscriberUri") == "http://s.default.svc/in"
 
 
 @pytest.mark.parametrize(
     ("destination", "reason"),
-    [(ref("none"), "NotFound"), (ref("k", api_version=SERVING), "NotAddressable"), (ref("x", "Nothing"), "NotFound")],
+    [
+        (ref("none"), "NotFound"),
+        (ref("k", api_version=SERVING), "NotAddressable"),
+        (ref("x", "Nothing"), "NotFound"),
+    ],
 )
-def test_a_subscriber_that_cannot_be_resolved_is_the_empty_string_and_not_ready(destination: dict[str, object], reason: str) -> None:
-    """Section "Trigger Lifecycle": Ready MUST be false, at least one condition MUST indicate the reason, and status.subscriberUri
-    MUST be the empty string."""
+def test_a_subscriber_that_cannot_be_resolved_is_the_empty_string_and_not_ready(
+    destination: dict[str, object], reason: str
+) -> None:
+    """Section "Trigger Lifecycle": Ready MUST be false, at least one condition MUST indicate the reason, and
+    status.subscriberUri MUST be the empty string."""
     world = with_broker()
     world.send(addressable("k"))
     key = world.send(trigger(to=destination))
@@ -105,7 +126,9 @@ def test_an_addressable_is_followed_as_it_changes() -> None:
 
 
 def test_a_trigger_s_dead_letter_sink_is_in_status_before_ready() -> None:
-    """Section "Trigger Lifecycle": it MUST be resolved and reported in status.deadLetterSinkUri in the same manner."""
+    """Section "Trigger Lifecycle": it MUST be resolved and reported in status.deadLetterSinkUri in the same
+    manner.
+    """
     world = with_broker()
     key = world.send(trigger(delivery={"deadLetterSink": ref("dead")}))
     world.settle()
@@ -113,11 +136,17 @@ def test_a_trigger_s_dead_letter_sink_is_in_status_before_ready() -> None:
     assert world.subscriber(key) is None, "what would fail could not be kept"
     world.send(service("dead"))
     world.settle()
-    assert (world.status(key)["deadLetterSinkUri"], world.ready(key)) == ("http://dead.default.svc/", ("True", ""))
+    assert (world.status(key)["deadLetterSinkUri"], world.ready(key)) == (
+        "http://dead.default.svc/",
+        ("True", ""),
+    )
 
 
 def test_ready_comes_only_after_the_data_plane_serves_exactly_this() -> None:
-    """Section "Trigger Lifecycle": Ready only after the Broker has been configured to send all future events."""
+    """Section "Trigger Lifecycle":
+
+    Ready only after the Broker has been configured to send all future events.
+    """
     world = with_broker()
     world.settle()
     world.works = False
@@ -145,7 +174,9 @@ def test_a_subscriber_that_the_data_plane_cannot_serve_is_reported() -> None:
 
 
 def test_a_trigger_without_its_broker_waits_for_it() -> None:
-    """Section "Trigger Lifecycle": association "either due to creating the Trigger or the Broker"; an orphan is not ready."""
+    """Section "Trigger Lifecycle": association "either due to creating the Trigger or the Broker"; an orphan
+    is not ready.
+    """
     world = World()
     key = world.send(trigger())
     world.settle()
@@ -227,7 +258,10 @@ def test_events_are_sent_where_the_operator_s_map_says_and_status_shows_the_name
     assert (world.status(key)["subscriberUri"], world.ready(key)[0]) == ("http://s.default.svc/in", "True")
     subscriber = world.subscriber(key)
     assert subscriber is not None
-    assert (subscriber.subscriber_url, subscriber.delivery.dead_letter_url) == ("http://127.0.0.1:9000/in", "http://127.0.0.1:9000/")
+    assert (subscriber.subscriber_url, subscriber.delivery.dead_letter_url) == (
+        "http://127.0.0.1:9000/in",
+        "http://127.0.0.1:9000/",
+    )
 
 
 # -- Subscriptions
@@ -242,7 +276,10 @@ def test_a_subscription_s_conditions_are_those_that_knative_s_users_know() -> No
 
 @pytest.mark.parametrize("kind", ["Channel", "InMemoryChannel"])
 def test_a_subscription_is_associated_by_its_channel_reference(kind: str) -> None:
-    """Section "Channel Lifecycle": Subscriptions MUST be associated with a Channel based on the spec.channel field."""
+    """Section "Channel Lifecycle":
+
+    Subscriptions MUST be associated with a Channel based on the spec.channel field.
+    """
     world = World()
     world.send(channel("c", kind=kind))
     key = world.send(subscription(kind=kind))
@@ -254,7 +291,10 @@ def test_a_subscription_is_associated_by_its_channel_reference(kind: str) -> Non
 
 
 def test_a_subscription_without_a_ready_channel_is_not_ready() -> None:
-    """Section "Subscription Lifecycle": Ready MUST NOT be true, and the reason SHOULD indicate the missing or unready Channel."""
+    """Section "Subscription Lifecycle":
+
+    Ready MUST NOT be true, and the reason SHOULD indicate the missing or unready Channel.
+    """
     world = World()
     key = world.send(subscription())
     world.settle()
@@ -269,7 +309,9 @@ def test_a_subscription_without_a_ready_channel_is_not_ready() -> None:
 
 
 def test_every_address_of_a_subscription_is_resolved_into_status() -> None:
-    """Section "Subscription Lifecycle": status.physicalSubscription URIs MUST be set before setting Ready to true."""
+    """Section "Subscription Lifecycle": status.physicalSubscription URIs MUST be set before setting Ready to
+    true.
+    """
     world = with_channel()
     world.send(service("s"))
     spec: dict[str, Any] = {
@@ -288,10 +330,14 @@ def test_every_address_of_a_subscription_is_resolved_into_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "status"), [("subscriber", "subscriberUri"), ("reply", "replyUri"), ("deadLetterSink", "deadLetterSinkUri")]
+    ("field", "status"),
+    [("subscriber", "subscriberUri"), ("reply", "replyUri"), ("deadLetterSink", "deadLetterSinkUri")],
 )
 def test_an_address_that_fails_is_the_empty_string_and_not_ready(field: str, status: str) -> None:
-    """Section "Subscription Lifecycle": Ready MUST be false with a reason; the URI MUST be the empty string."""
+    """Section "Subscription Lifecycle":
+
+    Ready MUST be false with a reason; the URI MUST be the empty string.
+    """
     world = with_channel()
     spec: dict[str, Any] = {"subscriber": {"uri": "http://there/"}}
     spec |= {"delivery": {field: ref("none")}} if field == "deadLetterSink" else {field: ref("none")}
@@ -304,7 +350,9 @@ def test_an_address_that_fails_is_the_empty_string_and_not_ready(field: str, sta
 
 
 def test_a_subscription_with_a_reply_only_sends_there() -> None:
-    """Section "Subscription Lifecycle": if only spec.reply is set, the behavior is equivalent to setting spec.subscriber."""
+    """Section "Subscription Lifecycle": if only spec.reply is set, the behavior is equivalent to setting
+    spec.subscriber.
+    """
     world = with_channel()
     key = world.send(subscription(reply={"uri": "http://back/"}))
     world.settle()
@@ -316,7 +364,10 @@ def test_a_subscription_with_a_reply_only_sends_there() -> None:
 
 
 def test_a_subscription_is_ready_only_after_the_channel_serves_it() -> None:
-    """Section "Subscription Lifecycle": Ready only after the Channel has been configured to send all future events."""
+    """Section "Subscription Lifecycle":
+
+    Ready only after the Channel has been configured to send all future events.
+    """
     world = with_channel()
     world.settle()
     world.works = False
@@ -345,7 +396,9 @@ def test_a_dependency_must_be_there_and_ready() -> None:
     world.send(broker())
     sent = trigger()
     reference = '{"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"}'
-    key = world.send({**sent, "metadata": {"name": "t", "annotations": {"knative.dev/dependency": reference}}})
+    key = world.send(
+        {**sent, "metadata": {"name": "t", "annotations": {"knative.dev/dependency": reference}}}
+    )
     world.settle()
     assert world.ready(key) == ("False", "DependencyDoesNotExist")
     world.works = False
@@ -380,7 +433,11 @@ def test_where_an_external_name_leads_to_is_in_the_condition() -> None:
     world.send(service("s", {"type": "ExternalName", "externalName": "there.example"}))
     key = world.send(trigger(to=ref("s")))
     world.settle()
-    [told] = [each for each in entries(world.status(key), "conditions") if text(each, "type") == "SubscriberResolved"]
+    [told] = [
+        each
+        for each in entries(world.status(key), "conditions")
+        if text(each, "type") == "SubscriberResolved"
+    ]
     assert text(told, "message") == "subscriber: events are sent to http://there.example/"
 
 

@@ -32,7 +32,9 @@ def made(*addresses: str, timeout_s: float = 2.0) -> Connections:
 
 
 async def post(connections: Connections, url: str) -> Response:
-    return await connections.post(Target.of(url), FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 10)
+    return await connections.post(
+        Target.of(url), FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 10
+    )
 
 
 async def test_the_next_address_is_tried(server: SubscriberServer) -> None:
@@ -69,7 +71,9 @@ async def test_a_connection_takes_its_time_only() -> None:
 
 
 async def test_each_request_has_its_own_time() -> None:
-    """One timer looks after all: one that ends earlier than those before it is not forgotten, nor those after it."""
+    """One timer looks after all: one that ends earlier than those before it is not forgotten, nor those after
+    it.
+    """
 
     async def never(_: Got) -> web.StreamResponse:
         await asyncio.Event().wait()
@@ -81,7 +85,13 @@ async def test_each_request_has_its_own_time() -> None:
 
         async def ended(timeout_s: float) -> float:
             with pytest.raises(TimeoutError):
-                await connections.post(Target.of(server.url()), FIELDS, b"", timeout_s=timeout_s, limit_of=lambda _status, _headers: 1)
+                await connections.post(
+                    Target.of(server.url()),
+                    FIELDS,
+                    b"",
+                    timeout_s=timeout_s,
+                    limit_of=lambda _status, _headers: 1,
+                )
             return loop.time() - began
 
         times = [0.3, 0.1, 0.2, 0.1]
@@ -111,7 +121,9 @@ async def test_a_request_that_stops_waiting_leaves_no_connection_behind() -> Non
         connections.close()
 
 
-async def test_idle_connections_are_closed_in_time(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed_in_time(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("knative_gateway.dispatcher.posting.connecting.KEEP_ALIVE_S", 0.02)
     connections = made("127.0.0.1")
     await post(connections, f"http://x.example:{Target.of(server.url()).port}/")
@@ -139,7 +151,9 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
             for server in (healthy, hanging):
                 target = Target.of(server.url())
                 server.behaviour = accept
-                await connections.post(target, FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 1)
+                await connections.post(
+                    target, FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 1
+                )
             hanging.behaviour = never
             ended: list[Response | OSError] = []
             begun = connections.begin(
@@ -156,7 +170,9 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
                 await asyncio.sleep(0)
             assert isinstance(ended[0], TimeoutError)
             with pytest.raises(TimeoutError):
-                await connections.post(Target.of(healthy.url()), FIELDS, b"", timeout_s=0.0, limit_of=lambda _status, _headers: 1)
+                await connections.post(
+                    Target.of(healthy.url()), FIELDS, b"", timeout_s=0.0, limit_of=lambda _status, _headers: 1
+                )
             assert not connections._in_use
             assert len(healthy.got) == 2
             connections.close()

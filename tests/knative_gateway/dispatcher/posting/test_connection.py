@@ -115,7 +115,9 @@ async def test_an_answer_may_be_the_last(answer: bytes) -> None:
 
 
 async def test_a_protocol_is_not_switched() -> None:
-    async with peer(answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")) as connection:
+    async with peer(
+        answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+    ) as connection:
         assert (await ask(connection)).status == 101
         assert not connection.usable
 
@@ -128,7 +130,9 @@ async def test_more_than_is_of_interest_is_not_waited_for() -> None:
 
 
 async def test_endless_headers_come_to_an_end() -> None:
-    async with peer(answering(b"HTTP/1.1 200 OK\r\nX: ", *[b"y" * 65_536] * (HEAD_BYTES_MAX // 65_536 + 1))) as connection:
+    async with peer(
+        answering(b"HTTP/1.1 200 OK\r\nX: ", *[b"y" * 65_536] * (HEAD_BYTES_MAX // 65_536 + 1))
+    ) as connection:
         with pytest.raises(BadResponseError, match="headers"):
             await ask(connection)
         assert not connection.usable
@@ -146,7 +150,9 @@ async def test_endless_trailers_come_to_an_end(behind: bytes) -> None:
 
 async def test_trailers_are_no_headers() -> None:
     """Spec: RFC 9110, 6.5.1: they must not be merged into the header section."""
-    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nce-specversion: 1.0\r\n\r\n"
+    answer = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nce-specversion: 1.0\r\n\r\n"
+    )
     async with peer(answering(answer)) as connection:
         assert (await ask(connection)) == Response(200, [(b"Transfer-Encoding", b"chunked")], b"hello")
         assert connection.usable
@@ -159,7 +165,12 @@ async def test_a_body_in_the_smallest_pieces_comes_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"\x16\x03\x01\x00\x00"]
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"\x16\x03\x01\x00\x00",
+    ],
 )
 async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
     async with peer(answering(answer)) as connection:
@@ -168,7 +179,9 @@ async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
         assert not connection.usable
 
 
-@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"])
+@pytest.mark.parametrize(
+    "begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"]
+)
 async def test_half_an_answer_is_none(begun: bytes) -> None:
     async with peer(answering(begun, then_close=True)) as connection:
         with pytest.raises(ConnectionClosedError):
@@ -192,7 +205,9 @@ async def test_a_request_that_was_read_before_the_connection_closed_has_been_see
 
 
 @pytest.mark.parametrize("unseen_s", [1.0, 0.0])
-async def test_a_request_over_a_connection_that_had_been_closed_has_not_been_seen(unseen_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_over_a_connection_that_had_been_closed_has_not_been_seen(
+    unseen_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless it was on its way for long: then nobody can tell."""
     monkeypatch.setattr("knative_gateway.dispatcher.posting.connection.UNSEEN_S", unseen_s)
     go_on, closed = asyncio.Event(), asyncio.Event()
@@ -280,7 +295,14 @@ class Recorder(asyncio.Transport):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(st.binary(max_size=30), st.sampled_from([OK, OK[:20], OK[20:], b"0\r\n\r\n", b"HTTP/1.1 1"])), max_size=6))
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30), st.sampled_from([OK, OK[:20], OK[20:], b"0\r\n\r\n", b"HTTP/1.1 1"])
+        ),
+        max_size=6,
+    )
+)
 def test_whatever_comes_is_an_answer_or_an_error(pieces: list[bytes]) -> None:
     async def exchange() -> None:
         connection = Connection()
@@ -306,7 +328,9 @@ async def counted(connection: Connection, replies: Replies, size: int) -> Respon
         else:
             waiting.set_result(outcome)
 
-    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: size, on_end, replies=replies, owner="u")
+    connection.begin(
+        b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: size, on_end, replies=replies, owner="u"
+    )
     return await waiting
 
 

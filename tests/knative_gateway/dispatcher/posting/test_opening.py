@@ -28,12 +28,16 @@ def made(resolve: resolving.Resolve | None = None, **more: Any) -> Connections:
 
 
 async def status(connections: Connections, url: str, owner: str = "", timeout_s: float = 0.2) -> int:
-    answer = await connections.post(Target.of(url), FIELDS, b"", timeout_s=timeout_s, limit_of=lambda _status, _headers: 1, owner=owner)
+    answer = await connections.post(
+        Target.of(url), FIELDS, b"", timeout_s=timeout_s, limit_of=lambda _status, _headers: 1, owner=owner
+    )
     return answer.status
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
-async def test_an_error_of_this_machine_is_waited_out(number: int, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_this_machine_is_waited_out(
+    number: int, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It lasts longer than the request may take: that time is not the subscriber's."""
     failing = [OSError(number, "out of something")] * 3
 
@@ -50,7 +54,9 @@ async def test_an_error_of_this_machine_is_waited_out(number: int, server: Subsc
     connections.close()
 
 
-async def test_an_address_that_this_machine_cannot_have_is_an_error_of_the_destination(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_this_machine_cannot_have_is_an_error_of_the_destination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`::1` where there is no IPv6."""
 
     async def unavailable(*_: Any) -> Any:

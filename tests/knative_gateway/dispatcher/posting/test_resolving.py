@@ -59,8 +59,12 @@ async def test_a_namespace_with_any_number_of_silent_names_delays_no_other_names
     names = Names(Servers())
     silent = [names.lookup(f"{number}.silent", 80, namespace="a") for number in range(100)]
     own = names.lookup("shared.test", 80, namespace="a")
-    await asyncio.shield(silent[4].begun)  # they fill the slow lookups that one namespace may have, and the quick ones
-    assert await asyncio.wait_for(names.lookup("shared.test", 80, namespace="b").addresses(), 5) == ["192.0.2.1"]
+    await asyncio.shield(
+        silent[4].begun
+    )  # they fill the slow lookups that one namespace may have, and the quick ones
+    assert await asyncio.wait_for(names.lookup("shared.test", 80, namespace="b").addresses(), 5) == [
+        "192.0.2.1"
+    ]
     assert await asyncio.wait_for(names.lookup("x.test", 80, namespace="b").addresses(), 5) == ["192.0.2.1"]
     assert not any(lookup.answer.done() for lookup in [*silent, own])
     names.close()

@@ -16,7 +16,9 @@ from knative_gateway.security.destinations import Destinations
 from tests.knative_gateway.dispatcher.certificates import authority
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
-EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "text/plain"}, b"warm")
+EVENT = CloudEvent(
+    {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "text/plain"}, b"warm"
+)
 
 
 @pytest.fixture
@@ -32,7 +34,10 @@ async def sender() -> AsyncIterator[Sender]:
 
 
 async def test_an_event_arrives_as_it_was_sent(server: SubscriberServer, sender: Sender) -> None:
-    """Spec: knative-data-plane-contract, HTTP Verbs: MUST initiate delivery using POST, CloudEvents HTTP binding."""
+    """Spec: knative-data-plane-contract, HTTP Verbs:
+
+    MUST initiate delivery using POST, CloudEvents HTTP binding.
+    """
     headers, body = to_binary(EVENT)
     answer = await sender.post(server.url("/a?b=c"), headers, body)
     assert (answer.status, answer.reason) == (202, "")
@@ -58,7 +63,10 @@ async def test_large_events_arrive(server: SubscriberServer, sender: Sender) -> 
 
 
 async def test_a_redirect_is_an_answer_and_nothing_more(server: SubscriberServer, sender: Sender) -> None:
-    """Spec: knative-eventing-test-spec, Event Acknowledgement: 3xx is an error. A redirect could lead past the rules of destinations."""
+    """Spec: knative-eventing-test-spec, Event Acknowledgement: 3xx is an error.
+
+    A redirect could lead past the rules of destinations.
+    """
     server.answers = [web.Response(status=307, headers={"location": server.url("/elsewhere")})]
     assert (await sender.post(server.url(), *to_binary(EVENT))).status == 307
     assert len(server.got) == 1
@@ -75,9 +83,14 @@ async def test_the_beginning_of_an_answer_is_kept(server: SubscriberServer, send
 
 @pytest.mark.parametrize("mode", [to_binary, to_structured])
 async def test_a_reply_is_read_in_both_modes(server: SubscriberServer, sender: Sender, mode: type) -> None:
-    """Spec: knative-data-plane-contract, Derived (Reply) Events: encoded using the binary or structured formats."""
+    """Spec: knative-data-plane-contract, Derived (Reply) Events: encoded using the binary or structured
+    formats.
+    """
     headers, body = mode(EVENT)
-    server.answers = [web.Response(body=body, headers=dict(headers)), web.Response(body=body, headers=dict(headers))]
+    server.answers = [
+        web.Response(body=body, headers=dict(headers)),
+        web.Response(body=body, headers=dict(headers)),
+    ]
     assert (await sender.post(server.url(), *to_binary(EVENT), reply_wanted=True)).event == EVENT
     assert (await sender.post(server.url(), *to_binary(EVENT))).event is None
 
@@ -120,7 +133,9 @@ async def test_a_refused_connection_is_no_answer(sender: Sender) -> None:
     assert answer.reason
 
 
-@pytest.mark.parametrize("url", ["http://169.254.169.254/", "http://2852039166/", "ftp://example.com/", "nonsense"])
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/", "http://2852039166/", "ftp://example.com/", "nonsense"]
+)
 async def test_a_denied_destination_is_not_connected_to(sender: Sender, url: str) -> None:
     answer = await sender.post(url, *to_binary(EVENT))
     assert answer.status is None
@@ -139,7 +154,9 @@ class Lying:
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254"])
-async def test_a_name_is_judged_by_the_address_it_has_just_now(server: SubscriberServer, address: str) -> None:
+async def test_a_name_is_judged_by_the_address_it_has_just_now(
+    server: SubscriberServer, address: str
+) -> None:
     """Rebinding: allowed when it was looked at first, metadata when it counts."""
     port = server.url().rpartition(":")[2].strip("/")
     async with Sender(resolve=Lying("127.0.0.1", address)) as sender:
@@ -169,18 +186,24 @@ async def test_a_new_connection_that_is_closed_is_a_failure() -> None:
         writer.transport.abort()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, Sender() as sender:
-        answer = await sender.post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", *to_binary(EVENT))
+        answer = await sender.post(
+            f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", *to_binary(EVENT)
+        )
     assert answer.status is None
 
 
-async def test_what_cannot_be_sent_is_a_failure_of_that_event(server: SubscriberServer, sender: Sender) -> None:
+async def test_what_cannot_be_sent_is_a_failure_of_that_event(
+    server: SubscriberServer, sender: Sender
+) -> None:
     answer = await sender.post(server.url(), [("ce-x", "a\r\nb: c")], b"")
     assert answer.status is None
     assert not server.got
 
 
 async def test_https_is_spoken_to_those_that_an_authority_vouches_for(tmp_path: Path) -> None:
-    """Spec: knative-data-plane-contract, Minimum supported protocol: senders MUST support both http and https."""
+    """Spec: knative-data-plane-contract, Minimum supported protocol: senders MUST support both http and
+    https.
+    """
     files = authority(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
@@ -204,7 +227,10 @@ async def test_a_common_name_does_not_vouch_for_a_host(tmp_path: Path) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    async with SubscriberServer(tls=context) as server, Sender(SendSettings(ca_file=files.authority), resolve=resolve) as sender:
+    async with (
+        SubscriberServer(tls=context) as server,
+        Sender(SendSettings(ca_file=files.authority), resolve=resolve) as sender,
+    ):
         answer = await sender.post(server.url().replace("127.0.0.1", "x.test"), *to_binary(EVENT))
     assert answer.status is None
     assert "hostname mismatch" in answer.reason.lower()
@@ -214,7 +240,10 @@ async def test_certificates_that_are_read_again_hold_for_the_next_connection(tmp
     files = authority(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
-    async with SubscriberServer(tls=context) as server, Sender(SendSettings(ca_file=files.authority)) as sender:
+    async with (
+        SubscriberServer(tls=context) as server,
+        Sender(SendSettings(ca_file=files.authority)) as sender,
+    ):
         assert (await sender.post(server.url(), *to_binary(EVENT))).status == 202
         sender.use(tls_context(SendSettings()))
         assert (await sender.post(server.url(), *to_binary(EVENT))).status is None
@@ -223,7 +252,9 @@ async def test_certificates_that_are_read_again_hold_for_the_next_connection(tmp
 
 
 class Closing:
-    """A server that answers one request over each connection, and closes it when `close` is set, or after another request."""
+    """A server that answers one request over each connection, and closes it when `close` is set, or after
+    another request.
+    """
 
     def __init__(self) -> None:
         self.requests = 0
@@ -236,7 +267,10 @@ class Closing:
         await reader.readuntil(b"\r\n\r\n")
         self.requests += 1
         writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-        again, close = asyncio.create_task(reader.readuntil(b"\r\n\r\n")), asyncio.create_task(self.close.wait())
+        again, close = (
+            asyncio.create_task(reader.readuntil(b"\r\n\r\n")),
+            asyncio.create_task(self.close.wait()),
+        )
         await asyncio.wait({again, close}, return_when=asyncio.FIRST_COMPLETED)
         self.requests += again.done()
         for task in (again, close):
@@ -266,7 +300,9 @@ async def test_what_met_the_end_of_a_kept_connection_is_sent_once_more(sender: S
 
 
 async def test_an_event_that_was_read_is_not_sent_again_when_the_connection_closes(sender: Sender) -> None:
-    """An event that breaks its subscriber is not multiplied, however many other connections were kept: it was an attempt."""
+    """An event that breaks its subscriber is not multiplied, however many other connections were kept: it was
+    an attempt.
+    """
     closing = Closing()
     async with await asyncio.start_server(closing, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"

@@ -54,7 +54,11 @@ async def test_an_event_is_sent_without_a_task_over_an_open_connection(server: S
         answer = held(server)
         await rig.send(event(1, data=b"x", datacontenttype="text/plain", knativebrokerttl=3))
         await server.wait(2)
-        assert (len(dispatcher._first_attempts), len(dispatcher._tasks), dispatcher.figures.in_flight) == (1, 0, 1)
+        assert (len(dispatcher._first_attempts), len(dispatcher._tasks), dispatcher.figures.in_flight) == (
+            1,
+            0,
+            1,
+        )
         answer.set()
         await until(lambda: dispatcher.figures.delivered == 2)
         assert (len(dispatcher._first_attempts), dispatcher.figures.in_flight) == (0, 0)
@@ -75,14 +79,20 @@ async def test_the_request_is_a_child_in_the_trace_of_the_event(server: Subscrib
         answer.set()
 
 
-async def test_after_a_failed_first_attempt_the_delivery_continues_with_a_plan(server: SubscriberServer) -> None:
+async def test_after_a_failed_first_attempt_the_delivery_continues_with_a_plan(
+    server: SubscriberServer,
+) -> None:
     """The answer counts as the first attempt: it is recorded, and a retry follows after a wait."""
     async with warm(server, Delivery(retry=2)) as (rig, dispatcher):
         server.answers = [503, 429]
         await rig.send(event(1))
         await until(lambda: dispatcher.figures.delivered == 2)
         assert server.ids == ["0", "1", "1", "1"]
-        assert (dispatcher.figures.failed_attempts, dispatcher.figures.retried, dispatcher.figures.in_flight) == (2, 2, 0)
+        assert (
+            dispatcher.figures.failed_attempts,
+            dispatcher.figures.retried,
+            dispatcher.figures.in_flight,
+        ) == (2, 2, 0)
         await until(lambda: [failure.attempt for failure in rig.store.failures.get("u", ())] == [1, 2])
 
 
@@ -130,7 +140,12 @@ async def test_an_attempt_without_an_answer_in_time_fails(server: SubscriberServ
         held(server)
         await rig.send(event(1))
         await until(lambda: dispatcher.figures.dropped == 1)
-        await until(lambda: [failure.reason for failure in rig.store.failures.get("u", ())][-1:] == ["no answer within 50 ms"])
+        await until(
+            lambda: (
+                [failure.reason for failure in rig.store.failures.get("u", ())][-1:]
+                == ["no answer within 50 ms"]
+            )
+        )
 
 
 async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> None:

@@ -46,7 +46,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "begin", "complete"]), st.int
 
 
 @given(STEPS, st.sampled_from(list(Order)))
-def test_a_source_has_the_turn_as_long_as_any_has_an_event_to_begin(steps: list[tuple[str, int]], order: Order) -> None:
+def test_a_source_has_the_turn_as_long_as_any_has_an_event_to_begin(
+    steps: list[tuple[str, int]], order: Order
+) -> None:
     turns, sources = RoundRobin(), [source(order) for _ in range(3)]
     begun: dict[Source, list[Entry]] = {each: [] for each in sources}
     for number, (step, which) in enumerate(steps):

@@ -1,4 +1,6 @@
-"""One event that cannot be read, filtered, rendered, judged or answered costs itself only, in every step from the log to the sink."""
+"""One event that cannot be read, filtered, rendered, judged or answered costs itself only, in every step from
+the log to the sink.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
@@ -37,7 +39,9 @@ async def server() -> AsyncIterator[SubscriberServer]:
 
 
 def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -> None:
-    """Have a function raise what nobody expects if its first argument is the poisoned event or the message of one."""
+    """Have a function raise what nobody expects if its first argument is the poisoned event or the message of
+    one.
+    """
     plain: Callable[..., Any] = getattr(holder, name)
 
     def run(first: Any, *args: Any, **named: Any) -> Any:
@@ -80,8 +84,12 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
             raise RecursionError
         return True
 
-    monkeypatch.setitem(cast("dict[str, object]", dialects._COMPILED), "cesql", lambda _content, _work: broken)
-    await rig.serve(subscriber("u", server.url("/u"), filters=({"cesql": "TRUE"},)), subscriber("v", server.url("/v")))
+    monkeypatch.setitem(
+        cast("dict[str, object]", dialects._COMPILED), "cesql", lambda _content, _work: broken
+    )
+    await rig.serve(
+        subscriber("u", server.url("/u"), filters=({"cesql": "TRUE"},)), subscriber("v", server.url("/v"))
+    )
     await rig.send(event(POISON), event(1))
     await completed(rig, "u", 2)
     await completed(rig, "v", 2)
@@ -92,12 +100,16 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
     assert "RecursionError" in failure.reason
 
 
-async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscriber(rig: Rig, server: SubscriberServer) -> None:
+async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscriber(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """The others get it."""
     costly = {"cesql": " OR ".join(f"LOWER(subject) = '{number}'" for number in range(200))}
     plain = subscriber("v", server.url("/v"), filters=({"cesql": "LENGTH(subject) > 5"},))
     await rig.serve(subscriber("u", server.url("/u"), filters=(costly,)), plain)
-    await rig.send(event(POISON, subject="x" * 200_000), event(1, subject="199"), event(2, subject="long enough"))
+    await rig.send(
+        event(POISON, subject="x" * 200_000), event(1, subject="199"), event(2, subject="long enough")
+    )
     await completed(rig, "u", 3)
     await completed(rig, "v", 3)
     assert sorted((got.path, got.id) for got in server.got) == [("/u", "1"), ("/v", "2"), ("/v", POISON)]
@@ -107,15 +119,24 @@ async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscri
     assert "need more than" in failure.reason
 
 
-async def dead_lettered(rig: Rig, server: SubscriberServer, *, retry: int = 1, structured: bool = False) -> None:
-    """Two events are sent; the poisoned one ends in the sink after its retries, never dropped, and the other is delivered."""
+async def dead_lettered(
+    rig: Rig, server: SubscriberServer, *, retry: int = 1, structured: bool = False
+) -> None:
+    """Two events are sent; the poisoned one ends in the sink after its retries, never dropped, and the other
+    is delivered.
+    """
     async with SubscriberServer() as sink:
         delivery = Delivery(retry=retry, dead_letter_url=sink.url(), structured=structured)
         await rig.serve(subscriber("u", server.url(), delivery=delivery))
         await rig.send(event(POISON), event(1))
         await completed(rig, "u", 2)
         figures = rig.dispatcher.figures("u")
-        assert (figures["deadLettered"], figures["delivered"], figures["dropped"], figures["failedAttempts"]) == (1, 1, 0, retry + 1)
+        assert (
+            figures["deadLettered"],
+            figures["delivered"],
+            figures["dropped"],
+            figures["failedAttempts"],
+        ) == (1, 1, 0, retry + 1)
         assert sink.ids == [POISON]
 
 
@@ -137,7 +158,9 @@ async def test_an_event_that_cannot_be_rendered_goes_to_the_sink(
     assert server.ids == ["1"]
 
 
-async def test_an_answer_that_cannot_be_judged_is_a_failure(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_cannot_be_judged_is_a_failure(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
         if answer.body == b"judge this":
@@ -149,16 +172,22 @@ async def test_an_answer_that_cannot_be_judged_is_a_failure(rig: Rig, server: Su
     await dead_lettered(rig, server)
 
 
-async def test_a_reply_that_cannot_be_read_is_a_failure(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_cannot_be_read_is_a_failure(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def from_http(*_: object) -> CloudEvent:
         raise RecursionError
 
     monkeypatch.setattr(sending_module, "from_http", from_http)
-    server.behaviour = replying(web.Response, headers={"content-type": "application/cloudevents+json"}, body=b"{}")
+    server.behaviour = replying(
+        web.Response, headers={"content-type": "application/cloudevents+json"}, body=b"{}"
+    )
     await dead_lettered(rig, server)
 
 
-async def test_a_reply_that_cannot_be_encoded_is_a_failure(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_cannot_be_encoded_is_a_failure(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     message = to_binary(event("reply"))
     server.behaviour = replying(web.Response, headers=dict(message.headers), body=b"")
 
@@ -178,11 +207,17 @@ def replying(response: Callable[..., web.Response], **fields: Any) -> Behaviour:
     return answer
 
 
-async def test_headers_with_line_breaks_do_not_hold_up_their_event(rig: Rig, server: SubscriberServer) -> None:
+async def test_headers_with_line_breaks_do_not_hold_up_their_event(
+    rig: Rig, server: SubscriberServer
+) -> None:
     """They come over AMQP: only the header is dropped."""
     await rig.serve(subscriber("u", server.url()))
     properties = {f"cloudEvents_{name}": value for name, value in event(POISON).attributes.items()}
-    broken = {"httpHeader_x-request-id": "a\r\nb: c", "httpHeader_knative-n": "\0", "httpHeader_knative-x": "y"}
+    broken = {
+        "httpHeader_x-request-id": "a\r\nb: c",
+        "httpHeader_knative-n": "\0",
+        "httpHeader_knative-x": "y",
+    }
     await rig.log.append(LOG, Event(b"", properties={**properties, **broken}).encode())
     await completed(rig, "u", 1)
     [got] = server.got

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.filters.cesql.casts import CASTS, as_boolean, as_integer, as_string, canonical, primitive, type_of
+from knative_gateway.filters.cesql.casts import (
+    CASTS,
+    as_boolean,
+    as_integer,
+    as_string,
+    canonical,
+    primitive,
+    type_of,
+)
 from knative_gateway.filters.cesql.parser import INTEGER_MAX, INTEGER_MIN
 from knative_gateway.filters.cesql.syntax import Type
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
@@ -16,7 +24,16 @@ PRIMITIVES = st.one_of(st.text(), INTEGERS, st.booleans())
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [("x", "x"), (5, "5"), (-7, "-7"), (0, "0"), (INTEGER_MIN, "-2147483648"), (True, "true"), (False, "false")]
+    ("value", "text"),
+    [
+        ("x", "x"),
+        (5, "5"),
+        (-7, "-7"),
+        (0, "0"),
+        (INTEGER_MIN, "-2147483648"),
+        (True, "true"),
+        (False, "false"),
+    ],
 )
 def test_everything_has_a_string(value: Primitive, text: str) -> None:
     """CESQL 3.7: Integer -> String and Boolean -> String MUST be supported."""
@@ -55,7 +72,24 @@ def test_a_text_that_is_longer_than_any_integer_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " 5", "5 ", "5.0", "0x5", "1_000", "\u0665", "²", "+", "--5", "abc", "2147483648", "-2147483649", "9" * 5000, "5\n"]
+    "text",
+    [
+        "",
+        " 5",
+        "5 ",
+        "5.0",
+        "0x5",
+        "1_000",
+        "\u0665",
+        "²",
+        "+",
+        "--5",
+        "abc",
+        "2147483648",
+        "-2147483649",
+        "9" * 5000,
+        "5\n",
+    ],
 )
 def test_what_is_no_integer_of_32_bits_is_a_cast_error(text: str) -> None:
     with pytest.raises(Failed) as failed:
@@ -64,7 +98,8 @@ def test_what_is_no_integer_of_32_bits_is_a_cast_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "boolean"), [("true", True), ("TRUE", True), ("False", False), (0, False), (1, True), (-50, True), (True, True)]
+    ("value", "boolean"),
+    [("true", True), ("TRUE", True), ("False", False), (0, False), (1, True), (-50, True), (True, True)],
 )
 def test_what_says_true_or_false_becomes_a_boolean(value: Primitive, boolean: bool) -> None:
     """CESQL 3.7: Integer -> Boolean and String -> Boolean MUST be supported."""

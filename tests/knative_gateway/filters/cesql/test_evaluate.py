@@ -123,7 +123,9 @@ VALUES = [
 
 @pytest.mark.parametrize(("expression", "value"), VALUES)
 def test_an_expression_has_its_value(expression: str, value: Primitive) -> None:
-    """CESQL 3.4: the operators that MUST be supported; operands MUST be cast to the types that the operator takes."""
+    """CESQL 3.4: the operators that MUST be supported; operands MUST be cast to the types that the operator
+    takes.
+    """
     result = evaluate(expression, EVENT)
     assert (result.value, result.errors) == (value, ())
     assert type(result.value) is type(value)
@@ -154,8 +156,12 @@ def test_an_expression_has_its_value(expression: str, value: Primitive) -> None:
         ("NOT 'x'", True, ErrorKind.CAST),
     ],
 )
-def test_what_cannot_be_is_an_error_and_the_zero_value(expression: str, value: Primitive, kind: ErrorKind) -> None:
-    """CESQL 3.3: an operator that fails MUST give a return value and an error; where there is no obvious value, the type's zero."""
+def test_what_cannot_be_is_an_error_and_the_zero_value(
+    expression: str, value: Primitive, kind: ErrorKind
+) -> None:
+    """CESQL 3.3: an operator that fails MUST give a return value and an error; where there is no obvious
+    value, the type's zero.
+    """
     result = evaluate(expression, EVENT)
     assert (result.value, [error.kind for error in result.errors]) == (value, [kind])
     assert type(result.value) is type(value)
@@ -183,8 +189,12 @@ def test_what_cannot_be_is_an_error_and_the_zero_value(expression: str, value: P
         ("BOOL(absent)", False),
     ],
 )
-def test_what_addresses_a_missing_attribute_is_the_zero_value_of_its_type(expression: str, value: Primitive) -> None:
-    """CESQL 3.2: MUST evaluate to the zero value for the return type of the subexpression, along with a MissingAttributeError."""
+def test_what_addresses_a_missing_attribute_is_the_zero_value_of_its_type(
+    expression: str, value: Primitive
+) -> None:
+    """CESQL 3.2: MUST evaluate to the zero value for the return type of the subexpression, along with a
+    MissingAttributeError.
+    """
     result = evaluate(expression, EVENT)
     assert (result.value, [error.kind for error in result.errors]) == (value, [ErrorKind.MISSING_ATTRIBUTE])
     assert type(result.value) is type(value)
@@ -246,8 +256,12 @@ KINDS = {str: Type.STRING, int: Type.INTEGER, bool: Type.BOOLEAN}
 
 
 @given(trees(), EVENTS)
-def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_one_way(tree: Node, event: dict[str, object]) -> None:
-    """CESQL 1: total: whatever the expression and the event; the event is not changed, and a second time it is the same."""
+def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_one_way(
+    tree: Node, event: dict[str, object]
+) -> None:
+    """CESQL 1: total: whatever the expression and the event; the event is not changed, and a second time it
+    is the same.
+    """
     before = dict(event)
     run, type_ = closure(tree, BUILT_IN, Work())
     outcomes = []
@@ -263,11 +277,15 @@ def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_on
     assert event == before
 
 
-SCALARS = st.one_of(st.sampled_from(("5", "05", "x", "true", "TRUE", "")), st.sampled_from((0, 1, 5)), st.booleans())
+SCALARS = st.one_of(
+    st.sampled_from(("5", "05", "x", "true", "TRUE", "")), st.sampled_from((0, 1, 5)), st.booleans()
+)
 
 
 @given(SCALARS, st.lists(SCALARS, min_size=1, max_size=4))
-def test_it_makes_no_difference_to_in_whether_members_are_literals_or_attributes(value: Primitive, members: list[Primitive]) -> None:
+def test_it_makes_no_difference_to_in_whether_members_are_literals_or_attributes(
+    value: Primitive, members: list[Primitive]
+) -> None:
     event = {"value": value} | {f"m{number}": member for number, member in enumerate(members)}
     literals = ", ".join(f"'{member}'" if isinstance(member, str) else str(member) for member in members)
     attributes = ", ".join(f"m{number}" for number in range(len(members)))

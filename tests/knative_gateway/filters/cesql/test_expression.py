@@ -31,9 +31,21 @@ EVENT = {
         ("firstname = 'Ada'", {"firstname": "Ada"}, True),
         ("firstname = 'Ada'", {"firstname": "ada"}, False),
         ("firstname = 'Ada' OR subject = 'Ada'", {"firstname": "Bob", "subject": "Ada"}, True),
-        ("(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'", {"firstname": "Ada", "lastname": "Byron"}, True),
-        ("(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'", {"firstname": "Bob", "subject": "Ada Byron"}, True),
-        ("(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'", {"firstname": "Ada", "lastname": "King"}, False),
+        (
+            "(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'",
+            {"firstname": "Ada", "lastname": "Byron"},
+            True,
+        ),
+        (
+            "(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'",
+            {"firstname": "Bob", "subject": "Ada Byron"},
+            True,
+        ),
+        (
+            "(firstname = 'Ada' AND lastname = 'Byron') OR subject = 'Ada Byron'",
+            {"firstname": "Ada", "lastname": "King"},
+            False,
+        ),
         ("sequence = 10", {}, True),
         ("hop < ttl", {}, True),
         ("int(hop) < int(ttl) and int(hop) < 1000", {}, True),
@@ -48,7 +60,9 @@ def test_an_expression_passes_events(expression: str, extra: dict[str, object], 
     assert compile_expression(expression).matches({**EVENT, **extra}) is passes
 
 
-@pytest.mark.parametrize("expression", ["1", "'true'", "10", "source", "LENGTH(source)", "CONCAT('tr', 'ue')"])
+@pytest.mark.parametrize(
+    "expression", ["1", "'true'", "10", "source", "LENGTH(source)", "CONCAT('tr', 'ue')"]
+)
 def test_only_the_boolean_true_passes_an_event(expression: str) -> None:
     """CESQL 1.2: the output MUST be a Boolean; if it is not, the event MUST NOT pass the filter."""
     compiled = compile_expression(expression)
@@ -57,7 +71,17 @@ def test_only_the_boolean_true_passes_an_event(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["absent", "absent != 'x'", "NOT 10", "NOT (1 / 0 = 1)", "NONE()", "TRUE AND absent", "absent OR TRUE", "1 / 0 = 0"]
+    "expression",
+    [
+        "absent",
+        "absent != 'x'",
+        "NOT 10",
+        "NOT (1 / 0 = 1)",
+        "NONE()",
+        "TRUE AND absent",
+        "absent OR TRUE",
+        "1 / 0 = 0",
+    ],
 )
 def test_no_event_passes_where_there_are_errors(expression: str) -> None:
     """CESQL 1.2: if any errors are returned, the event MUST NOT pass the filter."""
@@ -96,7 +120,9 @@ def test_every_kind_of_error_is_told(expression: str, kind: ErrorKind) -> None:
     ],
 )
 def test_the_value_beside_an_error_is_that_of_the_whole_expression(expression: str, value: Primitive) -> None:
-    """CESQL 4.1, fail fast: the zero value of the expression's type; the failing function's own value only if it is all there is."""
+    """CESQL 4.1, fail fast: the zero value of the expression's type; the failing function's own value only if
+    it is all there is.
+    """
     result = evaluate(expression, EVENT)
     assert result.value == value
     assert type(result.value) is type(value)
@@ -113,7 +139,9 @@ def test_where_the_type_is_not_known_boolean_is_assumed() -> None:
 def test_a_text_that_cannot_be_read_is_a_value_too_if_one_wants() -> None:
     result = evaluate("a = ", EVENT)
     assert result.value is False
-    assert result.errors[0].reason.startswith("parse error: syntax error: found end of the expression, expected an attribute")
+    assert result.errors[0].reason.startswith(
+        "parse error: syntax error: found end of the expression, expected an attribute"
+    )
     assert result.errors[0].reason.endswith(", at character 5")
     with pytest.raises(ParseError):
         compile_expression("a = ")
@@ -124,15 +152,23 @@ def test_a_text_that_cannot_be_read_is_a_value_too_if_one_wants() -> None:
 def test_calls_of_functions_that_do_not_exist_are_found_before_any_event() -> None:
     """CESQL 3.3: error checks SHOULD be done at compile time where possible."""
     expression = compile_expression(
-        "NOT (-NONE(1) + 1 < ABS(OTHER()) AND x LIKE 'a') OR x IN (1, NONE(1), LENGTH(), NONE(1, 2)) OR EXISTS x"
+        "NOT (-NONE(1) + 1 < ABS(OTHER()) AND x LIKE 'a') OR x IN (1, NONE(1), LENGTH(), NONE(1, 2)) OR"
+        " EXISTS x"
     )
     assert missing_functions(expression) == ["NONE/1", "OTHER/0", "LENGTH/0", "NONE/2"]
     assert missing_functions(compile_expression("LENGTH(x) = 1")) == []
-    assert missing_functions(compile_expression("NONE()"), BUILT_IN.more((Function("NONE", (), Type.STRING, str),))) == []
+    assert (
+        missing_functions(
+            compile_expression("NONE()"), BUILT_IN.more((Function("NONE", (), Type.STRING, str),))
+        )
+        == []
+    )
 
 
 @given(trees(), EVENTS)
-def test_any_expression_has_a_result_and_passes_what_its_result_says(tree: Node, event: dict[str, object]) -> None:
+def test_any_expression_has_a_result_and_passes_what_its_result_says(
+    tree: Node, event: dict[str, object]
+) -> None:
     expression = compile_expression(printed(tree))
     result = expression.evaluate(event)
     assert isinstance(result.value, str | int)

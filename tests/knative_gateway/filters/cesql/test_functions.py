@@ -70,7 +70,10 @@ def outcome(expression: str, functions: Functions = BUILT_IN) -> tuple[Primitive
     ],
 )
 def test_a_built_in_function_gives_what_its_table_says(expression: str, value: Primitive) -> None:
-    """CESQL 3.5: the built-in functions that MUST be supported, 3.7: explicit casts. Characters are those of Unicode, not bytes."""
+    """CESQL 3.5: the built-in functions that MUST be supported, 3.7: explicit casts.
+
+    Characters are those of Unicode, not bytes.
+    """
     assert evaluate(expression, EVENT) == Result(value)
     assert type(evaluate(expression, EVENT).value) is type(value)
 
@@ -93,23 +96,41 @@ def test_a_built_in_function_gives_what_its_table_says(expression: str, value: P
         ("LEFT('abc', 'x')", "", ErrorKind.CAST),
     ],
 )
-def test_a_function_that_fails_returns_a_value_beside_the_error(expression: str, value: Primitive, kind: ErrorKind) -> None:
+def test_a_function_that_fails_returns_a_value_beside_the_error(
+    expression: str, value: Primitive, kind: ErrorKind
+) -> None:
     """CESQL 3.5.3: in the event of an error a function MUST still return a valid value of its type."""
     assert outcome(expression) == (value, [kind])
 
 
 @pytest.mark.parametrize(
-    "expression", ["NONE()", "LENGTH()", "LENGTH('a', 'b')", "CONCAT_WS()", "SUBSTRING('a')", "SUBSTRING('a', 1, 1, 1)", "ABS()"]
+    "expression",
+    [
+        "NONE()",
+        "LENGTH()",
+        "LENGTH('a', 'b')",
+        "CONCAT_WS()",
+        "SUBSTRING('a')",
+        "SUBSTRING('a', 1, 1, 1)",
+        "ABS()",
+    ],
 )
 def test_a_call_that_cannot_be_dispatched_is_false_and_an_error(expression: str) -> None:
-    """CESQL 3.5: the return value is false, and a MissingFunctionError is returned; the number of arguments tells functions apart."""
+    """CESQL 3.5: the return value is false, and a MissingFunctionError is returned; the number of arguments
+    tells functions apart.
+    """
     assert outcome(expression) == (False, [ErrorKind.MISSING_FUNCTION])
 
 
 @given(st.text(max_size=20), st.integers(-25, 25), st.integers(-25, 25))
 def test_parts_of_a_string_are_parts_of_it_whatever_the_numbers(text: str, one: int, other: int) -> None:
     event = {**EVENT, "word": text, "one": one, "other": other}
-    for expression in ("LEFT(word, one)", "RIGHT(word, one)", "SUBSTRING(word, one)", "SUBSTRING(word, one, other)"):
+    for expression in (
+        "LEFT(word, one)",
+        "RIGHT(word, one)",
+        "SUBSTRING(word, one)",
+        "SUBSTRING(word, one, other)",
+    ):
         value = evaluate(expression, event).value
         assert isinstance(value, str)
         assert value in text
@@ -123,8 +144,13 @@ TWICE = Function("TWICE", (Type.STRING,), Type.STRING, twice)
 
 
 def test_functions_of_ones_own_are_called_like_the_others() -> None:
-    """CESQL 3.5: an engine SHOULD allow users to define functions; MUST distinguish those of the same name by their arity."""
-    functions = BUILT_IN.more((TWICE, Function("TWICE", (Type.STRING, Type.INTEGER), Type.STRING, lambda text, times: text * times)))
+    """CESQL 3.5: an engine SHOULD allow users to define functions;
+
+    MUST distinguish those of the same name by their arity.
+    """
+    functions = BUILT_IN.more(
+        (TWICE, Function("TWICE", (Type.STRING, Type.INTEGER), Type.STRING, lambda text, times: text * times))
+    )
     assert outcome("twice(12)", functions) == ("1212", [])
     assert outcome("TWICE('a', '3')", functions) == ("aaa", [])
     assert outcome("TWICE()", functions) == (False, [ErrorKind.MISSING_FUNCTION])
@@ -159,7 +185,9 @@ def test_definitions_that_cannot_be_told_apart_are_rejected() -> None:
 
 
 def test_a_function_that_returns_something_else_than_it_said_fails_with_the_zero_value() -> None:
-    """CESQL 3.5.3: the engine MUST return the zero value of the function's type and a FunctionEvaluationError."""
+    """CESQL 3.5.3: the engine MUST return the zero value of the function's type and a
+    FunctionEvaluationError.
+    """
 
     def refuse(text: str) -> str:
         raise Failed(ErrorKind.FUNCTION_EVALUATION, text)
@@ -173,4 +201,6 @@ def test_a_function_that_returns_something_else_than_it_said_fails_with_the_zero
     )
     assert outcome("LIES('a')", functions) == (0, [ErrorKind.FUNCTION_EVALUATION])
     assert outcome("NOTHING()", functions) == ("", [ErrorKind.FUNCTION_EVALUATION])
-    assert evaluate("REFUSES('x')", EVENT, functions=functions) == Result("", (EvaluationError(ErrorKind.FUNCTION_EVALUATION, "x"),))
+    assert evaluate("REFUSES('x')", EVENT, functions=functions) == Result(
+        "", (EvaluationError(ErrorKind.FUNCTION_EVALUATION, "x"),)
+    )

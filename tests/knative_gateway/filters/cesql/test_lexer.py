@@ -16,7 +16,18 @@ def texts(expression: str) -> list[tuple[Kind, str]]:
 
 def test_words_literals_and_marks_are_told_apart() -> None:
     expression = "abc1 12 1a 'x' \"y\" TRUE Concat_Ws(,)"
-    kinds = [Kind.NAME, Kind.INTEGER, Kind.NAME, Kind.STRING, Kind.STRING, Kind.KEYWORD, Kind.NAME, Kind.MARK, Kind.MARK, Kind.MARK]
+    kinds = [
+        Kind.NAME,
+        Kind.INTEGER,
+        Kind.NAME,
+        Kind.STRING,
+        Kind.STRING,
+        Kind.KEYWORD,
+        Kind.NAME,
+        Kind.MARK,
+        Kind.MARK,
+        Kind.MARK,
+    ]
     assert [kind for kind, _ in texts(expression)] == kinds
 
 
@@ -62,7 +73,8 @@ def test_a_string_literal_says_its_value(written: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "position"), [("a = 'x", 5), ("a = \"x'", 5), ("a & b", 3), ("'\\'", 1), ("a.b", 2), ("é", 1), ("\x00", 1)]
+    ("expression", "position"),
+    [("a = 'x", 5), ("a = \"x'", 5), ("a & b", 3), ("'\\'", 1), ("a.b", 2), ("é", 1), ("\x00", 1)],
 )
 def test_what_is_no_token_is_refused_at_its_character(expression: str, position: int) -> None:
     with pytest.raises(ParseError) as refused:

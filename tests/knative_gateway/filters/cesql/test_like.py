@@ -35,8 +35,12 @@ from knative_gateway.filters.cesql.like import matcher
         ("[a]", ["[a]"], ["a"]),
     ],
 )
-def test_a_pattern_takes_what_it_says_and_nothing_else(pattern: str, matching: list[str], others: list[str]) -> None:
-    """CESQL 3.4.3: % any characters, _ one, both escaped with a backslash; any other character is itself, case sensitive."""
+def test_a_pattern_takes_what_it_says_and_nothing_else(
+    pattern: str, matching: list[str], others: list[str]
+) -> None:
+    """CESQL 3.4.3: % any characters, _ one, both escaped with a backslash; any other character is itself,
+    case sensitive.
+    """
     matches = matcher(pattern)
     assert [text for text in matching if not matches(text)] == []
     assert [text for text in others if matches(text)] == []

@@ -87,13 +87,16 @@ def test_names_of_attributes_are_letters_and_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "value"), [("2147483647", INTEGER_MAX), ("-2147483648", INTEGER_MIN), ("+7", 7), ("-0", 0), ("0007", 7)]
+    ("written", "value"),
+    [("2147483647", INTEGER_MAX), ("-2147483648", INTEGER_MIN), ("+7", 7), ("-0", 0), ("0007", 7)],
 )
 def test_an_integer_literal_says_its_value(written: str, value: int) -> None:
     assert parse(written) == Constant(value)
 
 
-@pytest.mark.parametrize("written", ["2147483648", "-2147483649", "- 2147483648", "9" * 5000, "99999999999999999999"])
+@pytest.mark.parametrize(
+    "written", ["2147483648", "-2147483649", "- 2147483648", "9" * 5000, "99999999999999999999"]
+)
 def test_an_integer_literal_must_fit_32_bits(written: str) -> None:
     """CESQL 2.2: integer literals MUST be valid 32 bit signed integer values."""
     with pytest.raises(ParseError, match="does not fit 32 bits"):
@@ -104,7 +107,9 @@ def test_leading_zeros_count_for_nothing() -> None:
     assert parse("0" * 5000 + "7") == Constant(7)
 
 
-@pytest.mark.parametrize("written", ["a LIKE 5", "a LIKE b", "a LIKE TRUE", "a LIKE ('x')", "a LIKE CONCAT('x')", "a LIKE"])
+@pytest.mark.parametrize(
+    "written", ["a LIKE 5", "a LIKE b", "a LIKE TRUE", "a LIKE ('x')", "a LIKE CONCAT('x')", "a LIKE"]
+)
 def test_the_pattern_of_like_is_a_string_literal(written: str) -> None:
     """CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse error."""
     with pytest.raises(ParseError, match="pattern of LIKE"):
@@ -171,7 +176,29 @@ def test_a_limit_of_ones_own_is_kept() -> None:
         parse("((((a))))", Limits(depth=3))
 
 
-WORDS = st.sampled_from(("a", "5", "'x'", "(", ")", ",", "=", "<", "+", "-", "*", "AND", "OR", "NOT", "LIKE", "IN", "EXISTS", "TRUE", "f("))
+WORDS = st.sampled_from(
+    (
+        "a",
+        "5",
+        "'x'",
+        "(",
+        ")",
+        ",",
+        "=",
+        "<",
+        "+",
+        "-",
+        "*",
+        "AND",
+        "OR",
+        "NOT",
+        "LIKE",
+        "IN",
+        "EXISTS",
+        "TRUE",
+        "f(",
+    )
+)
 
 
 @given(st.lists(WORDS, max_size=30).map(" ".join))

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.resources.documents.manifests import ManifestError, objects, read_json, read_yaml, written_yaml
+from knative_gateway.resources.documents.manifests import (
+    ManifestError,
+    objects,
+    read_json,
+    read_yaml,
+    written_yaml,
+)
 
 _JSON = st.recursive(
     st.none()
@@ -15,7 +21,9 @@ _JSON = st.recursive(
     | st.integers(-(1 << 63), (1 << 63) - 1)  # larger ones become floating-point numbers: see below
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Co", "Cn"))),
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text("abc.-/", max_size=8), below, max_size=4),
+    lambda below: (
+        st.lists(below, max_size=4) | st.dictionaries(st.text("abc.-/", max_size=8), below, max_size=4)
+    ),
     max_leaves=10,
 )
 
@@ -28,7 +36,10 @@ def test_what_was_written_is_read_again(document: object) -> None:
 
 @pytest.mark.parametrize("read", [read_json, lambda text: read_yaml(text)[0]])
 def test_numbers_are_of_64_bits_or_floating(read: Callable[[bytes], object]) -> None:
-    assert read(b'{"a": 9223372036854775807, "b": -9223372036854775808}') == {"a": (1 << 63) - 1, "b": -(1 << 63)}
+    assert read(b'{"a": 9223372036854775807, "b": -9223372036854775808}') == {
+        "a": (1 << 63) - 1,
+        "b": -(1 << 63),
+    }
     found = read(b'{"a": 9223372036854775808, "b": 1000000000000000000000000000000, "c": 1.0e+300}')
     assert found == {"a": 2.0**63, "b": 1e30, "c": 1e300}
     assert all(isinstance(value, float) for value in found.values())
@@ -36,7 +47,14 @@ def test_numbers_are_of_64_bits_or_floating(read: Callable[[bytes], object]) -> 
 
 @pytest.mark.parametrize(
     "text",
-    [b'{"a": 1e999}', b'{"a": -1e999}', b'{"a": NaN}', b'{"a": ' + b"9" * 400 + b"}", b'{"a":' * 101 + b"1" + b"}" * 101, b"[1," * 500],
+    [
+        b'{"a": 1e999}',
+        b'{"a": -1e999}',
+        b'{"a": NaN}',
+        b'{"a": ' + b"9" * 400 + b"}",
+        b'{"a":' * 101 + b"1" + b"}" * 101,
+        b"[1," * 500,
+    ],
 )
 def test_json_that_others_cannot_read_is_refused(text: bytes) -> None:
     with pytest.raises(ManifestError):
@@ -44,7 +62,10 @@ def test_json_that_others_cannot_read_is_refused(text: bytes) -> None:
 
 
 def test_yaml_is_json_here() -> None:
-    text = b"since: 2026-01-31\nat: 2026-01-31T12:00:00Z\n1: one\nyes: no\nnull: ~\n2.5: x\nbinary: !!str x\nsum: =\n"
+    text = (
+        b"since: 2026-01-31\nat: 2026-01-31T12:00:00Z\n1: one\nyes: no\nnull: ~\n2.5: x\nbinary: !!str"
+        b" x\nsum: =\n"
+    )
     [read] = read_yaml(text)
     assert read == {
         "since": "2026-01-31",
@@ -87,7 +108,9 @@ def test_an_alias_stands_for_what_it_names() -> None:
         (b"[" * 5000, "nested"),
         (
             b"x0: &x0 [1,1,1,1,1,1,1,1,1,1]\n"
-            + b"".join(b"x%d: &x%d [%s]\n" % (n, n, b",".join([b"*x%d" % (n - 1)] * 10)) for n in range(1, 9)),
+            + b"".join(
+                b"x%d: &x%d [%s]\n" % (n, n, b",".join([b"*x%d" % (n - 1)] * 10)) for n in range(1, 9)
+            ),
             "more than",
         ),
     ],
@@ -115,7 +138,16 @@ def test_garbage_is_refused_or_read_and_nothing_else(text: bytes) -> None:
 def test_lists_are_taken_apart() -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap"}
     assert (
-        objects([one, {"apiVersion": "v1", "kind": "List", "items": [one, {"apiVersion": "v1", "kind": "ConfigMapList", "items": [one]}]}])
+        objects(
+            [
+                one,
+                {
+                    "apiVersion": "v1",
+                    "kind": "List",
+                    "items": [one, {"apiVersion": "v1", "kind": "ConfigMapList", "items": [one]}],
+                },
+            ]
+        )
         == [one] * 3
     )
     for wrong in (1, {}, {"kind": "x"}, {"apiVersion": "v1", "kind": "List", "items": [1]}):
@@ -123,7 +155,9 @@ def test_lists_are_taken_apart() -> None:
             objects([wrong])
 
 
-@pytest.mark.parametrize("written", [b'{"a": "\\ud800"}', b'{"\\uDFFF": 1}', b'[["\\ud800x"]]', b'{"a": "\\udc00\\ud800"}'])
+@pytest.mark.parametrize(
+    "written", [b'{"a": "\\ud800"}', b'{"\\uDFFF": 1}', b'[["\\ud800x"]]', b'{"a": "\\udc00\\ud800"}']
+)
 def test_half_a_character_is_refused(written: bytes) -> None:
     """It could be stored, and never be sent or measured as UTF-8."""
     with pytest.raises(ManifestError, match="lone surrogate"):

@@ -64,8 +64,13 @@ def test_quotes_and_tags_decide() -> None:
         b"- " * 500_000,
         b"? " * 500_000,
         b"".join(b" " * depth + b"a:\n" for depth in range(1_000)),
-        b"a: &a {" + b",".join(b"k%d: v" % n for n in range(1_000)) + b"}\nb: {<<: [" + b"*a," * 100_000 + b"]}\n",
-        b"a0: &a0 {x: [1, 1]}\n" + b"".join(b"a%d: &a%d {x%d: [*a%d, *a%d]}\n" % (n, n, n, n - 1, n - 1) for n in range(1, 60)),
+        b"a: &a {"
+        + b",".join(b"k%d: v" % n for n in range(1_000))
+        + b"}\nb: {<<: ["
+        + b"*a," * 100_000
+        + b"]}\n",
+        b"a0: &a0 {x: [1, 1]}\n"
+        + b"".join(b"a%d: &a%d {x%d: [*a%d, *a%d]}\n" % (n, n, n, n - 1, n - 1) for n in range(1, 60)),
         b"a: &a {b: *a}",
         b"- 1\n" * 200_001,
     ],
@@ -78,7 +83,12 @@ def test_what_would_be_too_much_is_refused_soon(text: bytes) -> None:
 
 def test_merges_of_merges_are_what_they_say() -> None:
     text = b"a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {z: 3, <<: [*b, *a], x: 4}\nd: {'<<': 1}\n"
-    assert one(text) == {"a": {"x": 1, "y": 1}, "b": {"x": 1, "y": 2}, "c": {"x": 4, "y": 2, "z": 3}, "d": {"<<": 1}}
+    assert one(text) == {
+        "a": {"x": 1, "y": 1},
+        "b": {"x": 1, "y": 2},
+        "c": {"x": 4, "y": 2, "z": 3},
+        "d": {"<<": 1},
+    }
     with pytest.raises(YamlError, match="merging"):
         one(b"a: {<<: 1}")
 
@@ -99,9 +109,39 @@ def test_a_text_that_was_written_stays_one(text: str) -> None:
 
 _SCALARS = st.sampled_from(
     [
-        *("1", "-1", "+3", "0x1F", "0b1", "0o7", "017", "089", "1e3", "1.", ".5", ".", "-.", "12:30", "1_000", ".nan", "-.inf"),
+        *(
+            "1",
+            "-1",
+            "+3",
+            "0x1F",
+            "0b1",
+            "0o7",
+            "017",
+            "089",
+            "1e3",
+            "1.",
+            ".5",
+            ".",
+            "-.",
+            "12:30",
+            "1_000",
+            ".nan",
+            "-.inf",
+        ),
         *("~", "null", "nULL", "on", "Yes", "n", "true", "2026-01-31", "=", "'on'", "<<"),
-        *("*scalar", "*list", "*map", "*nowhere", "!!int 1", "!!int '1'", "!!int x", "!!float 1", "!!float x", "!!null", "!!bool yes"),
+        *(
+            "*scalar",
+            "*list",
+            "*map",
+            "*nowhere",
+            "!!int 1",
+            "!!int '1'",
+            "!!int x",
+            "!!float 1",
+            "!!float x",
+            "!!null",
+            "!!bool yes",
+        ),
         *(
             "!!str 1",
             "!!binary aGk=",
@@ -133,7 +173,10 @@ _TEXTS = st.recursive(
 def test_what_pyyaml_makes_of_a_text_is_what_it_means(texts: list[str]) -> None:
     """Anchors that are defined twice are left out: YAML allows them, PyYAML's composer does not."""
     members = "".join(f"- {text}\n" for text in texts)
-    written = f"- &scalar 5\n- &list [1, 2]\n- &map {{x: 1, y: {{z: [on]}}}}\n- &merged {{<<: *map, y: 2}}\n{members}".encode()
+    written = (
+        "- &scalar 5\n- &list [1, 2]\n- &map {x: 1, y: {z: [on]}}\n- &merged {<<: *map, y:"
+        f" 2}}\n{members}".encode()
+    )
     try:
         expected: object = list(yaml.load_all(written, Loader))
     except (yaml.YAMLError, YamlError):

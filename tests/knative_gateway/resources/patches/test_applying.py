@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 
 from knative_gateway.resources.objects import Object, at, put
-from knative_gateway.resources.patches.applying import APPLY, MANAGERS_MAX, UPDATE, Manager, apply, owners, updated, with_owners
+from knative_gateway.resources.patches.applying import (
+    APPLY,
+    MANAGERS_MAX,
+    UPDATE,
+    Manager,
+    apply,
+    owners,
+    updated,
+    with_owners,
+)
 from knative_gateway.resources.refusals import StatusError
 from knative_gateway.resources.schema.fields import fields_v1, leaves
 from tests.knative_gateway.resources.schema.test_fields import SCHEMA
@@ -16,7 +25,9 @@ def config(**spec: object) -> dict[str, object]:
     return {"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "x"}, "spec": spec}
 
 
-def applied(live: Object, spec: Object, manager: Manager = ONE, *, force: bool = False, now: str = "t") -> dict[str, object]:
+def applied(
+    live: Object, spec: Object, manager: Manager = ONE, *, force: bool = False, now: str = "t"
+) -> dict[str, object]:
     return apply(live, config(**spec), manager, now, force=force)
 
 
@@ -85,7 +96,9 @@ def test_an_empty_object_does_not_take_away_what_is_in_it() -> None:
 
 def test_status_and_the_rest_are_owned_apart() -> None:
     old = {**config(a=1), "status": {"x": 1}}
-    written = updated(old, {**old, "status": {"x": 2}, "spec": {"a": 2}}, Manager("server", UPDATE, "status"), "t")
+    written = updated(
+        old, {**old, "status": {"x": 2}, "spec": {"a": 2}}, Manager("server", UPDATE, "status"), "t"
+    )
     ((manager, managed),) = owners(written).items()
     assert (manager.subresource, managed.fields) == ("status", frozenset({("status", "x")}))
     assert leaves(old) == {("spec", "a"): 1}
@@ -101,7 +114,9 @@ def test_an_author_may_set_the_managers_anew() -> None:
 
 def test_what_cannot_be_read_of_the_managers_is_left_out() -> None:
     odd = put(
-        config(), ("metadata", "managedFields"), [1, {"manager": "m"}, {"manager": "m", "operation": "Apply", "fieldsV1": {"f:a": 1}}]
+        config(),
+        ("metadata", "managedFields"),
+        [1, {"manager": "m"}, {"manager": "m", "operation": "Apply", "fieldsV1": {"f:a": 1}}],
     )
     assert list(owners(odd)) == [Manager("m", APPLY)]
 
@@ -109,7 +124,9 @@ def test_what_cannot_be_read_of_the_managers_is_left_out() -> None:
 def test_managers_are_bounded() -> None:
     live: dict[str, object] = config()
     for number in range(MANAGERS_MAX + 20):
-        live = updated(live, put(live, ("spec", f"f{number}"), 1), Manager(f"m{number}", UPDATE), f"t{number:03}")
+        live = updated(
+            live, put(live, ("spec", f"f{number}"), 1), Manager(f"m{number}", UPDATE), f"t{number:03}"
+        )
     kept = owners(live)
     assert len(kept) == MANAGERS_MAX
     assert Manager("m0", UPDATE) not in kept
@@ -125,7 +142,9 @@ def test_fields_are_read_back_as_they_were_written(spec: dict[str, object]) -> N
 
 
 @given(OBJECTS, OBJECTS)
-def test_after_a_forced_apply_everything_applied_is_there(first: dict[str, object], second: dict[str, object]) -> None:
+def test_after_a_forced_apply_everything_applied_is_there(
+    first: dict[str, object], second: dict[str, object]
+) -> None:
     live = applied(applied({}, first), second, OTHER, force=True)
     for path, value in leaves(config(**second)).items():
         if value != {}:
@@ -133,9 +152,15 @@ def test_after_a_forced_apply_everything_applied_is_there(first: dict[str, objec
 
 
 @given(OBJECTS, OBJECTS)
-def test_one_manager_alone_gets_just_what_it_applied_last(first: dict[str, object], second: dict[str, object]) -> None:
-    assert leaves(applied(applied({}, first), second)).keys() >= {path for path, value in leaves(config(**second)).items() if value != {}}
-    assert {path for path, value in leaves(applied(applied({}, first), second)).items() if value != {}} <= leaves(config(**second)).keys()
+def test_one_manager_alone_gets_just_what_it_applied_last(
+    first: dict[str, object], second: dict[str, object]
+) -> None:
+    assert leaves(applied(applied({}, first), second)).keys() >= {
+        path for path, value in leaves(config(**second)).items() if value != {}
+    }
+    assert {
+        path for path, value in leaves(applied(applied({}, first), second)).items() if value != {}
+    } <= leaves(config(**second)).keys()
 
 
 def keyed(live: Object, spec: Object, manager: Manager = ONE, *, force: bool = False) -> dict[str, object]:
@@ -143,7 +168,11 @@ def keyed(live: Object, spec: Object, manager: Manager = ONE, *, force: bool = F
 
 
 def test_two_managers_share_a_list_of_items_with_keys() -> None:
-    live = keyed(keyed({}, {"ports": [{"port": 80, "name": "http"}]}), {"ports": [{"port": 443, "name": "https"}]}, OTHER)
+    live = keyed(
+        keyed({}, {"ports": [{"port": 80, "name": "http"}]}),
+        {"ports": [{"port": 443, "name": "https"}]},
+        OTHER,
+    )
     assert at(live, "spec", "ports") == [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]
     live = keyed(live, {"ports": [{"port": 81, "name": "http"}]})
     assert at(live, "spec", "ports") == [{"port": 443, "name": "https"}, {"port": 81, "name": "http"}]
@@ -151,7 +180,9 @@ def test_two_managers_share_a_list_of_items_with_keys() -> None:
 
 
 def test_fields_of_one_item_have_owners_of_their_own() -> None:
-    live = keyed(keyed({}, {"ports": [{"port": 80, "name": "a"}]}), {"ports": [{"port": 80, "other": "b"}]}, OTHER)
+    live = keyed(
+        keyed({}, {"ports": [{"port": 80, "name": "a"}]}), {"ports": [{"port": 80, "other": "b"}]}, OTHER
+    )
     assert at(live, "spec", "ports") == [{"port": 80, "name": "a", "other": "b"}]
     with pytest.raises(StatusError, match=r'conflict with "one": .spec.ports\[port=80,protocol="TCP"\].name'):
         keyed(live, {"ports": [{"port": 80, "name": "z"}]}, OTHER)

@@ -35,10 +35,18 @@ def test_a_merge_patch_does_what_its_rfc_shows(target: object, patch: object, re
 # RFC 6902, appendix A, by its numbers.
 OPERATIONS = [
     ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
-    ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
+    (
+        {"foo": ["bar", "baz"]},
+        [{"op": "add", "path": "/foo/1", "value": "qux"}],
+        {"foo": ["bar", "qux", "baz"]},
+    ),
     ({"baz": "qux", "foo": "bar"}, [{"op": "remove", "path": "/baz"}], {"foo": "bar"}),
     ({"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
-    ({"baz": "qux", "foo": "bar"}, [{"op": "replace", "path": "/baz", "value": "boo"}], {"baz": "boo", "foo": "bar"}),
+    (
+        {"baz": "qux", "foo": "bar"},
+        [{"op": "replace", "path": "/baz", "value": "boo"}],
+        {"baz": "boo", "foo": "bar"},
+    ),
     (
         {"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}},
         [{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}],
@@ -49,12 +57,32 @@ OPERATIONS = [
         [{"op": "move", "from": "/foo/1", "path": "/foo/3"}],
         {"foo": ["all", "cows", "eat", "grass"]},
     ),
-    ({"baz": "qux", "foo": ["a", 2]}, [{"op": "test", "path": "/baz", "value": "qux"}, {"op": "test", "path": "/foo/1", "value": 2}], None),
-    ({"foo": "bar"}, [{"op": "add", "path": "/child", "value": {"grandchild": {}}}], {"foo": "bar", "child": {"grandchild": {}}}),
-    ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux", "xyz": 123}], {"foo": "bar", "baz": "qux"}),
+    (
+        {"baz": "qux", "foo": ["a", 2]},
+        [{"op": "test", "path": "/baz", "value": "qux"}, {"op": "test", "path": "/foo/1", "value": 2}],
+        None,
+    ),
+    (
+        {"foo": "bar"},
+        [{"op": "add", "path": "/child", "value": {"grandchild": {}}}],
+        {"foo": "bar", "child": {"grandchild": {}}},
+    ),
+    (
+        {"foo": "bar"},
+        [{"op": "add", "path": "/baz", "value": "qux", "xyz": 123}],
+        {"foo": "bar", "baz": "qux"},
+    ),
     ({"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], None),
-    ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}], {"foo": ["bar", ["abc", "def"]]}),
-    ({"foo": [{"a": 1}]}, [{"op": "copy", "from": "/foo/0", "path": "/foo/0"}], {"foo": [{"a": 1}, {"a": 1}]}),
+    (
+        {"foo": ["bar"]},
+        [{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}],
+        {"foo": ["bar", ["abc", "def"]]},
+    ),
+    (
+        {"foo": [{"a": 1}]},
+        [{"op": "copy", "from": "/foo/0", "path": "/foo/0"}],
+        {"foo": [{"a": 1}, {"a": 1}]},
+    ),
     ({"foo": [{"a": 1}]}, [{"op": "replace", "path": "/foo/0/a", "value": 2}], {"foo": [{"a": 2}]}),
     ({"foo": [{"a": 1}]}, [{"op": "remove", "path": "/foo/0/a"}], {"foo": [{}]}),
     ({"foo": None}, [{"op": "test", "path": "/foo", "value": None}], None),
@@ -63,7 +91,9 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("target", "operations", "result"), OPERATIONS)
-def test_a_json_patch_does_what_its_rfc_shows(target: dict[str, object], operations: list[object], result: object) -> None:
+def test_a_json_patch_does_what_its_rfc_shows(
+    target: dict[str, object], operations: list[object], result: object
+) -> None:
     assert json_patch(target, operations) == (target if result is None else result)
 
 
@@ -116,7 +146,9 @@ def test_a_merge_patch_twice_is_the_same_as_once(target: object, patch: object) 
 
 
 @given(OBJECTS, OBJECTS)
-def test_adding_and_removing_leaves_nothing_behind(target: dict[str, object], value: dict[str, object]) -> None:
+def test_adding_and_removing_leaves_nothing_behind(
+    target: dict[str, object], value: dict[str, object]
+) -> None:
     operations = [
         {"op": "add", "path": "/new", "value": value},
         {"op": "test", "path": "/new", "value": value},
@@ -140,7 +172,9 @@ def test_copies_of_copies_end_soon() -> None:
 def test_the_most_operations_on_a_large_object_end_soon() -> None:
     """A copy of the object for each would keep everybody else waiting."""
     large: dict[str, object] = {f"k{number}": "v" for number in range(50_000)}
-    patched = json_patch(large, [{"op": "add", "path": f"/n{number}", "value": "v"} for number in range(10_000)])
+    patched = json_patch(
+        large, [{"op": "add", "path": f"/n{number}", "value": "v"} for number in range(10_000)]
+    )
     assert isinstance(patched, dict)
     assert len(patched) == 60_000
 

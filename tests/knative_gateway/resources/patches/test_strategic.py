@@ -11,7 +11,11 @@ PORTS = {"ports": [{"port": 80, "name": "a"}, {"port": 443, "name": "b"}]}
     ("target", "patch", "result"),
     [
         ({"data": {"a": "1", "b": "2"}}, {"data": {"a": "3", "b": None}}, {"data": {"a": "3"}}),
-        (PORTS, {"ports": [{"port": 80, "name": "c"}]}, {"ports": [{"port": 80, "name": "c"}, {"port": 443, "name": "b"}]}),
+        (
+            PORTS,
+            {"ports": [{"port": 80, "name": "c"}]},
+            {"ports": [{"port": 80, "name": "c"}, {"port": 443, "name": "b"}]},
+        ),
         (PORTS, {"ports": [{"port": 8080}]}, {"ports": [*PORTS["ports"], {"port": 8080}]}),
         (PORTS, {"ports": [{"port": 80, "$patch": "delete"}]}, {"ports": [{"port": 443, "name": "b"}]}),
         (PORTS, {"ports": [{"$patch": "replace"}, {"port": 1}]}, {"ports": [{"port": 1}]}),

@@ -32,10 +32,22 @@ S = {"type": "string"}
         ({"type": "array", "items": S, "minItems": 1}, [], "must have at least 1 items"),
         ({"type": "array", "items": S, "maxItems": 1}, ["a", "b"], "must have at most 1 items"),
         ({"type": "array", "items": S, "uniqueItems": True}, ["a", "a"], "items must be unique"),
-        ({"type": "object", "maxProperties": 0, "additionalProperties": S}, {"a": "b"}, "must have at most 0 items"),
+        (
+            {"type": "object", "maxProperties": 0, "additionalProperties": S},
+            {"a": "b"},
+            "must have at most 0 items",
+        ),
         ({"x-kubernetes-int-or-string": True}, 1.5, "must be of type integer or string, not number"),
-        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, True, "must validate at least one schema of anyOf"),
-        ({"oneOf": [{"type": "integer"}, {"minimum": 1}]}, 1, "must validate one and only one schema of oneOf"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            True,
+            "must validate at least one schema of anyOf",
+        ),
+        (
+            {"oneOf": [{"type": "integer"}, {"minimum": 1}]},
+            1,
+            "must validate one and only one schema of oneOf",
+        ),
         ({"allOf": [{"type": "string"}]}, 1, "must be of type string, not integer"),
         ({"not": {"type": "string"}}, "a", "must not validate the schema of not"),
         ({"type": "string"}, None, "null: expected string"),
@@ -54,9 +66,19 @@ def test_what_does_not_fit_is_told(schema: Object, value: object, told: str) -> 
         ({"type": "number"}, 1),
         ({"type": "string", "nullable": True}, None),
         ({"x-kubernetes-int-or-string": True}, "http"),
-        ({"type": "string", "pattern": "(?P<"}, "a pattern that Python cannot read is not held against anybody"),
+        (
+            {"type": "string", "pattern": "(?P<"},
+            "a pattern that Python cannot read is not held against anybody",
+        ),
         ({"type": "string", "format": "date-time"}, "2026-01-01T00:00:00Z"),
-        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object", "properties": {"a": S, "b": S}}, {"a": "x"}),
+        (
+            {
+                "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+                "type": "object",
+                "properties": {"a": S, "b": S},
+            },
+            {"a": "x"},
+        ),
         ({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, {"a": {"b": [None]}}),
     ],
 )
@@ -66,14 +88,21 @@ def test_what_fits_is_kept_as_it_is(schema: Object, value: object) -> None:
 
 
 def test_unknown_fields_are_left_out_and_named() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object", "properties": {"b": S}}}}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "object", "properties": {"b": S}}}},
+    }
     checked = check(schema, {"a": [{"b": "x", "c": 1}], "d.e": 2})
     assert checked.value == {"a": [{"b": "x"}]}
     assert checked.unknown == ["a[0].c", "[d.e]"]
 
 
 def test_null_is_absent_where_it_is_not_allowed() -> None:
-    schema = {"type": "object", "properties": {"a": S, "b": {"type": "string", "nullable": True}}, "required": ["a"]}
+    schema = {
+        "type": "object",
+        "properties": {"a": S, "b": {"type": "string", "nullable": True}},
+        "required": ["a"],
+    }
     checked = check(schema, {"a": None, "b": None})
     assert checked.value == {"b": None}
     assert [cause.field for cause in checked.causes] == ["a"]
@@ -82,7 +111,9 @@ def test_null_is_absent_where_it_is_not_allowed() -> None:
 def test_defaults_of_the_schema_are_filled_in() -> None:
     schema = {
         "type": "object",
-        "properties": {"a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 3}}}},
+        "properties": {
+            "a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 3}}}
+        },
     }
     assert check(schema, {}).value == {"a": {"b": 3}}
 
@@ -98,9 +129,16 @@ def test_what_is_nested_too_deep_is_refused_and_not_recursed_into() -> None:
 
 @given(JSON)
 def test_what_was_pruned_has_nothing_left_to_prune(value: object) -> None:
-    inner = {"type": "object", "properties": {"a": S, "b": {"type": "object", "additionalProperties": {"type": "integer"}}}}
-    once = check({"type": "object", "properties": {"a": inner, "b": {"type": "array", "items": inner}}}, value)
-    again = check({"type": "object", "properties": {"a": inner, "b": {"type": "array", "items": inner}}}, once.value)
+    inner = {
+        "type": "object",
+        "properties": {"a": S, "b": {"type": "object", "additionalProperties": {"type": "integer"}}},
+    }
+    once = check(
+        {"type": "object", "properties": {"a": inner, "b": {"type": "array", "items": inner}}}, value
+    )
+    again = check(
+        {"type": "object", "properties": {"a": inner, "b": {"type": "array", "items": inner}}}, once.value
+    )
     assert not again.unknown
     assert again.value == once.value
 
@@ -112,7 +150,16 @@ def test_schemas_along_a_path_end_where_nothing_is_defined() -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    ("path", "known"), [("a", True), ("a.b", True), ("a.c", False), ("m", True), ("m.any", True), ("o.any.thing", True), ("x", False)]
+    ("path", "known"),
+    [
+        ("a", True),
+        ("a.b", True),
+        ("a.c", False),
+        ("m", True),
+        ("m.any", True),
+        ("o.any.thing", True),
+        ("x", False),
+    ],
 )
 def test_a_field_is_known_if_an_object_may_have_it(path: str, known: bool) -> None:
     text = {"type": "string"}
@@ -136,4 +183,6 @@ def test_a_pattern_cannot_keep_anybody_busy() -> None:
 
 def test_patterns_are_read_as_kubernetes_reads_them() -> None:
     assert check({"type": "string", "pattern": r"^\p{Lu}\z"}, "Ü").causes == []
-    assert check({"type": "string", "pattern": "(?=a)"}, "b").causes == []  # not RE2's: not held against anybody
+    assert (
+        check({"type": "string", "pattern": "(?=a)"}, "b").causes == []
+    )  # not RE2's: not held against anybody

@@ -12,7 +12,13 @@ KEYED = {
     "x-kubernetes-list-map-keys": ["port", "protocol"],
 }
 SET = {**array(string()), "x-kubernetes-list-type": "set"}
-SCHEMA = record({"spec": record({"ports": KEYED, "tags": SET, "whole": {"type": "object", "x-kubernetes-map-type": "atomic"}})})
+SCHEMA = record(
+    {
+        "spec": record(
+            {"ports": KEYED, "tags": SET, "whole": {"type": "object", "x-kubernetes-map-type": "atomic"}}
+        )
+    }
+)
 PORT = Item('k:{"port":80,"protocol":"TCP"}')
 
 
@@ -29,7 +35,10 @@ def test_items_are_fields_by_their_keys_and_defaults_count() -> None:
         ("spec", "ports", PORT, "port"): 80,
         ("spec", "ports", PORT, "name"): "http",
     }
-    assert leaves({"spec": {"tags": ["a", "b"]}}, SCHEMA).keys() == {("spec", "tags", Item('v:"a"')), ("spec", "tags", Item('v:"b"'))}
+    assert leaves({"spec": {"tags": ["a", "b"]}}, SCHEMA).keys() == {
+        ("spec", "tags", Item('v:"a"')),
+        ("spec", "tags", Item('v:"b"')),
+    }
 
 
 def test_a_list_whose_items_cannot_be_told_apart_is_one_field() -> None:
@@ -43,7 +52,12 @@ def test_an_atomic_object_is_one_field() -> None:
 
 
 def test_what_the_server_sets_and_status_are_not_among_them() -> None:
-    object_ = {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a", "uid": "u", "labels": {"a": "b"}}, "status": {"x": 1}}
+    object_ = {
+        "apiVersion": "v1",
+        "kind": "K",
+        "metadata": {"name": "a", "uid": "u", "labels": {"a": "b"}},
+        "status": {"x": 1},
+    }
     assert leaves(object_) == {("metadata", "labels", "a"): "b"}
     assert leaves(object_, status=True) == {("status", "x"): 1}
 
@@ -56,7 +70,9 @@ def test_they_are_written_as_kubernetes_writes_them() -> None:
 
 @given(OBJECTS)
 def test_they_are_read_back(spec: dict[str, object]) -> None:
-    paths = leaves({"spec": {**spec, "ports": [{"port": 80}, {"port": 81, "name": "x"}], "tags": ["a"]}}, SCHEMA)
+    paths = leaves(
+        {"spec": {**spec, "ports": [{"port": 80}, {"port": 81, "name": "x"}], "tags": ["a"]}}, SCHEMA
+    )
     assert set(read_fields(fields_v1(paths))) == set(paths)
 
 

@@ -54,7 +54,9 @@ PARTS = {
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_field_that_the_specification_requires_is_in_the_schema(name: str) -> None:
-    """knative-eventing-test-spec, "Detailed Resources": all implementations MUST include all schema fields in their API."""
+    """knative-eventing-test-spec, "Detailed Resources": all implementations MUST include all schema fields in
+    their API.
+    """
     for field in FIELDS[name]:
         path = [step for part in field.split(".") for step in ("properties", part)]
         assert at(kind(name).schema, *path) is not None, field
@@ -65,8 +67,12 @@ def test_every_field_that_the_specification_requires_is_in_the_schema(name: str)
 
 def test_the_parts_of_subscribers_are_in_the_schema_of_a_channel() -> None:
     """knative-eventing-test-spec, "duckv1.SubscriberSpec" and "duckv1.SubscriberStatus"."""
-    spec = at(kind("Channel").schema, "properties", "spec", "properties", "subscribers", "items", "properties")
-    status = at(kind("Channel").schema, "properties", "status", "properties", "subscribers", "items", "properties")
+    spec = at(
+        kind("Channel").schema, "properties", "spec", "properties", "subscribers", "items", "properties"
+    )
+    status = at(
+        kind("Channel").schema, "properties", "status", "properties", "subscribers", "items", "properties"
+    )
     assert isinstance(spec, dict)
     assert isinstance(status, dict)
     assert {"uid", "generation", "subscriberUri", "replyUri", "delivery"} <= spec.keys()
@@ -74,7 +80,9 @@ def test_the_parts_of_subscribers_are_in_the_schema_of_a_channel() -> None:
 
 
 def test_no_field_beyond_the_specification_is_required() -> None:
-    """knative-eventing-test-spec, "Detailed Resources": implementations MUST NOT require spec fields outside of it."""
+    """knative-eventing-test-spec, "Detailed Resources": implementations MUST NOT require spec fields outside
+    of it.
+    """
     for name in FIELDS:
         assert "required" not in kind(name).schema
         assert at(kind(name).schema, "properties", "spec", "required") is None
@@ -89,4 +97,6 @@ def test_no_field_beyond_the_specification_is_required() -> None:
     ],
 )
 def test_a_delivery_that_cannot_be_is_told(delivery: dict[str, object], field: str) -> None:
-    assert [cause.field for cause in check(kind("Trigger").schema, {"spec": {"delivery": delivery}}).causes] == [field]
+    assert [
+        cause.field for cause in check(kind("Trigger").schema, {"spec": {"delivery": delivery}}).causes
+    ] == [field]
