@@ -8,7 +8,7 @@ import click
 from amqp_streams.cli.terminal.console import confirmed, print_table, say
 from amqp_streams.cli.terminal.parameters import misuse, now_ms
 from amqp_streams.cli.terminal.positions import parse_start
-from amqp_streams.cli.terminal.rendering import iso_time
+from amqp_streams.cli.terminal.rendering import iso_time, offset_number
 from amqp_streams.client import EARLIEST, AfterOffset, CursorInfo, GroupInfo, Place, Start
 from amqp_streams.client.management.places import lag_of
 
@@ -69,7 +69,8 @@ def lag(places: Sequence[Place]) -> int | None:
 def print_places(places: Sequence[Place]) -> None:
     """Print a table of positions."""
     print_table(
-        PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places]
+        PLACE_COLUMNS,
+        [(one.partition, offset_number(one.offset), one.lag, one.epoch, one.member) for one in places],
     )
 
 
@@ -78,7 +79,7 @@ def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
     return [
         {
             "partition": one.partition,
-            "offset": one.offset,
+            "offset": offset_number(one.offset),
             "next": one.next_number,
             "lag": one.lag,
             "epoch": one.epoch,

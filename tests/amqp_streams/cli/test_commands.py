@@ -226,7 +226,7 @@ def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_tim
         assert len({event["partition"] for event in of_day}) == 1
 
     in_one = [event for event in events if event["partition"] == "1"]
-    assert [event["offset"] for event in in_one] == [f"{number:016d}" for number in range(len(in_one))]
+    assert [event["offset"] for event in in_one] == list(range(len(in_one)))
     assert node.lines(
         "receive", "temps", "--partition", "1", "--from", "5", "--until", "8", "--format", "body"
     ) == [event["body"] for event in in_one[5:8]]

@@ -68,7 +68,7 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
         "log": "temps", "id": "9de4", "group": None, "container": "reports", "name": "nightly", "user": "alice", "active": True,
         "updated": "2026-11-21T06:30:00.000Z", "lag": 1002,
         "partitions": [
-            {"partition": "0", "offset": "0000000000000041", "next": 42, "lag": 1000, "epoch": None, "owner": None},
+            {"partition": "0", "offset": 41, "next": 42, "lag": 1000, "epoch": None, "owner": None},
             {"partition": "1", "offset": None, "next": None, "lag": 2, "epoch": None, "owner": None},
         ],
     }  # fmt: skip

@@ -13,6 +13,7 @@ from amqp_streams.cli.terminal.rendering import (
     as_json,
     body_bytes,
     iso_time,
+    offset_number,
     plain,
     printable,
     render,
@@ -35,7 +36,7 @@ EVENT = Shown(
 def test_the_names_of_the_json_line_are_stable() -> None:
     assert json.loads(render(EVENT, Format.JSON)) == {
         "partition": "1",
-        "offset": "0000000000000042",
+        "offset": 42,
         "timestamp": "2026-11-21T06:30:00.123Z",
         "key": "kitchen",
         "subject": "reading",
@@ -127,3 +128,11 @@ def test_a_body_of_any_kind_has_bytes(body: object, data: bytes) -> None:
 
 def test_characters_that_a_terminal_acts_on_are_escaped() -> None:
     assert printable("a\x1b[31mb\tc\u202ed é 漢") == "a\\x1b[31mb\\tc\\u202ed é 漢"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("0000000000000042", 42), ("0", 0), (None, None), ("stream-7", "stream-7"), ("٤", "٤")],
+)
+def test_an_offset_is_shown_as_a_number(text: str | None, shown: int | str | None) -> None:
+    assert offset_number(text) == shown
