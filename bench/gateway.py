@@ -140,7 +140,7 @@ def measure(kind: str, folder: Path, events: int, connections: int, size: int) -
 
 
 async def serve(kind: str, folder: Path) -> None:
-    """What the child does: for ever."""
+    """What the child does: forever."""
     logging_setup.configure(level=LogLevel.WARNING)
     if kind == "nothing":
         server = await serve_http(_nothing, [Listener(host="127.0.0.1", port=0)], limits=Limits())

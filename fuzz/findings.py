@@ -56,7 +56,7 @@ def examine(target: Target, data: bytes) -> tuple[Hashable, Finding | None]:
     """Run one input: what it showed, and what was wrong."""
     shown, finding, seconds = _once(target, data)
     if finding is None and seconds > target.seconds_max:
-        again = min(seconds, _once(target, data)[2])  # a machine that was busy elsewhere is no finding
+        again = min(seconds, _once(target, data)[2])  # a machine that was busy elsewhere is not a finding
         if again > target.seconds_max:
             words = f"took {again:.2f} s, {target.seconds_max} s are allowed"
             return shown, Finding(target.name, "slow", data, words, "slow")

@@ -11,7 +11,7 @@ INPUT_BYTES_MAX: Final = 64 << 10
 
 
 class WrongError(Exception):
-    """The code under test broke a promise that is no exception of its own: a finding like any other."""
+    """The code under test broke a promise that is not an exception of its own: a finding like any other."""
 
 
 @dataclass(frozen=True, slots=True)

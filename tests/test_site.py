@@ -18,7 +18,7 @@ INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the pages and the site that was made of them."""
     if not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     made = tmp_path_factory.mktemp("site")
     copy(ROOT, made / PAGES)
     assert build(made) == 0, "a page has a broken link: see above"

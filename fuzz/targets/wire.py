@@ -98,7 +98,7 @@ def _message(draw: Draw) -> str:
             message = f"stripping {stored!r} again changes it"
             raise WrongError(message)
         sections.strip_batch([data, data])
-        with contextlib.suppress(WireError):  # its header may be no list of a header's fields
+        with contextlib.suppress(WireError):  # its header may be not a list of a header's fields
             sections.with_delivery_count(stored, header, 3)
     return "".join(shown)
 

@@ -175,7 +175,7 @@ class Ingress:
                 )
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
-            # A body of unknown length that is too large already may go on for ever.
+            # A body of unknown length that is too large already may go on forever.
             return refusal(error, close=isinstance(error, TooLargeError) and request.length is None)
         except TimeoutError:
             return answers.TOO_SLOW

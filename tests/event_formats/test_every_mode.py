@@ -2,7 +2,7 @@
 both ways.
 
 Law: `decode(encode(event)) == event` for every event that an ingress admits. What the bindings cannot tell
-apart is equal: in HTTP headers all values are text, and without a content type an empty body is no data; JSON
+apart is equal: in HTTP headers all values are text, and without a content type an empty body is not data; JSON
 has no binary values, and the space around data that is JSON is not part of it.
 """
 

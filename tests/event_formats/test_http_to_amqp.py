@@ -179,7 +179,7 @@ def test_a_request_with_two_hosts_is_left_to_the_slow_way() -> None:
 
 
 def test_no_data_needs_a_type() -> None:
-    """HTTP binding: without a content type an empty body is no data."""
+    """HTTP binding: without a content type an empty body is not data."""
     assert SHARED.head([*PLAIN, (b"content-length", b"0")]) is None
     assert check([*PLAIN, (b"content-type", b"text/plain"), (b"content-length", b"0")], b"")
 

@@ -140,7 +140,7 @@ def test_the_limit_is_enforced_while_bytes_arrive_and_other_links_live_on() -> N
 def test_what_a_peer_sends_on_a_link_that_is_refused_or_closed_is_dropped_and_takes_no_memory(
     closing: str, more: bool
 ) -> None:
-    """A peer that never answers the detach may go on for ever: nothing of it may be kept."""
+    """A peer that never answers the detach may go on forever: nothing of it may be kept."""
     node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=100_000))
     peer = ScriptedPeer(node)
     peer.open()

@@ -1,7 +1,7 @@
 """A commit outlives the read that started it: whatever is gone by the time it is back is left alone.
 
 The hazard is C memory: a delivery's pointer is dead once its link, its session or its connection is. A fault
-here is no exception but a crash of the process, so the rounds are run in a process of their own, too.
+here is not an exception but a crash of the process, so the rounds are run in a process of their own, too.
 """
 
 import subprocess

@@ -91,7 +91,7 @@ async def test_a_subscriber_that_is_behind_has_lag() -> None:
 
 
 async def test_figures_made_in_a_thread_leave_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop changes them at the same moment: positions would stay where they are for ever."""
+    """The event loop changes them at the same moment: positions would stay where they are forever."""
     answer = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:

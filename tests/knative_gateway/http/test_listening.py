@@ -114,7 +114,7 @@ async def test_headers_without_end_are_refused(server: HttpServer) -> None:
     """Else any stranger could fill the memory."""
     reader, writer = await opened(server)
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000)
-    assert (await response(reader)).endswith(b"400000"), "a body is no head"
+    assert (await response(reader)).endswith(b"400000"), "a body is not a head"
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nx-endless: ")
     with suppress(ConnectionError):
         for _ in range(64):  # of them the listener takes a few

@@ -1,4 +1,4 @@
-"""One transaction at a time, and nobody waits for it for ever."""
+"""One transaction at a time, and nobody waits for it forever."""
 
 import asyncio
 from pathlib import Path

@@ -291,7 +291,7 @@ def test_the_header_that_was_sent_keeps_its_other_fields_when_deliveries_are_cou
     "header", [b"\x00\x53\x70\xc0\x03\x01\x56\x05", b"\x00\x53\x70\xc0\x04\x01\xa1\x01\xff"]
 )
 def test_a_header_that_cannot_be_decoded_is_delivered_again_as_it_is(header: bytes) -> None:
-    """A producer's broken header is no reason to stop its consumers."""
+    """A producer's broken header is not a reason to stop its consumers."""
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node)
     pair.send(pair.sender("temps"), header + b"\x00\x53\x75\xa0\x01x")

@@ -44,7 +44,7 @@ def statuses(receiver: Receiving) -> list[int]:
 
 
 def test_information_is_one_message_a_credit_at_a_pace() -> None:
-    """Section 6: reasonable separation between transfers; a greedy client is no load."""
+    """Section 6: reasonable separation between transfers; a greedy client is not a load."""
     node = InMemoryNode({"temps": 2})
     pair = EnginePair(node)
     receiver = pair.receiver("temps/$info", credit=3)

@@ -102,7 +102,7 @@ async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(
 async def test_drained_follows_as_soon_as_pending_was_above_its_threshold(
     serve: Listen, connect: Connect, echoes: Echoes
 ) -> None:
-    """The promise writers stop on: no threshold above DRAINED_WHEN_ABOVE can wait for ever."""
+    """The promise writers stop on: no threshold above DRAINED_WHEN_ABOVE can wait forever."""
     reader, _writer = await connect(await serve(echoes), limit=1024)
     echo = await echoes.number(0)
     sent = 0
