@@ -5,9 +5,8 @@ Proton reads transfers and drops this field. A search in C looks for transfers t
 than 0: they are rare, so that it costs next to nothing for each message. Only a block in which one may be is
 read frame by frame.
 
-Law: what is in a message is never taken for a transfer, and a transfer is found whatever encodings it is
-written in. Where one cannot be told what the format of a delivery is, that is said (`UNKNOWN`): it is never
-taken for 0.
+Law: the content of a message is never taken for a transfer, and a transfer is found in every encoding. A
+format that cannot be read is `UNKNOWN`, never 0.
 """
 
 import re
@@ -116,16 +115,17 @@ class FormatFinder:
         return bool(self.waiting or self._current)
 
     def hold(self) -> None:
-        """The memory of the block that was fed is about to be used for something else."""
+        """Copy the block that was fed: its memory is about to be reused."""
         self._block = bytes(self._block)
 
     def release(self) -> None:
-        """The block that was fed is not looked at any more."""
+        """Drop the block that was fed: the caller does not need it any more."""
         self._block, self._joined, self._attached, self._end = b"", b"", None, 0
 
     def prune(self) -> None:
-        """All that has come was taken: what is left is of deliveries that are not complete, or that nobody
-        takes.
+        """Forget the formats of deliveries that were taken, and keep those of incomplete deliveries.
+
+        This bounds the memory of a link: at most two entries remain.
         """
         for link, entries in list(self.waiting.items()):
             tag = self._current.get(link)

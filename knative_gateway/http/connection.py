@@ -1,5 +1,4 @@
-"""[io] One HTTP/1.1 connection: its requests are answered one after the other, in order. When it waits, and
-when it ends.
+"""[io] One HTTP/1.1 connection: it answers requests in order, and decides when it waits and when it ends.
 
 Laws: a request that is not valid gets one answer after those before it, and the connection ends. Reading
 pauses while the client does not read its answers, while many requests wait for their turn, and while a
@@ -33,7 +32,7 @@ log = structlog.get_logger("knative_gateway")
 
 
 class Service(Shared):
-    """What the connections of a listener share. `clock`: in seconds."""
+    """What the connections of a listener share. `clock` returns seconds."""
 
     def __init__(
         self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int
@@ -131,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._pace()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads its answers again."""
         if self._can_write is not None:
             self._can_write.set()
             self._can_write = None
@@ -151,12 +150,12 @@ class Connection(asyncio.Protocol):
             await self._can_write.wait()
 
     def read_on(self) -> None:
-        """A handler took what was here of its body."""
+        """A handler has taken the part of the body that had arrived."""
         if self._is_read_paused:
             self._go_on()
 
     def answered(self, exchange: Exchange) -> None:
-        """The first request of the queue has its answer: the next one's turn, or the end."""
+        """The first request of the queue has its answer: begin the next request, or close."""
         self._queue.popleft()
         if not exchange.keep_alive:
             self._queue.clear()
@@ -191,7 +190,7 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def request_ended(self, exchange: Exchange) -> None:
-        """The client has done its part."""
+        """The request has arrived completely."""
         if exchange.handler is not None and not exchange.is_answered:
             exchange.handler.received()
 
@@ -224,7 +223,7 @@ class Connection(asyncio.Protocol):
             self._is_expired = True
 
     def shut(self) -> None:
-        """The listener goes down: answer what is here, then close."""
+        """Answer the requests that have arrived, then close: the listener stops."""
         if self._lingers_until is not None:
             self._transport.abort()
         elif not self._queue and not self._reader.is_in_head and not self._left:
@@ -248,7 +247,7 @@ class Connection(asyncio.Protocol):
             self._waiting_since, self._waiting_for = self.shared.clock(), reader.begun
 
     def _go_on(self) -> None:
-        """Parse what waits, as far as there is room, and let more come."""
+        """Parse the bytes that wait, as far as there is room, and resume reading."""
         if self._is_parsing:
             return
         reader, left, at = self._reader, memoryview(self._left), 0
@@ -264,7 +263,7 @@ class Connection(asyncio.Protocol):
         self._pace()
 
     def _is_full(self) -> bool:
-        """Whether enough was read for now."""
+        """Whether reading must pause."""
         current = self._reader.current
         return (
             self._can_write is not None
@@ -288,7 +287,7 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def _advance(self) -> None:
-        """Begin the requests whose turn it is; a loop, since answers may be complete at once."""
+        """Begin the next requests. This is a loop because an answer may be complete at once."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -309,7 +308,7 @@ class Connection(asyncio.Protocol):
                 self._close(lingers=False)
 
     def _refuse(self, status: int, words: str) -> None:
-        """Answer what is being read like this, after all before it; then close."""
+        """Refuse the request that is being read, after the answers to earlier requests; then close."""
         log.debug("request_refused", peer=self.address("peername"), status=status, reason=words)
         reader = self._reader
         exchange, reader.current = reader.current, None
@@ -326,8 +325,9 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _close(self, *, lingers: bool) -> None:
-        """Close when everything is sent. `lingers`: the client may be sending still, and is to see the
-        answer.
+        """Close when everything is sent.
+
+        With `lingers`, drop what the client still sends for a while, so that the client sees the answer.
         """
         self._reader.is_ended = True
         self._left = b""

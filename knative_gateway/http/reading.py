@@ -1,5 +1,4 @@
-"""Bytes become requests: httptools parses; here are the limits, and what others could read otherwise is
-refused.
+"""Bytes become requests. httptools parses them; this module enforces limits and refuses ambiguous requests.
 
 Pure.
 
@@ -40,13 +39,13 @@ class RefusedError(Exception):
 
 
 class Taker(Owner, Protocol):
-    """Whom the requests are for."""
+    """The receiver of the requests."""
 
     def head_came(self, exchange: Exchange) -> None:
-        """The head is here; parts of the body go to the exchange and its handler."""
+        """The head has arrived. Parts of the body go to the exchange and its handler."""
 
     def request_ended(self, exchange: Exchange) -> None:
-        """All of it is here."""
+        """The request has arrived completely."""
 
 
 class RequestReader:
