@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -65,6 +65,11 @@ clusters: setup  ## Spark on a standalone cluster whose processes are killed, an
 SEEDS ?= 200
 sim: setup  ## SEEDS runs of a node with its groups while members die and writes fail, each from its seed (SEED=n repeats one)
 	SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $(BIN)/python -m pytest tests/simulation -n $(JOBS) --timeout 600
+
+MUTANTS ?=
+MUTANT_ARGS ?=
+mutants: setup  ## put each fault that was fixed back, one at a time: the suites find it (MUTANTS="name name" MUTANT_ARGS="--suite sim")
+	$(BIN)/python -m mutants run $(MUTANTS) $(MUTANT_ARGS)
 
 CLIENTS ?=
 interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")
