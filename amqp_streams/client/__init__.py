@@ -1,6 +1,7 @@
-"""The client of the event log: producers, consumers, information and management.
+"""The client of an event log node: producers, consumers, log information and management.
 
-`connect` here is the asyncio face; `amqp_streams.client.blocking.connect` is the blocking one.
+`connect` in this package is for asyncio. `amqp_streams.client.blocking.connect` has the same parameters and
+methods without `await`.
 """
 
 import logging
@@ -61,7 +62,8 @@ from amqp_streams.client.options import (
 )
 from amqp_streams.client.received import ReceivedEvent
 
-# Whoever wants the client's warnings configures logging; unasked, a library writes nothing.
+# A library must not write to stderr on its own. A program that wants the client's warnings configures
+# logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""The asyncio face: `async with connect(url) as client`, then producers, consumers, information and
+"""The asyncio client: `async with connect(url) as client`, then producers, consumers, log information and
 management.
 
-Every method that waits takes `timeout` in seconds (None: no limit) and raises `TimedOutError` when it runs
-out. All of it belongs to the event loop it was made on.
+Every method that waits takes `timeout` in seconds (None: no limit) and raises `TimedOutError` when the time
+is over. All objects belong to the event loop in which they were created.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -60,13 +60,14 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """A client of an event log node: one connection, or more for a thousand links; lost ones are made again.
+    """A client of an event log node. It opens more connections if its links do not fit into one, and
+    reconnects after a loss.
 
     Created by `connect`.
     """
 
     def __init__(self, pool: Pool, timeout: float | None, *, named: bool = False) -> None:
-        """`named`: the container-id was chosen, and will be the same next time."""
+        """`named`: the program chose the container-id, so the container-id is the same after a restart."""
         self._named: Final = named
         self._pool: Final = pool
         self._timeout: Final = timeout
@@ -78,12 +79,12 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """There is a connection just now."""
+        """Whether the first connection is open now."""
         return self._pool.connected
 
     @property
     def address(self) -> str:
-        """The URL that is connected to, or is tried next; without user and password."""
+        """The URL of the current connection, or the next one to try. Without user and password."""
         return str(self._pool.address)
 
     def producer(
@@ -95,12 +96,14 @@ class Client:
         properties: Mapping[str, object] | None = None,
         producer_id: str | None = None,
     ) -> Producer:
-        """A producer for `log`; attached when entered with `async with`. `window` bounds events whose outcome
-        is not known yet.
+        """Create a producer for `log`; `async with` attaches it.
 
-        `producer_id`: events are numbered under this name, and the node stores each once however often it is
-        sent. A producer goes on behind the highest number that the node has of this name, unless it is given
-        the numbers (`sequence=`).
+        `window`: the maximum number of events without an outcome. If the window is full, `send` and `post`
+        wait.
+
+        `producer_id` makes the producer idempotent: its events are numbered under this id, and the node
+        stores each event once, also if it is sent several times. Numbering continues after the highest number
+        that the node has stored for this id, unless the program passes the numbers (`sequence=`).
         """
         bound = _partition(partition)
         return Producer(
@@ -121,26 +124,29 @@ class Client:
         epoch: int | None = None,
         durable: str | None = None,
     ) -> Consumer:
-        """A consumer of `log`; attached when entered with `async with`.
+        """Create a consumer of `log`; `async with` attaches it.
 
-        `credit` bounds the events on their way or unread here. `properties` are link properties, `filters`
-        further filters: name -> Described(descriptor, value).
+        `credit`: the maximum number of events of this consumer that are in flight or unread. `properties`:
+        link properties to send in the attach. `filters`: filters by name, each a `Described(descriptor,
+        value)`; see `sql_filter`.
 
-        `group`: one consumer of a group has each partition; without `partition` the node assigns one, and
-        `open` waits until one is free. `epoch` takes a partition from whoever has it with a smaller one.
-        `durable`: the node keeps the place of the subscription of this name, for this `container_id`; in a
-        group, the group's place in the partition.
+        `group`: each partition is assigned to one consumer of the group. Without `partition` the node assigns
+        one, and entering waits until one is free. `epoch`: take the partition from an owner that has a
+        smaller epoch.
 
-        `start`: LATEST and "latest", EARLIEST and "earliest", AfterOffset or AfterTime. With `filters`, too,
-        LATEST means events accepted after the attach.
+        `durable`: the name of the subscription. The node keeps its cursor under this name and the
+        `container_id`. In a group the node keeps the group's cursor instead.
 
-        Raises: ValueError, TypeError for an invalid start; ValueError for `durable` outside of a group when
-        `connect` was not given a container_id.
+        `start`: LATEST or "latest", EARLIEST or "earliest", AfterOffset or AfterTime. LATEST means events
+        that are accepted after the attach, also with `filters`.
+
+        Raises: ValueError, TypeError if `start` is not valid; ValueError if `durable` is used outside a group
+        and `connect` was not given a container_id.
         """
         if durable is not None and group is None and not self._named:
             message = (
-                "durable needs connect(…, container_id=…): under that id the node keeps the place, and a"
-                " made-up one never returns"
+                "durable needs connect(…, container_id=…): the node keeps the cursor under that id, and a"
+                " generated id is never used again"
             )
             raise ValueError(message)
         return Consumer(
@@ -171,13 +177,17 @@ class Client:
         on_assigned: Callable[[str], object] | None = None,
         on_revoked: Callable[[str], object] | None = None,
     ) -> GroupConsumer:
-        """A member of consumer group `group` of `log`, with its share of the partitions; joins when entered
-        with `async with`.
+        """Create a member of consumer group `group` of `log`; `async with` joins the group.
 
-        The node keeps the group's place in each partition; `start` counts where it has none yet. `credit`
-        bounds what is unread or unsettled here of a partition, `ahead_ms` the time that what is fetched ahead
-        lasts: less lets partitions move faster. `candidates` bounds the attaches that wait for a partition.
-        `on_assigned` and `on_revoked` are called with a partition that came or went.
+        The node assigns partitions to the member and keeps the group's cursor. `start` is used in partitions
+        where the group has no position yet. `candidates`: the maximum number of attaches that wait for a
+        partition.
+
+        `credit`: the maximum number of unread and unsettled events of one partition. `ahead_ms`: prefetch
+        about as many events as the program processes in this time. A smaller value lets partitions move
+        between members faster.
+
+        `on_assigned` and `on_revoked` are called with the partition that was assigned or taken away.
         """
         return GroupConsumer(
             self._pool,
@@ -200,23 +210,26 @@ class Client:
         start: int = 0,
         end: int | None = None,
         *,
-        filter: Filter = None,  # noqa: A002  the word that everybody has for it
+        filter: Filter = None,  # noqa: A002 (the usual word for it, in spite of the built-in function)
         batch_events: int | None = None,
         batch_bytes: int = BATCH_BYTES,
         prefetch_bytes: int = PREFETCH_BYTES,
         incarnation: str | None = None,
         timeout: float | None = 30.0,
     ) -> RangeReader:
-        """The events of a partition from number `start` to before `end` (None: to where the log ends now):
-        `async for run in …`.
+        """Iterate over the events of a partition from offset `start` to before `end`: `async for run in …`.
 
-        Ends by itself, also when there are fewer: where retention took some, the offsets tell. `filter`: SQL
-        as in `sql_filter`, or described values. A run has at most `batch_events` events and about
-        `batch_bytes` bytes, or one event; `prefetch_bytes` bound what is on its way or unread. `incarnation`:
-        the log that it has to be (`LogInfo.incarnation`). `timeout`: seconds without a word from the node.
+        `end` None: the end of the log when the link is attached. The iteration ends by itself, also if
+        retention has deleted some of the events: the offsets then have gaps. `filter`: a text as in
+        `sql_filter`, or described values.
 
-        Raises (while iterating): what `RangeReader.take` raises. ValueError at once for numbers that cannot
-        be.
+        A run has at most `batch_events` events and about `batch_bytes` bytes, but at least one event.
+        `prefetch_bytes`: the maximum number of bytes in flight or unread. `incarnation`: refuse to read a log
+        that has another `LogInfo.incarnation`. `timeout`: the maximum number of seconds in which the node
+        sends nothing.
+
+        Raises: ValueError at once if a number is out of range. While iterating: what `RangeReader.take`
+        raises.
         """
         return RangeReader(
             self._pool,
@@ -233,23 +246,23 @@ class Client:
         )
 
     async def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
-        """Partitions, offsets and figures of a log, from its `$info` node.
+        """Read the partitions, offsets and settings of a log from its `$info` address.
 
-        Raises: LinkRefusedError if there is no such log, ConnectionLostError, TimedOutError.
+        Raises: LinkRefusedError if the log does not exist, ConnectionLostError, TimedOutError.
         """
         return await within(timeout, f"information on {log}", self._again(lambda wire: read_info(wire, log)))
 
     async def extents(
         self, logs: str | Sequence[str], *, missing_ok: bool = False, timeout: float | None = 30.0
     ) -> dict[str, LogExtent]:
-        """Where the partitions of some logs begin and end, by log: one request for all of them, on links that
-        stay. Cheap to repeat.
+        """Return the first and the next offset of every partition of some logs, by log name.
 
-        Logs that have more than 10,000 partitions together take several requests, so the answer is of several
-        moments. `missing_ok`: logs that are not there are left out, instead of an error.
+        One request for all logs, on links that stay open, so that frequent calls are cheap. If the logs have
+        more than 10,000 partitions together, the client sends several requests, and the parts of the answer
+        are of different moments. `missing_ok`: leave out logs that do not exist instead of raising an error.
 
-        Raises: ManagementError (404: there is no such log, 403), LinkRefusedError, ConnectionLostError,
-        TimedOutError.
+        Raises: ManagementError (404: a log does not exist; 403: no permission), LinkRefusedError,
+        ConnectionLostError, TimedOutError.
         """
         listed = [logs] if isinstance(logs, str) else list(logs)
         asked = ask_extents(self._asker.ask, listed, missing_ok=missing_ok)
@@ -263,8 +276,10 @@ class Client:
         *,
         timeout: float | None = 30.0,
     ) -> dict[str, int]:
-        """For each of these partitions (None: all) the number of the first event stored at or after a moment,
-        or else of the next to come.
+        """Return by partition the offset of the first event that was stored at or after `timestamp_ms`.
+
+        If no such event exists, the offset is that of the next event to be stored. `partitions` None: all
+        partitions. `timestamp_ms`: milliseconds since 1970 UTC.
 
         Raises: what `extents` raises.
         """
@@ -282,11 +297,13 @@ class Client:
         }
 
     async def connect(self) -> None:
-        """Make the first connection, as `async with` does."""
+        """Open the first connection, as `async with` does."""
         await within(self._timeout, "connecting", self._pool.connect())
 
     async def close(self) -> None:
-        """Close the connection. Producers and consumers are best closed before: they end with ClosedError."""
+        """Close all connections. Producers and consumers that are still open end with ClosedError: close them
+        first.
+        """
         await self._pool.close()
 
     async def __aenter__(self) -> Self:
@@ -303,7 +320,7 @@ class Client:
         await self.close()
 
     async def _again(self, ask: Callable[[Wire], Awaitable[_T]]) -> _T:
-        """A question without effect is asked again on the next connection."""
+        """Repeat a request that changes nothing on the next connection, until one connection answers it."""
         while True:
             wire = await self._pool.question_wire()
             try:
@@ -329,19 +346,21 @@ def connect(
     timeout: float | None = 10.0,
     redirects_max: int = 4,
 ) -> Client:
-    """A client for the node at `url`: amqp:// amqps:// ws:// wss://, user and password in the URL or given;
-    several URLs: tried in turn.
+    """Create a client for the node at `url`; `async with` connects it.
 
-    Use it with `async with`, which connects within `timeout` seconds; each of several URLs gets an equal
-    share of them. `idle_timeout_ms`: a connection silent for so long is lost. `redirects_max`: how often in a
-    row a link may be sent on to another container; 0: never.
+    `url`: amqp://, amqps://, ws:// or wss://, with user and password in the URL or in `user` and `password`.
+    Several URLs are tried one after the other, each with an equal share of `timeout` seconds.
 
-    Raises (when entered): ConnectError, AuthenticationError, TimedOutError. At once: ValueError for a URL
-    that is none.
+    `container_id`: the name of this client at the node; by default a random one. `idle_timeout_ms`: a
+    connection on which nothing arrives for so long counts as lost. `redirects_max`: how many redirects in a
+    row a link follows to another container; 0: none.
+
+    Raises: ValueError at once if a URL is not valid. When entered: ConnectError, AuthenticationError,
+    TimedOutError.
     """
     addresses = [Address.parse(one) for one in ([url] if isinstance(url, str) else url)]
     if not addresses:
-        message = "no URL"
+        message = "url is an empty list: give at least one URL"
         raise ValueError(message)
     if user is not None:
         addresses = [replace(address, user=user, password=password) for address in addresses]

@@ -1,10 +1,11 @@
-"""Events of the CloudEvents SDK as events of this client, and back. Needs the extra `cloudevents`.
+"""Convert events of the CloudEvents SDK to events of this client, and back. Needs the extra `cloudevents`.
 
     await producer.send(to_event(CloudEvent({"type": "measured", "source": "/roof"}, {"f": 39.4})))
     cloud_event = from_event(received)
 
-An event is stored as a gateway stores it (CloudEvents AMQP binding 1.0.2), so gateway, Spark and other
-clients read it. Law: `from_event(to_event(e), raw=True)` has the attributes and the bytes of `e`. Pure.
+An event is stored in the same form as the gateway stores it (CloudEvents AMQP binding 1.0.2), so the gateway,
+Spark and other clients can read it. Law: `from_event(to_event(e), raw=True)` has the attributes and the bytes
+of `e`. Pure.
 """
 
 import json
@@ -35,12 +36,11 @@ _TIME: Final = "time"
 
 
 def to_event(cloud_event: BaseCloudEvent) -> Event:
-    """The event to send. Its key, which chooses the partition, is the extension attribute `partitionkey`.
+    """Convert a CloudEvent to an event to send. Its key is the extension attribute `partitionkey`.
 
-    Data of type bytes or str (as UTF-8) is sent as it is, other data as JSON.
+    Data of type bytes or str (as UTF-8) is sent as it is. All other data is sent as JSON.
 
-    Raises:
-        InvalidEventError: an attribute is not valid, or the data cannot be JSON.
+    Raises: InvalidEventError: an attribute is not valid, or the data cannot be written as JSON.
     """
     attributes = {
         check_name(name): _value(name, value) for name, value in cloud_event.get_attributes().items()
@@ -63,19 +63,18 @@ def to_event(cloud_event: BaseCloudEvent) -> Event:
 
 
 def from_event(event: Event | ReceivedEvent | bytes, *, raw: bool = False) -> BaseCloudEvent:
-    """The CloudEvent of an event, or of the bytes of a message: an SDK event of version 1.0 or 0.3.
+    """Convert an event, or the bytes of a message, to an SDK event of version 1.0 or 0.3.
 
-    Its data is what the SDK makes of the bytes: an object of JSON, text, or bytes. `raw`: the bytes as they
-    are.
+    The SDK decodes the data by its content type to a JSON value, text or bytes. `raw`: leave the data as
+    bytes.
 
-    Raises:
-        InvalidEventError: it is not a CloudEvent, or its time is a leap second or before the year 1, which
-        Python cannot express.
+    Raises: InvalidEventError: the event is not a CloudEvent, or its time is a leap second or before the year
+    1, which Python cannot represent.
     """
     read = decode(event if isinstance(event, bytes) else event.encode())
     attributes: dict[str, Any] = dict(read.attributes)
     timed = _TIME in attributes
-    # The SDK gives every event a time. An event without one goes back to none.
+    # The SDK adds the current time to an event without one. A placeholder prevents that and is removed below.
     attributes[_TIME] = _datetime(attributes[_TIME]) if timed else datetime.fromtimestamp(0, UTC)
     data: Any = read.data
     if data is not None and not raw:

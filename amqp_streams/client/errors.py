@@ -1,8 +1,6 @@
-"""What the client raises: one class per level of the protocol, each with the peer's condition where it gave
-one.
+"""The exceptions of the client: one class per level of the protocol. `AmqpStreamsError` is the root.
 
-`AmqpStreamsError` is the root. A `condition` is an AMQP error's symbol (AMQP 1.0 core 2.8.14), e.g.
-`amqp:not-found`.
+A `condition` is the symbol of an AMQP error (AMQP 1.0 core 2.8.14), for example `amqp:not-found`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +20,16 @@ PASSING: Final = frozenset(
         "ended by the peer",
     }
 )
-"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short
-of something.
+"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or has
+reached a limit.
 """
 
 
 class EndpointError(AmqpStreamsError):
-    """An endpoint failed; `condition`, `description` and `info` are the peer's words, or ours where it said
-    nothing.
+    """A connection, session, link or delivery failed.
+
+    `condition`, `description` and `info` are what the peer sent. If the peer sent nothing, they are the
+    client's own words.
     """
 
     def __init__(
@@ -42,23 +42,21 @@ class EndpointError(AmqpStreamsError):
 
 
 class ConnectError(AmqpStreamsError):
-    """No connection could be made: nobody listens, TLS failed, or the peer closed during the handshake."""
+    """No connection could be opened: the port is closed, TLS failed, or the peer closed during the handshake."""
 
 
 class AuthenticationError(ConnectError):
-    """The peer refused who we say we are, or offers no mechanism that we have. Not retried."""
+    """The peer refused the login, or offers no mechanism that the client can use. Not retried."""
 
 
 class ConnectionLostError(EndpointError):
-    """The connection ended and could not be made again within the retry policy, or the peer closed it for
-    good.
-    """
+    """The connection ended, and the client could not reconnect within the retry policy."""
 
 
 class NoRoomError(ConnectionLostError):
-    """This connection takes no more links: another has to be used.
+    """This connection takes no more links: the link needs another connection.
 
-    For the client itself: it never leaves it.
+    Internal: the client never raises it to the program.
     """
 
 
@@ -67,45 +65,47 @@ class SessionError(EndpointError):
 
 
 class LinkError(EndpointError):
-    """The peer detached a producer or a consumer for a reason that a new attach would meet again."""
+    """The peer detached a producer or a consumer for a reason that would also end a new attach."""
 
 
 class LinkRefusedError(LinkError):
-    """The peer refused an attach: unknown log or partition, a malformed filter, no permission, an older
-    epoch.
+    """The peer refused an attach: unknown log or partition, a filter that is not valid, no permission, or an
+    older epoch.
     """
 
 
 class OwnershipLostError(LinkError):
-    """Another consumer has the partition, or the link's name, now: take no more from it, and do not attach
-    again as you were.
+    """Another consumer now owns the partition or uses the link's name. Do not attach again with the same
+    arguments.
 
-    `condition` is `amqp:link:stolen` where the link was closed for the other, `amqp:resource-locked` where
-    the other came while the connection was lost; `info` then may have the epoch that is in force.
+    `condition` is `amqp:link:stolen` if the node closed this link for the other consumer. It is
+    `amqp:resource-locked` if the other consumer attached while the connection was lost; `info` may then
+    contain the current epoch.
     """
 
 
 class RedirectError(LinkError):
-    """The node named another container that has the partition, which could not be reached, or was not to be
-    followed.
+    """The node redirected the link to another container, which did not answer or which the client may not
+    follow.
     """
 
 
 class RejectedError(EndpointError):
-    """This one event was refused for what it is; sending it again would not help."""
+    """The node refused this one event because of its contents. Sending the event again would not help."""
 
 
 class ReleasedError(EndpointError):
-    """This one event was not stored, although sent as often as the retry policy allows (disk full, partition
-    stopped).
+    """The node did not store this one event, although it was sent as often as the retry policy allows.
+
+    Reasons are, for example, a full disk or a stopped partition.
     """
 
 
 class SendError(AmqpStreamsError):
     """Some events since the last flush were not accepted.
 
-    `failures` names the first of them, each with the event as it was given and what befell it; `count` counts
-    all.
+    `failures`: the first of them, each with the event as the program passed it and the error. `count`: the
+    number of all of them.
     """
 
     def __init__(self, failures: Sequence[tuple[object, AmqpStreamsError]], count: int) -> None:
@@ -115,13 +115,13 @@ class SendError(AmqpStreamsError):
 
 
 class SequenceError(AmqpStreamsError, ValueError):
-    """Numbers given to events of an idempotent producer do not rise, or it is none."""
+    """The sequence numbers do not increase, or the producer has no `producer_id`."""
 
 
 class ManagementError(AmqpStreamsError):
-    """A `$management` request was answered with a status other than 2xx;
+    """The node answered a `$management` request with a status other than 2xx.
 
-    `status` is that of HTTP (404, 409, …).
+    `status` has the meaning of the HTTP status (404, 409, …).
     """
 
     def __init__(self, status: int, description: str) -> None:
@@ -131,8 +131,8 @@ class ManagementError(AmqpStreamsError):
 
 
 class TimedOutError(AmqpStreamsError, TimeoutError):
-    """The time given for an operation ran out; the operation was abandoned, its effect is unknown."""
+    """The operation took longer than its timeout and was abandoned. Whether it had an effect is unknown."""
 
 
 class ClosedError(AmqpStreamsError):
-    """This client, producer or consumer was closed before."""
+    """This client, producer or consumer is already closed."""

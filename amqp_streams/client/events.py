@@ -1,7 +1,7 @@
-"""An event as a producer gives it; on its way it is an AMQP message (AMQP 1.0 core 3.2).
+"""The event that a program passes to a producer, and its encoding as an AMQP message (AMQP 1.0 core 3.2).
 
-message annotations (key, annotations) | properties | application properties | data (bytes) or amqp-value (all
-else)
+Sections in this order: message annotations (key, annotations) | properties | application properties | data
+(bytes) or amqp-value (all other bodies)
 """
 
 from collections.abc import Mapping
@@ -30,13 +30,14 @@ _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event to send. `body`: bytes become a data section, everything else an amqp-value. `key` chooses the
-    partition.
+    """An event to send. `key` chooses the partition.
 
-    Times are milliseconds since 1970 UTC. `properties` are application properties: str, int, float, bool,
-    bytes, None and the types of `amqp_streams.wire.codec`. `annotations` are message annotations besides the
-    key. `message_format`: a number from 0 to 2^32 - 1 (AMQP 2.7.5); a message that was made elsewhere is
-    given one as a `ReceivedEvent`.
+    `body`: bytes become a data section, any other value an amqp-value section. `properties`: the application
+    properties; values are str, int, float, bool, bytes, None and the types of `amqp_streams.wire.codec`.
+    `annotations`: message annotations in addition to the key. Times are milliseconds since 1970 UTC.
+
+    `message_format`: a number from 0 to 2^32 - 1 (AMQP 1.0 core 2.7.5). To send a message in another format
+    than AMQP's own, pass it as a `ReceivedEvent`.
     """
 
     body: object = b""
@@ -53,10 +54,9 @@ class Event:
     message_format: int = 0
 
     def encode(self) -> bytes:
-        """The AMQP message.
+        """Return the AMQP message.
 
-        Raises:
-            WireError: something in it has no AMQP type.
+        Raises: WireError: a value has no AMQP type.
         """
         front = (
             self._annotations() if self.annotations else b"" if self.key is None else key_section(self.key)
@@ -73,6 +73,7 @@ class Event:
             front += self._message_properties()
         if self.properties:
             front += _application_properties(self.properties)
+        # Hot path: most bodies are bytes. Their section is written directly, without the codec.
         body = self.body
         if type(body) is bytes:
             size = len(body)
@@ -108,6 +109,7 @@ class Event:
 
 
 def _application_properties(properties: Mapping[str, object]) -> bytes:
+    # Hot path: most properties are short strings, so the map is written directly instead of by the codec.
     pieces = []
     for name, value in properties.items():
         text = name.encode()
@@ -115,6 +117,7 @@ def _application_properties(properties: Mapping[str, object]) -> bytes:
             return APPLICATION_PROPERTIES_HEAD + encode(dict(properties))
         pieces.append(_STRINGS[len(text)])
         pieces.append(text)
+        # A character has at most 4 bytes in UTF-8.
         if type(value) is str and len(value) <= _SHORT_MAX // 4:
             text = value.encode()
             pieces.append(_STRINGS[len(text)])
@@ -123,6 +126,7 @@ def _application_properties(properties: Mapping[str, object]) -> bytes:
             pieces.append(encode(value))
     inside = b"".join(pieces)
     count = 2 * len(properties)
+    # The size field of a map also counts the count field: 1 byte in a short map, 4 in a long one.
     if len(inside) < _SHORT_MAX and count <= _SHORT_MAX:
         return APPLICATION_PROPERTIES_MAP8 + _LENGTHS[len(inside) + 1] + _LENGTHS[count] + inside
     return APPLICATION_PROPERTIES_MAP32 + (len(inside) + 4).to_bytes(4) + count.to_bytes(4) + inside

@@ -1,8 +1,8 @@
-"""What the engine adds to a message for its way: the target partition going in, the place in the log coming
-out.
+"""What the engine and the client add to a message for one hop: the target partition when it is sent, and
+partition, offset and timestamp when it is delivered. All are delivery annotations.
 
-Spec: Event Streams 4.6.2, 4.6.4, 5.1. One law: bytes that are not messages are a WireError, whatever they
-are.
+Law: for bytes that are not an AMQP message every function raises WireError and nothing else. Spec: Event
+Streams 4.6.2, 4.6.4, 5.1.
 """
 
 from typing import Final, NamedTuple
@@ -14,20 +14,21 @@ from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8, HEADS_END, MESSA
 from amqp_streams.wire.sections import delivery_annotations, strip
 
 _KEY_BYTES: Final = 9
-"""Bytes that tell one layout of annotations from another: an empty header if there is one, the section's code
+"""Length of the prefix that identifies a layout of annotations: an optional empty header, the section's code
 and its size.
 """
 _LAYOUTS_MAX: Final = 64
 
 
 def with_target_partition(message: bytes, partition: str) -> bytes:
-    """The message with delivery annotations that send it to `partition`, in place of any it had."""
+    """Return the message with delivery annotations that send it to `partition`. They replace existing ones."""
     header_size, stored = strip(message)
     return stored[:header_size] + section({names.TARGET_PARTITION: Symbol(partition)}) + stored[header_size:]
 
 
 def bare(message: bytes) -> bytes:
-    """The message less the annotations of the delivery that brought it: what its producer sent."""
+    """Return the message without its delivery annotations, that is, as its producer sent it."""
+    # Hot path: the usual layout, a short map before the message annotations, needs no parser.
     if message[:4] == DELIVERY_ANNOTATIONS_MAP8 and len(message) > len(DELIVERY_ANNOTATIONS_MAP8):
         stored = message[5 + message[4] :]
         if MESSAGE_ANNOTATIONS_HEAD <= stored < HEADS_END:
@@ -36,7 +37,7 @@ def bare(message: bytes) -> bytes:
 
 
 class Place(NamedTuple):
-    """Where in its log a delivery comes from, as far as it says so."""
+    """Partition, offset and storage time of a delivery. A value is None if the delivery does not contain it."""
 
     partition: str | None
     offset: str | None
@@ -44,7 +45,7 @@ class Place(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where the three values are in messages that have the bytes `fixed` at their places."""
+    """Byte ranges of the three values in messages that have the bytes `fixed` at the same positions."""
 
     partition: slice
     offset: slice
@@ -58,7 +59,8 @@ _layouts: dict[bytes, _Layout] = {}
 def place_of(message: bytes) -> Place:
     """Read partition, offset and timestamp of a delivery.
 
-    A peer lays them out alike each time: the layout is learnt once.
+    Hot path: a node writes the annotations of all messages in the same layout. The layout is learned from the
+    first message and only verified in the others.
     """
     layout = _layouts.get(message[:_KEY_BYTES])
     if layout is not None:
@@ -95,12 +97,13 @@ def _decode(message: bytes) -> Place:
 
 
 def associated_of(message: bytes) -> tuple[str, ...] | None:
-    """The partitions that a delivery says its link is associated with from now on.
+    """Return the partitions that the link is associated with from this delivery on, or None if the delivery
+    does not name them.
 
     Spec: Event Streams 4.6.5.
     """
-    told = delivery_annotations(message).get(Symbol(names.ASSOCIATED_PARTITIONS))
-    items = told.items if isinstance(told, Array) else told
+    sent = delivery_annotations(message).get(Symbol(names.ASSOCIATED_PARTITIONS))
+    items = sent.items if isinstance(sent, Array) else sent
     return tuple(str(item) for item in items) if isinstance(items, tuple | list) else None
 
 
@@ -118,13 +121,14 @@ def _learn(message: bytes, partition: Symbol, offset: Symbol, timestamp: Timesta
         at = start + len(key)
         slices.append(slice(at + head, at + len(value)))
         fixed.append((slice(start, at + head), message[start : at + head]))
+    # A peer that varies its layout must not fill the memory. The table starts again from empty.
     if len(_layouts) >= _LAYOUTS_MAX:
         _layouts.clear()
     _layouts[message[:_KEY_BYTES]] = _Layout(slices[0], slices[1], slices[2], tuple(fixed))
 
 
 def decoded(message: bytes, start: int) -> object:
-    """The value of the section that starts at byte `start`."""
+    """Return the value of the section that starts at byte `start`."""
     value, _ = decode(message, start)
     assert isinstance(value, Described)
     return value.value

@@ -1,7 +1,4 @@
-"""What a caller chooses: where a consumer starts, how failures are retried, how TLS is checked.
-
-Plain values.
-"""
+"""Options of clients, producers and consumers: start, outcome, retry policy, TLS and SASL. Plain values."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -16,15 +13,15 @@ from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
 
 _OFFSET_CHARACTERS_MAX: Final = 255
 Settle = Literal["auto", "manual", "none"]
-"""auto: settled as accepted when the next events are taken; manual: by `settle`; none: the peer settles as it
-sends.
+"""When a consumer settles events. auto: as accepted, when the program takes the next events; manual: when the
+program calls `settle`; none: the node settles each event when it sends it.
 """
 
 
 class Outcome(Enum):
-    """What becomes of a delivery (AMQP 1.0 core 3.4).
+    """The outcome of a delivery (AMQP 1.0 core 3.4).
 
-    Of a log's events, released and modified ones come again on the link.
+    The node sends released and modified events of a log again on the same link.
     """
 
     ACCEPTED = "accepted"
@@ -41,23 +38,21 @@ MODIFIED: Final = Outcome.MODIFIED
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Only events accepted after the attach: the protocol's default."""
+    """Only events that are accepted after the attach. This is the protocol's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class AfterOffset:
-    """Events whose offset is greater than `offset`: as `event.offset` gives it, or a number, or a number as
-    text.
+    """Events whose offset is greater than `offset`: a number, a number as text, or `event.offset`.
 
-    Offsets belong to a partition; on a consumer of several partitions the same value is applied to each.
+    Offsets belong to one partition. A consumer of several partitions applies the same offset to each of them.
 
-    Raises: ValueError, TypeError for something else.
+    Raises: ValueError, TypeError if `offset` is not an offset.
     """
 
     offset: str | int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be an offset."""
         if not isinstance(self.offset, str | int) or isinstance(self.offset, bool):
             message = f"an offset is a number or a text such as event.offset, not {self.offset!r}"
             raise TypeError(message)
@@ -73,7 +68,7 @@ class AfterOffset:
 
     @property
     def symbol(self) -> str:
-        """The offset as it goes over the wire: plain numbers have 16 digits there."""
+        """The offset as it is on the wire: a number is padded to 16 digits."""
         offset = self.offset
         if isinstance(offset, int):
             return f"{offset:016d}"
@@ -86,15 +81,14 @@ class AfterOffset:
 
 @dataclass(frozen=True, slots=True)
 class AfterTime:
-    """Events stored after this moment, in milliseconds since 1970 UTC (exclusive).
+    """Events stored after this time in milliseconds since 1970 UTC (exclusive).
 
-    Raises: TypeError for something else.
+    Raises: TypeError if `timestamp_ms` is not an int.
     """
 
     timestamp_ms: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a moment."""
         if not isinstance(self.timestamp_ms, int) or isinstance(self.timestamp_ms, bool):
             message = f"a time is a whole number of milliseconds since 1970 UTC, not {self.timestamp_ms!r}"
             raise TypeError(message)
@@ -102,14 +96,17 @@ class AfterTime:
 
 Start = Latest | AfterOffset | AfterTime
 StartAt = Start | Literal["earliest", "latest"]
-"""What is taken where a start is asked for."""
+"""The values that are valid as `start` of a consumer."""
 
 LATEST: Final = Latest()
 EARLIEST: Final = AfterOffset(names.OFFSET_EARLIEST)
 
 
 def start_of(given: StartAt) -> Start:
-    """The start that `given` means. Raises: ValueError for another text, TypeError for another type."""
+    """Convert `given` to a start.
+
+    Raises: ValueError if the text is not a start; TypeError if the type is wrong.
+    """
     if isinstance(given, Latest | AfterOffset | AfterTime):
         return given
     starts: dict[object, Start] = {"earliest": EARLIEST, "latest": LATEST}
@@ -123,12 +120,13 @@ def start_of(given: StartAt) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how fast a lost connection is made again, and how often a released event is sent again.
+    """How often and after which waits the client reconnects and sends released events again.
 
-    The n-th wait (n from 0) is `first_ms * factor**n`, at most `wait_max_ms`, times `jitter()`: a number that
-    should lie from 0.5 to 1. `attempts_max` bounds the tries in a row, `elapsed_max_ms` the time from the
-    loss. `first_connect` retries the very first connection too; by default `connect` fails when no address
-    answers.
+    The wait before attempt n (from 0) is `first_ms * factor**n`, at most `wait_max_ms`, times `jitter()`,
+    which returns a number from 0.5 to 1. The client gives up after `attempts_max` failed attempts in a row,
+    or when `elapsed_max_ms` have passed since the loss.
+
+    `first_connect`: also retry the first connection. By default `connect` fails if no address answers.
     """
 
     attempts_max: int = 100
@@ -140,7 +138,8 @@ class RetryPolicy:
     jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), compare=False)  # noqa: S311 (spreads load, keeps no secret)
 
     def wait_s(self, attempt: int) -> float:
-        """Seconds to wait before try number `attempt` (from 0) is made again."""
+        """Return the wait in seconds before attempt number `attempt` (from 0)."""
+        # The exponent is limited because a large power of a float raises OverflowError.
         growth: float = self.factor ** min(attempt, 64)
         return min(self.first_ms * growth, self.wait_max_ms) * self.jitter() / 1000
 
@@ -150,10 +149,12 @@ NO_RETRY: Final = RetryPolicy(attempts_max=0)
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """How `amqps://` and `wss://` are secured. Without a CA file the system's authorities are trusted.
+    """How `amqps://` and `wss://` are secured. Without `ca_file` the client trusts the system's certificate
+    authorities.
 
-    `certificate_file` and `key_file` are shown to the peer when it asks (SASL EXTERNAL). `verify=False`
-    trusts anybody: tests only.
+    `certificate_file` and `key_file`: the client certificate, sent if the peer requests one (SASL EXTERNAL).
+    `server_hostname`: the name to expect in the peer's certificate instead of the host of the URL.
+    `verify=False` accepts every peer: for tests only.
     """
 
     ca_file: Path | None = None
@@ -164,20 +165,22 @@ class TlsOptions:
 
 
 Token = str | Callable[[], str | Awaitable[str]]
-"""An OAuth access token; or who is asked for one before each connection.
+"""An OAuth access token, or a function that returns one and is called before each connection attempt.
 
-What is asked must not block the event loop.
+The function must not block the event loop.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """How we log in. Without any, the best that the node offers: SCRAM or PLAIN with a user, EXTERNAL with a
-    certificate, ANONYMOUS.
+    """How the client logs in.
 
-    `token`: an OAuth access token instead of a password. `mechanisms`: these and no others, best first.
-    `plain_without_tls`: passwords (PLAIN) and tokens may cross a network in the clear; without it they are
-    shown over TLS and on this machine only.
+    By default the client uses the best mechanism that the node offers: SCRAM or PLAIN with a user, EXTERNAL
+    with a client certificate, otherwise ANONYMOUS.
+
+    `token`: an OAuth access token instead of a password. `mechanisms`: use only these mechanisms, best first.
+    `plain_without_tls`: allow passwords (PLAIN) and tokens on connections without TLS. By default the client
+    sends them without TLS only to its own machine.
     """
 
     token: Token | None = field(default=None, repr=False)
@@ -186,11 +189,12 @@ class SaslOptions:
 
 
 def sql_filter(text: str) -> Described:
-    """A filter for `Client.consumer(filters={"any name": …})`: only events of which the condition is true,
-    e.g. `kind = 'alarm'`.
+    """Return a filter for `Client.consumer(filters={"any name": …})`: only events for which the condition is
+    true.
 
-    The condition is SQL as in AMQP Filter Expressions 1.0, 6: unqualified names are application properties,
-    `p.subject` is a field of the properties section, `m.event-streams-group-key` a message annotation. One
-    that cannot be read refuses the link.
+    An example is `kind = 'alarm'`. The condition is SQL as in AMQP Filter Expressions 1.0, section 6: a name
+    without prefix is an application property, `p.subject` is a field of the properties section,
+    `m.event-streams-group-key` is a message annotation. The node refuses the link if the condition is not
+    valid.
     """
     return Described(Symbol(names.FILTEX_SQL), text)

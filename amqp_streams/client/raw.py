@@ -1,7 +1,8 @@
-"""Bytes of AMQP messages, for programs that make and read them themselves (AMQP 1.0 core 3.2). Pure.
+"""Functions for the bytes of AMQP messages, for programs that read or write messages themselves (AMQP 1.0
+core 3.2). Pure.
 
-What `Producer.post_batch` takes and `Consumer.receive_raw` gives are such bytes. This is the wire package's
-face for users of the client.
+`Producer.post_batch` accepts such bytes, and `Consumer.receive_raw` returns them. This module re-exports what
+users of the client may use of the `wire` package.
 """
 
 from amqp_streams.client.message import Place, bare, place_of

@@ -1,5 +1,5 @@
-"""An event as a consumer gets it: the bytes of its message, read where and when somebody looks (AMQP 1.0 core
-3.2).
+"""An event as a consumer receives it: the bytes of its message, decoded only when a field is read (AMQP 1.0
+core 3.2).
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ from amqp_streams.wire.sections import group_key
 
 
 class ReceivedEvent:
-    """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not
-    raises WireError.
+    """A received event. A field is decoded when it is first read, and raises WireError if the message is
+    broken.
 
-    `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`,
-    `partition`, `timestamp_ms` (when it was stored) and `delivery_annotations`. `message_format` (AMQP 2.7.5)
-    is 0, but for a message of another format than AMQP's own: what its sections mean is for that format to
-    say.
+    The fields are those of `Event`, and in addition `offset`, `partition`, `timestamp_ms` (when the node
+    stored the event) and `delivery_annotations`. `message`: the AMQP message including delivery annotations.
+    `message_format` (AMQP 1.0 core 2.7.5) is 0 unless the message has another format than AMQP's own. The
+    sections of such a message mean what that format defines.
     """
 
     __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message", "message_format")
@@ -51,100 +51,104 @@ class ReceivedEvent:
         return f"<ReceivedEvent {place.partition}:{place.offset}, {len(self.message)} bytes>"
 
     def encode(self) -> bytes:
-        """The message as its producer sent it, to send it on."""
+        """Return the message as its producer sent it, for example to send it to another log."""
         return bare(self.message)
 
     @property
     def offset(self) -> str | None:
-        """Its place in its partition; later events have greater ones. None: the peer is not an event log."""
+        """The offset of the event in its partition. None: the peer is not an event log node."""
         return self._found().offset
 
     @property
     def partition(self) -> str | None:
-        """The partition it comes from."""
+        """The partition of the event. None: the peer is not an event log node."""
         return self._found().partition
 
     @property
     def timestamp_ms(self) -> int | None:
-        """When it was stored, in milliseconds since 1970 UTC."""
+        """When the node stored the event, in milliseconds since 1970 UTC. None: the peer did not send it."""
         return self._found().timestamp_ms
 
     @property
     def body(self) -> object:
-        """bytes of the data sections, the value, or a list of sequences' items;
+        """The body: bytes of the data sections, the value of an amqp-value, or the list of all elements of
+        the sequences.
 
-        None when there is no body.
+        None if the message has no body.
         """
         return self._value(DATA)
 
     @property
     def key(self) -> str | None:
-        """The group key its producer gave."""
+        """The group key that the producer gave to the event."""
         return group_key(self.message)
 
     @property
     def properties(self) -> Mapping[str, object]:
-        """Application properties."""
+        """The application properties; empty if the message has none."""
         return self._map(APPLICATION_PROPERTIES)
 
     @property
     def annotations(self) -> Mapping[str, object]:
-        """Message annotations."""
+        """The message annotations; empty if the message has none."""
         return self._map(MESSAGE_ANNOTATIONS)
 
     @property
     def delivery_annotations(self) -> Mapping[str, object]:
-        """Delivery annotations: what the engine says of this delivery."""
+        """The delivery annotations, which the node adds for this delivery; empty if the message has none."""
         return self._map(DELIVERY_ANNOTATIONS)
 
     @property
     def associated_partitions(self) -> tuple[str, ...] | None:
-        """The partitions that its link brings events of from now on;
+        """The partitions whose events the link brings from this event on. None: the same as before.
 
-        None: as before. Spec: Event Streams 4.6.5.
+        Spec: Event Streams 4.6.5.
         """
         return associated_of(self.message)
 
     @property
     def revoked(self) -> bool:
-        """Its link ended before it was settled: the event comes again, here or to another consumer. Always
-        False with settle="auto", except in consumer groups."""
+        """Whether the link ended before the event was settled. The node sends the event again, here or to
+        another consumer.
+
+        Always False with settle="auto", except in consumer groups.
+        """
         link = self._link
         return link is not None and not link.alive
 
     @property
     def message_id(self) -> object:
-        """As given: str, int, UUID or bytes."""
+        """The message id: a str, int, UUID or bytes. None: the producer gave none."""
         return self._property(0)
 
     @property
     def to(self) -> str | None:
-        """The address it was sent to, if its producer said so."""
+        """The address to which the producer sent the event, if the producer set it."""
         return cast("str | None", self._property(2))
 
     @property
     def subject(self) -> str | None:
-        """What it is about."""
+        """The subject that the producer gave to the event."""
         return cast("str | None", self._property(3))
 
     @property
     def reply_to(self) -> str | None:
-        """Where answers go."""
+        """The address for answers to this message."""
         return cast("str | None", self._property(4))
 
     @property
     def correlation_id(self) -> object:
-        """The message id it answers."""
+        """The message id of the request that this message answers."""
         return self._property(5)
 
     @property
     def content_type(self) -> str | None:
-        """Media type of the body."""
+        """The media type of the body."""
         return cast("str | None", self._property(6))
 
     @property
     def creation_time_ms(self) -> int | None:
-        """When its producer made it, in milliseconds since 1970 UTC."""
+        """When the producer created the event, in milliseconds since 1970 UTC."""
         return cast("int | None", self._property(9))
 
     def _found(self) -> Place:
@@ -161,7 +165,7 @@ class ReceivedEvent:
         return fields[index] if isinstance(fields, list) and index < len(fields) else None
 
     def _value(self, code: int) -> object:
-        """Value of a section, decoded once; the body, whatever it is, is under DATA."""
+        """Return the value of a section, decoded once. The body is under DATA, whichever kind it has."""
         if self._sections is None:
             self._sections = _layout(self.message)
             self._values = {}
@@ -172,7 +176,7 @@ class ReceivedEvent:
 
 
 def _layout(message: bytes) -> dict[int, list[Section]]:
-    """The sections by code; those of the body, whatever it is, under DATA."""
+    """Return the sections by code. Sections of the body are under DATA, whichever kind they have."""
     found: dict[int, list[Section]] = {}
     for section in sections(message):
         found.setdefault(DATA if section.code in {SEQUENCE, VALUE} else section.code, []).append(section)
@@ -194,7 +198,7 @@ def _read(message: bytes, found: list[Section]) -> object:
 
 
 def _data(message: bytes, section: Section) -> object:
-    """Bytes of a data section, as nearly everybody writes it."""
+    """Return the bytes of a data section. The two common encodings are read directly."""
     head = message[section.start : section.start + 4]
     if head == DATA_BINARY8:
         return message[section.start + 5 : section.end]
@@ -204,8 +208,10 @@ def _data(message: bytes, section: Section) -> object:
 
 
 def _texts(message: bytes, section: Section) -> object:
-    """Application properties: mostly short strings, read where they stand; whatever else is left to the
-    decoder, errors included.
+    """Read application properties. Most are short strings, which are read directly; the codec decodes the
+    others.
+
+    If anything is unexpected, the codec reads the whole section again, so that errors are always the codec's.
     """
     at = section.start + 3
     wide = message[at] == 0xD1
