@@ -1,7 +1,7 @@
 """[io] All that the gateway serves over HTTP on one listener, by path: events, health, metrics, the API.
 
 `/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can
-be.
+be. Requests to the API take turns, so that they do not hold up events and probes.
 """
 
 import asyncio
@@ -16,8 +16,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from knative_gateway.http.asgi import App
+from knative_gateway.http.turns import Turns
 
 EVENTS: Final = ("/broker/", "/channel/")
+PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 _NOT_ONE_HOST: Final = PlainTextResponse(
     "an HTTP/1.1 request must have exactly one Host header\n", status_code=400
@@ -76,6 +78,7 @@ class Web:
         self._ingress: Final = ingress
         self._figures: Final = Figures(registry)
         self._ready: Final = ready
+        self._turns: Final = Turns()
         self._rest: Final = Starlette(
             routes=[
                 Route("/healthz", self._healthz),
@@ -95,6 +98,8 @@ class Web:
         elif scope["path"].startswith(EVENTS):
             await self._ingress(scope, receive, send)
         else:
+            if scope["path"] not in PROBES:
+                await self._turns.turn()
             await self._rest(scope, receive, send)
 
     async def _healthz(self, _request: Request) -> Response:

@@ -64,6 +64,28 @@ async def test_ready_says_what_is_missing() -> None:
     assert await got(app, "/readyz") == (200, "ready\n")
 
 
+async def test_an_event_does_not_wait_for_requests_to_the_api_that_came_before_it() -> None:
+    """Else clients that send many requests at once hold up the events of all others."""
+    begun: list[str] = []
+
+    async def listing(_request: object) -> PlainTextResponse:
+        begun.append("api")
+        return PlainTextResponse("api")
+
+    async def taking(scope: Any, receive: Any, send: Any) -> None:
+        begun.append("event")
+        await ingress(scope, receive, send)
+
+    app = Web(taking, CollectorRegistry(), ready=lambda: None, routes=[Route("/apis", listing)])
+    asking = [asyncio.create_task(got(app, "/apis")) for _ in range(20)]
+    asking += [asyncio.create_task(got(app, path)) for path in ("/broker/a/b", "/channel/a/b")]
+    assert await got(app, "/readyz") == (200, "ready\n")
+    answered_after = len(begun)
+    assert {status for status, _ in await asyncio.gather(*asking)} == {200}
+    assert begun.index("event") <= 2
+    assert answered_after < 10, "probes do not wait either"
+
+
 class Slow(Collector):
     """Figures that take until they are let go; made in a thread, so that the loop goes on."""
 

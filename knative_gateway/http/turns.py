@@ -1,0 +1,56 @@
+"""[io] The share of the event loop that requests of one sort get, however many clients ask at once.
+
+Laws: in one iteration of the loop at most one waiting request begins, in the order in which they came. After
+an iteration that took long, the next request waits for as long: the requests together get about half of the
+loop, and everything else gets the other half. A connection answers one request at a time, so a client that
+sends many requests at once waits behind the other connections.
+"""
+
+import asyncio
+from collections import deque
+from time import perf_counter as clock
+from typing import Final
+
+LONG_S: Final = 0.001
+"""An iteration that takes longer is followed by a pause of the same length: timers of the loop count in ms."""
+PAUSE_S_MAX: Final = 0.25
+
+
+class Turns:
+    """One for all connections of a listener."""
+
+    def __init__(self) -> None:
+        self._waiting: Final[deque[asyncio.Future[None]]] = deque()
+        self._is_taken = False
+        """A request has begun in this iteration, or in the pause after it."""
+        self._since = 0.0
+
+    async def turn(self) -> None:
+        """Return when the caller may begin: at once if no other request has begun."""
+        loop = asyncio.get_running_loop()
+        if self._is_taken:
+            mine: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(mine)
+            await mine
+        else:
+            self._is_taken, self._since = True, clock()
+            loop.call_soon(self._pause)
+
+    def _pause(self) -> None:
+        """The request that began has done its first step: let the next one begin, now or after a pause."""
+        took = clock() - self._since
+        loop = asyncio.get_running_loop()
+        if took > LONG_S:
+            loop.call_later(min(took, PAUSE_S_MAX), self._next)
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                self._since = clock()
+                asyncio.get_running_loop().call_soon(self._pause)
+                return
+        self._is_taken = False

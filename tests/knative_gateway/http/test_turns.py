@@ -1,0 +1,89 @@
+"""Many requests at once leave the event loop to others between two of them."""
+
+import asyncio
+import itertools
+import time
+
+import pytest
+
+from knative_gateway.http import turns
+from knative_gateway.http.turns import Turns
+
+REQUESTS = 30
+
+
+async def test_a_request_alone_begins_at_once() -> None:
+    """Without an iteration of the loop: the first step of the coroutine ends it."""
+    taking = Turns().turn()
+    try:
+        taking.send(None)
+    except StopIteration:
+        return
+    taking.close()
+    raise AssertionError
+
+
+async def test_between_two_requests_everything_else_of_the_loop_has_its_turn() -> None:
+    """What needs as many iterations as an event does is done after as many requests, not after all."""
+    shared, begun = Turns(), 0
+
+    async def request() -> None:
+        nonlocal begun
+        await shared.turn()
+        begun += 1
+
+    asking = [asyncio.create_task(request()) for _ in range(REQUESTS)]
+    at_iteration = []
+    while begun < REQUESTS:
+        await asyncio.sleep(0)
+        at_iteration.append(begun)
+    await asyncio.gather(*asking)
+    assert max(now - before for before, now in itertools.pairwise(at_iteration)) == 1
+
+
+async def test_requests_begin_in_the_order_in_which_they_came() -> None:
+    shared, order = Turns(), []
+
+    async def request(number: int) -> None:
+        await shared.turn()
+        order.append(number)
+
+    await asyncio.gather(*(request(number) for number in range(REQUESTS)))
+    assert order == list(range(REQUESTS))
+
+
+async def test_after_a_long_request_others_get_as_much_time() -> None:
+    """Two requests that take 20 ms each do not follow each other."""
+    shared = Turns()
+    ended: list[float] = []
+    began: list[float] = []
+
+    async def request() -> None:
+        await shared.turn()
+        began.append(time.perf_counter())
+        time.sleep(0.02)  # noqa: ASYNC251  the request keeps the loop busy
+        ended.append(time.perf_counter())
+
+    await asyncio.gather(*(request() for _ in range(3)))
+    pauses = [later - earlier for earlier, later in zip(ended, began[1:], strict=False)]
+    assert min(pauses) >= 0.019, pauses
+
+
+async def test_the_pause_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that says that each request took 1,000 seconds."""
+    clock = iter(range(0, 100_000, 1000))
+    monkeypatch.setattr(turns, "clock", lambda: float(next(clock)))
+    shared = Turns()
+    async with asyncio.timeout(10):
+        await asyncio.gather(shared.turn(), shared.turn(), shared.turn())
+
+
+async def test_a_client_that_has_gone_holds_up_nobody() -> None:
+    shared = Turns()
+    first, gone, waits = (asyncio.create_task(shared.turn()) for _ in range(3))
+    await asyncio.sleep(0)
+    assert first.done()
+    gone.cancel()
+    async with asyncio.timeout(10):
+        await waits
+    assert gone.cancelled()
