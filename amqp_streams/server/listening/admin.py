@@ -367,6 +367,13 @@ class _WebSocket(WebSocketsSansIOProtocol):
         if event.data or event.fin:
             super().handle_cont(event)
 
+    def send_receive_event_to_app(self) -> None:
+        # The application refuses every text message. uvicorn would decode this one first, and log a traceback
+        # if it is not UTF-8.
+        if self.curr_msg_data_type == "text":
+            self.frames = [b""]
+        super().send_receive_event_to_app()
+
     def _count_empty(self) -> None:
         now = self.loop.time()
         if now >= self._second_ends:

@@ -187,6 +187,18 @@ async def test_a_text_message_ends_the_connection_with_words(
     assert echoes.made[0].calls == ["lost"]
 
 
+async def test_a_text_message_that_is_not_utf8_ends_the_connection_without_a_traceback(
+    start: Start, dial: Open, echoes: Echoes, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await dial(await start(echoes))
+    await client.send([b"\xc0"], text=True)
+    with pytest.raises(ConnectionClosed) as caught:
+        await client.recv()
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1003
+    assert not caplog.records
+
+
 async def test_a_message_beyond_the_bound_ends_the_connection(
     start: Start, dial: Open, echoes: Echoes
 ) -> None:
