@@ -82,10 +82,7 @@ class RequestReader:
         """
         self._has_advanced = self._is_small = False
         try:
-            try:
-                self._parser.feed_data(piece)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._feed_upgraded(piece, upgrade)
+            self._feed(piece)
         except httptools.HttpParserError as error:
             if self.is_ended:
                 return  # nothing may follow the last request, and nothing does
@@ -102,15 +99,22 @@ class RequestReader:
         self.is_ended = True
         self._parser = None
 
-    def _feed_upgraded(self, piece: bytes | memoryview, upgrade: httptools.HttpParserUpgrade | None) -> None:
-        while upgrade is not None:
-            piece = piece[upgrade.args[0] :]
+    def _feed(self, piece: bytes | memoryview) -> None:
+        while (read := self._read_to_upgrade(piece)) is not None:
+            piece = piece[read:]
             self._ignore_upgrade()
-            try:
-                self._parser.feed_data(piece)
-                upgrade = None
-            except httptools.HttpParserUpgrade as another:
-                upgrade = another
+
+    def _read_to_upgrade(self, piece: bytes | memoryview) -> int | None:
+        """How many bytes were read when a head asked for another protocol; None: all bytes were read.
+
+        The caller reads on outside the `except`: inside it, Python would replace the context of the next
+        error, in which the parser keeps what a callback raised.
+        """
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            return int(upgrade.args[0])
+        return None
 
     def _ignore_upgrade(self) -> None:
         """Read on as if the head had not asked for another protocol: a new parser is told of the body only.

@@ -180,6 +180,12 @@ def test_an_upgrade_is_ignored_and_its_body_is_a_body() -> None:
     assert not wire.transport.is_ended
 
 
+def test_what_follows_an_ignored_upgrade_is_refused_as_it_would_be_alone() -> None:
+    """Not as a fault of the gateway: the parser keeps the reason as the context of its own error."""
+    wire = Wire()
+    assert statuses(wire.send(post(b"abc", UPGRADE[:-2]) + b"CONNECT a:1 HTTP/1.1\r\n\r\n")) == [200, 501]
+
+
 def test_the_last_request_is_the_last() -> None:
     for last in (GET.replace(b"host", b"connection: close\r\nhost"), GET.replace(b"1.1", b"1.0")):
         wire = Wire()
