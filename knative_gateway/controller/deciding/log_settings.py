@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import yaml
-
 from knative_gateway.controller.deciding.plan import LogNeed, Settings
 from knative_gateway.ports import Key
+from knative_gateway.resources.documents.manifests import read_yaml
 from knative_gateway.resources.durations import duration_ms
 from knative_gateway.resources.objects import EMPTY, Object, at, child, namespace_of, text
 from knative_gateway.resources.schema.checking import check
@@ -132,27 +131,19 @@ def _delivery(written: str) -> tuple[Object | None, str]:
     if len(written) > DELIVERY_CHARACTERS_MAX:
         return None, f"at most {DELIVERY_CHARACTERS_MAX} characters"
     try:
-        return _read_delivery(yaml.safe_load(written))
-    except Exception as error:  # noqa: BLE001  # PyYAML raises what its constructors raise: KeyError, IndexError, AttributeError, …
-        return None, f"it is not valid YAML: {str(error)[:200] or type(error).__name__}"
+        documents = read_yaml(written.encode())
+    except ValueError as error:
+        return None, str(error)[:200]
+    return _read_delivery(documents[0]) if len(documents) == 1 else (None, "expected one YAML document")
 
 
 def _read_delivery(read: object) -> tuple[Object | None, str]:
     if not isinstance(read, Mapping):
         return None, "expected a DeliverySpec"
-    if not _has_text_keys(read):
-        return None, "every key must be a string"
     checked = check(DELIVERY, read, "delivery")
     wrong = [str(cause) for cause in checked.causes] + [f"unknown field {path}" for path in checked.unknown]
     wrong = wrong or [str(cause) for cause in check_delivery({"spec": {"delivery": checked.value}})]
     return (None, "; ".join(wrong)[:PROBLEM_CHARACTERS_MAX]) if wrong else (child(checked.value) or EMPTY, "")
-
-
-def _has_text_keys(value: object) -> bool:
-    """Whether all keys are texts: YAML allows other types, JSON does not."""
-    if isinstance(value, Mapping):
-        return all(isinstance(name, str) and _has_text_keys(below) for name, below in value.items())
-    return all(map(_has_text_keys, value)) if isinstance(value, list) else True
 
 
 def _written(value: object) -> str:

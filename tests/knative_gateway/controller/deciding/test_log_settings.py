@@ -62,6 +62,8 @@ def test_a_config_map_may_have_the_delivery_of_brokers_without_one() -> None:
         {"delivery": "deadLetterSink: {ref: {1: x}}"},
         {"delivery": "retry: !!timestamp abc"},
         {"delivery": 'retry: !!int ""'},
+        {"delivery": "retry: 1\n---\nretry: 2"},
+        {"delivery": "[" * 10_000},
         {"delivery": f"retry: 0x{'f' * 4300}"},
         {"partitions": 10**5000},
         {"retention": 10**5000},
@@ -69,6 +71,16 @@ def test_a_config_map_may_have_the_delivery_of_brokers_without_one() -> None:
 )
 def test_a_config_that_is_not_valid_is_reported(data: Object) -> None:
     assert from_data(data)[2] == "ConfigInvalid"
+
+
+def test_aliases_cannot_make_a_small_delivery_large() -> None:
+    """Ten levels of ten: the controller decides about each Broker, so it would do nothing else for days."""
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]" for each in range(1, 10)]
+    broker = {"metadata": {"namespace": "n"}}
+    found = of_broker("l", broker, {"data": {"delivery": "\n".join(levels)}}, CONFIG, SETTINGS)
+    assert found.problem is not None
+    assert "more than" in found.problem[1]
 
 
 def test_a_config_that_does_not_exist_is_reported_unless_it_is_knative_s_own() -> None:
@@ -99,7 +111,7 @@ def test_a_channel_s_template_says_how_its_log_is_made() -> None:
 def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None:
     """A reader of the Broker's status may lack the right to read that ConfigMap."""
     told = {"metadata": {"namespace": "n"}}, {"metadata": {"namespace": "other"}}
-    for data in ({"partitions": "TOPSECRET"}, {"delivery": "TOPSECRET: 1"}, {"delivery": "TOPSECRET: [}"}):
+    for data in ({"partitions": "TOPSECRET"}, {"delivery": "TOPSECRET: 1"}, {"delivery": "x: *TOPSECRET"}):
         own, foreign = (of_broker("l", broker, {"data": data}, CONFIG, SETTINGS).problem for broker in told)
         assert own is not None
         assert "TOPSECRET" in own[1]
