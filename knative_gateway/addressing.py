@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from knative_gateway.errors import ConfigError
 from knative_gateway.ports import Key
-from knative_gateway.resources.hosts import is_dns_name
+from knative_gateway.resources.hosts import ascii_host, is_dns_name
 from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
 from knative_gateway.security.destinations import Destinations
 from knative_gateway.security.inward import Inward
@@ -190,10 +190,10 @@ def without_credentials(url: str) -> str:
 
 
 def is_absolute(url: str) -> bool:
-    """Whether this is an absolute http or https URL."""
+    """Whether this is an absolute http or https URL, with a host that can be looked up."""
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return parts.scheme in {"http", "https"} and ascii_host(parts.hostname or "") is not None

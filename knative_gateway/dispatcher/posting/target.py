@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from knative_gateway.resources.hosts import ascii_host
+
 _PORTS: Final = {"http": 80, "https": 443}
 _SAFE: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
@@ -33,12 +35,8 @@ class Target:
             ValueError: it is not such a URL, or its host is not a valid name.
         """
         parts = urlsplit(url)
-        host = (
-            (parts.hostname or "")
-            .encode("idna" if not (parts.hostname or "").isascii() else "ascii")
-            .decode("ascii")
-        )
-        if parts.scheme not in _PORTS or not host:
+        host = ascii_host(parts.hostname or "")
+        if parts.scheme not in _PORTS or host is None:
             message = f"{url!r} is not an http or https URL"
             raise ValueError(message)
         port = parts.port or _PORTS[parts.scheme]
