@@ -1,4 +1,4 @@
-"""The blocking client: the names and meanings of `amqp_streams.client` without `await`."""
+"""The blocking client: the same names and meanings as `amqp_streams.client`, without `await`."""
 
 from amqp_streams.client.blocking.background import Pending
 from amqp_streams.client.blocking.client import Client, Consumer, Producer, connect

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for the blocking face."""
+"""An event loop on its own thread, which runs the asyncio client for the blocking client."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Background:
-    """An event loop on a thread of its own."""
+    """An event loop on its own daemon thread."""
 
     def __init__(self) -> None:
         self.loop: Final = uvloop.new_event_loop()
@@ -28,7 +28,11 @@ class Background:
         self.loop.run_forever()
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` there and wait for it; an interrupt here cancels it there."""
+        """Run `work` on the loop's thread and wait for its result.
+
+        An exception in the waiting thread, for example KeyboardInterrupt, cancels `work`. Raises: ClosedError
+        if the thread was stopped, and what `work` raises.
+        """
         if self.loop.is_closed():
             work.close()
             message = "the client is closed"
@@ -41,7 +45,10 @@ class Background:
             raise
 
     def tell(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Have `callback` called there, and do not wait."""
+        """Schedule a call of `callback` on the loop's thread and return without waiting for it.
+
+        Raises: ClosedError if the thread was stopped.
+        """
         try:
             self.loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
@@ -49,7 +56,7 @@ class Background:
             raise ClosedError(message) from None
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the loop and wait for the thread to end. May be called twice."""
         if self.loop.is_closed():
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -58,7 +65,9 @@ class Background:
 
 
 class Pending:
-    """An event on its way; `result` waits for its receipt and raises what `Producer.send` raises."""
+    """An event without an outcome yet. `result` waits for its receipt and raises the errors of
+    `Producer.send`.
+    """
 
     __slots__ = ("_entry", "_known", "_producer", "_room")
 
@@ -70,12 +79,13 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """The outcome is known."""
+        """Whether the outcome is known."""
         return self._entry.outcome is not None
 
     def result(self, timeout: float | None = 30.0) -> Receipt:
-        """The receipt. Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError,
-        ClosedError.
+        """Wait at most `timeout` seconds for the receipt.
+
+        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError.
         """
         if not self._known.wait(timeout):
             obstacle = self._producer.obstacle
@@ -88,6 +98,6 @@ class Pending:
         return Receipt(self._entry.attempts)
 
     def wake(self) -> None:
-        """Called on the loop's thread when the outcome is known."""
+        """Report that the outcome is known. Called on the loop's thread."""
         self._room.release()
         self._known.set()

@@ -1,9 +1,8 @@
-"""The blocking face: the names and meanings of `amqp_streams.client.aio` without `await`; iterate with `for`,
-enter with `with`.
+"""The blocking client: `amqp_streams.client.aio` without `await`; enter with `with`, iterate with `for`.
 
-Each client runs the asyncio face on one event-loop thread of its own. Safe to use from several threads. A
-call costs two thread switches, about 0.1 ms: for speed give and take events in batches (`post_batch`,
-`receive`), or use `post`, which does not wait for the other thread.
+Each client runs the asyncio client on its own event-loop thread. Its methods may be called from several
+threads. A call costs two thread switches, about 0.1 ms. For speed, send and receive events in batches
+(`post_batch`, `receive`), or use `post`, which does not wait for the other thread.
 """
 
 import threading
@@ -51,9 +50,12 @@ class Producer(Face[aio.Producer]):
         sequence: int | None = None,
         timeout: float | None = 30.0,
     ) -> Pending:
-        """Send one event and wait only for room in the window;
+        """Send one event, and wait only until the window has space for it.
 
-        `result()` of what it returns is the outcome, or call `flush`.
+        Call `result()` of the returned object, or `flush`, to get the outcome. `timeout`: the maximum wait
+        for space, in seconds.
+
+        Raises: TimedOutError, SequenceError, WireError, ClosedError.
         """
         if sequence is not None and self._inner.producer_id is None:
             raise SequenceError(NO_NUMBERS)
@@ -70,6 +72,7 @@ class Producer(Face[aio.Producer]):
             self._queue.append(entry)
             self._sequences.append(sequence)
             first = len(self._queue) == 1
+        # One wake-up of the loop's thread serves all events that are posted until the thread runs.
         if first:
             self._thread.tell(self._hand_over)
         return pending
@@ -100,7 +103,7 @@ class Consumer(Face[aio.Consumer]):
 
     @property
     def link_properties(self) -> dict[str, object]:
-        """What the node answered to the attach."""
+        """The link properties that the node sent in its attach."""
 
         async def read() -> dict[str, object]:
             return self._inner.link_properties
@@ -109,24 +112,25 @@ class Consumer(Face[aio.Consumer]):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that events come from now."""
+        """The partitions whose events the link brings now."""
         return self._inner.partitions
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of our ownership, in a consumer group."""
+        """The epoch with which this consumer owns its partition. None: it does not own one."""
         epoch = self.link_properties.get(names.EPOCH)
         return int(epoch) if isinstance(epoch, int) else None
 
     @property
     def positions(self) -> dict[str, str]:
-        """Offset of the last event taken, by partition."""
+        """Offset of the last received event by partition. `AfterOffset` of it continues from there."""
         return self._inner.positions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, forever.
+        """Iterate over the events without an end.
 
-        Leaving the loop keeps what was not looked at for the next `for` or `receive`.
+        If the program leaves the loop, the next `for` or `receive` starts with the events that it has not
+        seen.
         """
         while True:
             batch = self.receive(256)
@@ -138,7 +142,7 @@ class Consumer(Face[aio.Consumer]):
                     raise
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events. Never waits."""
+        """Give events an outcome. Never waits."""
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
         self._thread.tell(self._inner.settle, given, outcome)
 
@@ -169,7 +173,7 @@ class Client(Face[aio.Client]):
     connect = waits(aio.Client.connect)
 
     def close(self) -> None:
-        """Close the connection and end the thread."""
+        """Close the connections and end the thread."""
         if not self._thread.loop.is_closed():
             try:
                 self._thread.call(self._inner.close())

@@ -1,8 +1,8 @@
-"""How a blocking method is made from the asyncio method that it runs: same parameters, same defaults, same
+"""Make a blocking method from the asyncio method that it runs: same parameters, same defaults, same
 documentation.
 
-The defaults of every call stand once, in the asyncio client. Type checkers and `help()` see the parameters of
-the asyncio method.
+The defaults of every call are therefore written only once, in the asyncio client, and type checkers and
+`help()` show the parameters of the asyncio method.
 """
 
 from collections.abc import Callable, Coroutine
@@ -19,7 +19,7 @@ _P = ParamSpec("_P")
 
 
 class Face(Generic[_Inner]):
-    """A blocking object in front of an asyncio object that lives on the client's thread."""
+    """A blocking object that wraps an asyncio object. The asyncio object lives on the client's thread."""
 
     def __init__(self, thread: Background, inner: _Inner) -> None:
         self._thread: Final = thread
@@ -32,7 +32,7 @@ class Face(Generic[_Inner]):
 def waits(
     method: Callable[Concatenate[_Inner, _P], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate[Face[_Inner], _P], _Result]:
-    """A method that runs the coroutine `method` on the client's thread and waits for its result."""
+    """Make a method that runs the coroutine `method` on the client's thread and waits for its result."""
 
     @wraps(method)
     def call(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
@@ -44,7 +44,9 @@ def waits(
 def makes(
     method: Callable[Concatenate[_Inner, _P], _Made], face: Callable[[Background, _Made], _Shown]
 ) -> Callable[Concatenate[Face[_Inner], _P], _Shown]:
-    """A method that makes an asyncio object with `method` and gives the blocking object in front of it."""
+    """Make a method that creates an asyncio object with `method` and returns the blocking object that wraps
+    it.
+    """
 
     @wraps(method)
     def make(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Shown:

@@ -1,7 +1,4 @@
-"""The blocking face of a member of a consumer group:
-
-`amqp_streams.client.consuming.group` without `await`.
-"""
+"""The blocking member of a consumer group: `amqp_streams.client.consuming.group` without `await`."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -15,15 +12,15 @@ from amqp_streams.client.received import ReceivedEvent
 
 _BATCH_MAX: Final = 256
 _SETTLE_S: Final = 0.05
-"""Iterating with settle="auto" tells the node so often what is done: less would come again to another, should
-we die.
+"""How often, in seconds, an iteration with settle="auto" settles the events that it has passed. It bounds
+what other members receive again if this process dies.
 """
 
 
 class GroupConsumer(Face[group.GroupConsumer]):
     """See `amqp_streams.client.consuming.group.GroupConsumer`.
 
-    Callbacks are called on the client's own thread, and must not wait there.
+    `on_assigned` and `on_revoked` are called on the client's own thread and must not block.
     """
 
     receive = waits(group.GroupConsumer.receive)
@@ -32,13 +29,15 @@ class GroupConsumer(Face[group.GroupConsumer]):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that are ours now."""
+        """The partitions that this member owns now."""
         return self._inner.partitions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, forever; those whose partition moved away meanwhile are left out.
+        """Iterate over the events without an end. Events of partitions that were taken away meanwhile are
+        skipped.
 
-        Leaving the loop keeps the rest.
+        If the program leaves the loop, the next `for` or `receive` starts with the events that it has not
+        seen.
         """
         while True:
             batch = self.receive(_BATCH_MAX)
@@ -56,7 +55,7 @@ class GroupConsumer(Face[group.GroupConsumer]):
                     settled, since_s = index + 1, now_s
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events. Those settled before, or `revoked`, are passed over. Never waits."""
+        """Give events an outcome. Events that are already settled, or `revoked`, are skipped. Never waits."""
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
         self._thread.tell(self._inner.settle, given, outcome)
 

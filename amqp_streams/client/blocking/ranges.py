@@ -1,4 +1,4 @@
-"""The blocking face of a range: the runs of `amqp_streams.client.consuming.ranges` without `await`."""
+"""The blocking range reader: `amqp_streams.client.consuming.ranges` without `await`."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -8,7 +8,7 @@ from amqp_streams.client import aio
 from amqp_streams.client.blocking.face import Face, waits
 
 _BATCHES: Final = 4
-"""Taken with one switch of threads."""
+"""Runs that are fetched with one thread switch: a compromise between speed and memory."""
 
 
 class RangeReader(Face[aio.RangeReader]):
@@ -19,18 +19,18 @@ class RangeReader(Face[aio.RangeReader]):
 
     @property
     def position(self) -> int:
-        """Number of the next event to look at, as far as runs were taken from the client's thread: a few
-        ahead of an iteration.
+        """Offset of the next event to read. In a `for` loop it can be a few runs ahead of the run in the
+        loop.
         """
         return self._inner.position
 
     @property
     def incarnation(self) -> str | None:
-        """Which log of this name is read; None: not known yet."""
+        """The incarnation of the log that is read; None: not known yet."""
         return self._inner.incarnation
 
     def __iter__(self) -> Iterator[aio.Run]:
-        """Run after run to the end; leaving the loop earlier ends it as well."""
+        """Iterate over the runs to the end of the range. Leaving the loop earlier closes the reader."""
         try:
             while runs := self.take(_BATCHES):
                 yield from runs

@@ -1,1 +1,1 @@
-"""Consumers: single ones, members of a consumer group, and ranges of a partition."""
+"""Consumers: single consumers, members of a consumer group, and readers of a range."""

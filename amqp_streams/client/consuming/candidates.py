@@ -1,8 +1,8 @@
-"""How many attaches a member of a consumer group keeps waiting, and when it tries again. Pure; time is an
-argument, in seconds.
+"""How many attaches a member of a consumer group keeps waiting, and when it retries. Pure; times are in
+seconds.
 
-Laws: never more links than partitions; while the node refuses instead of keeping attaches waiting, one at a
-time, after growing waits.
+Laws: never more links than partitions. A node may refuse attaches instead of keeping them waiting; then the
+member sends one at a time and waits longer before each.
 """
 
 from collections import deque
@@ -15,30 +15,29 @@ from amqp_streams.client.options import RetryPolicy
 from amqp_streams.errors import AmqpStreamsError
 
 ASK_AGAIN_S_MAX: Final = 0.5
-"""Between two attaches that the node refuses because no partition is free: it takes who stays away for a
-second for gone.
+"""Longest wait after an attach that the node refused because no partition is free. The node assumes that a
+member without an attach for a second has left the group.
 """
 AT_ONCE_S: Final = 1.0
-"""A refusal that comes sooner than this was given at once; one that comes later ends a time of waiting."""
+"""A refusal within this time means that the node keeps no attaches waiting; a later one, that it does."""
 _MOVED: Final = frozenset({names.LINK_DETACH_FORCED, names.LINK_STOLEN, names.RESOURCE_LOCKED})
-"""Another has the partition."""
+"""Conditions with which the node gives the partition to another member."""
 
 
 class Ending(Enum):
-    """What the end of a link means for its member."""
+    """What the end of a link means for its member: attach again, or fail."""
 
     AGAIN = auto()
     FINAL = auto()
 
 
 class Candidates:
-    """The attaches of one member that wait for a partition. `partitions`: of the log; None: not known."""
+    """The attaches of one member that wait for a partition. `partitions`: how many the log has; None: not
+    known.
+    """
 
     def __init__(self, most: int, retry: RetryPolicy, prefix: str) -> None:
-        """`most`: attaches that may wait at a time.
-
-        `prefix`: of the links' names, which come again and again.
-        """
+        """`most`: how many attaches may wait at the same time. `prefix`: the first part of all link names."""
         assert most > 0
         self._most: Final = most
         self._retry: Final = retry
@@ -53,7 +52,7 @@ class Candidates:
         self.partitions: int | None = None
 
     def due(self, held: int, now_s: float) -> int:
-        """How many attaches to start now."""
+        """Return how many attaches to start now. `held`: how many partitions the member owns."""
         most = 1 if self._refusals or self._failures else self._most
         room = most if self.partitions is None else min(most, self.partitions - held)
         missing = max(0, room - self.waiting)
@@ -62,13 +61,14 @@ class Candidates:
 
     @property
     def due_at(self) -> float | None:
-        """When to ask for `due` again, if nothing happens before; None: not at all."""
+        """When to call `due` again if nothing changes before; None: only after a change."""
         return self._not_before_s if self._short else None
 
     def start(self) -> str:
-        """An attach starts: the name of its link.
+        """Count an attach as started, and return the name for its link.
 
-        Names come back, so that the node takes the link that it holds dead for this one.
+        Names of ended links are used again. The node then recognizes a link that it still holds for a lost
+        connection and replaces it.
         """
         self.waiting += 1
         if self._names:
@@ -77,14 +77,18 @@ class Candidates:
         return f"{self._prefix}-{self._made}"
 
     def granted(self) -> None:
-        """An attach that waited has a partition now."""
+        """Record that a waiting attach was assigned a partition."""
         self.waiting -= 1
         self._refusals = self._failures = 0
 
     def ended(
         self, name: str, error: AmqpStreamsError, *, held: bool, lasted_s: float, now_s: float
     ) -> Ending:
-        """A link is over: one that had a partition (`held`), or one that waited."""
+        """Record that a link ended, and return what to do. `held`: it had a partition; otherwise it was
+        waiting for one.
+
+        `lasted_s`: how long the link owned the partition, or waited.
+        """
         self._names.append(name)
         if not held:
             self.waiting -= 1
@@ -106,10 +110,7 @@ class Candidates:
         return Ending.AGAIN
 
     def failed(self, error: EndpointError) -> float | None:
-        """The node could not do what was asked.
-
-        How long to wait before the next try; None: there is no use.
-        """
+        """Record an error of the node. Return how long to wait before the next attach; None: do not retry."""
         if (
             error.condition not in PASSING and error.condition != names.LINK_REDIRECT
         ) or self._failures >= self._retry.attempts_max:

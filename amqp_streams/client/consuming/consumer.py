@@ -1,8 +1,7 @@
-"""A consumer: events as they come or in batches, under a credit window, from a position that survives the
-connection, or the process.
+"""A consumer: receives events under a credit limit, and continues after a lost connection.
 
-Credit is given back as events are taken (with settle="manual": as they are settled), so an application that
-does not keep up holds up the node, not its own memory.
+Credit is returned when the program takes events, or with settle="manual" when it settles them. A slow program
+therefore slows the node down instead of filling its own memory.
 """
 
 import asyncio
@@ -38,22 +37,20 @@ from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 _ITERATION_MAX: Final = 256
-"""Events that `async for` takes at a time."""
+"""Events that `async for` takes from the link at once."""
 _HEAD_BYTES: Final = 6
 _PLAIN_COUNT: Final = 2 * 3
-"""Of a delivery annotations section with place, time and partition alone: its code, a short map of some size,
-and its count.
-"""
+"""The map count (keys and values) of delivery annotations with only offset, timestamp and partition."""
 _HEADS_MAX: Final = 64
 
 
 class Consumer(Endpoint):
-    """Receives the events of one log (or of one partition of it). Made by `Client.consumer`; use it with
-    `async with`.
+    """Receives the events of one log, or of one partition. Created by `Client.consumer`; use it with `async
+    with`.
 
-    After a loss it goes on behind the last event taken. Events released by `settle` come again on the same
-    link, but not on the next. A durable one goes on where the node says: at the first event that was not
-    settled.
+    After a lost connection it continues after the last received event. Released events come again on the same
+    link, but not on a new one. A durable consumer continues at the first unsettled event instead, because the
+    node keeps its cursor.
     """
 
     def __init__(
@@ -85,16 +82,15 @@ class Consumer(Endpoint):
             self._properties[names.EPOCH] = ULong(epoch)
         self._filters = dict(filters or {})
         assigned = names.CONSUMER_GROUP in self._properties and names.PARTITION not in self._properties
-        # A partition's owner comes back under its name, so that a connection that only we know to be lost
-        # does not lock it out.
+        # The owner of a partition attaches again under the same link name. The node may not have noticed the
+        # loss of the connection yet, and would refuse a link with another name.
         self._owns: Final = (
             names.CONSUMER_GROUP in self._properties or names.EPOCH in self._properties
         ) and not assigned
         self._durable: Final = durable is not None
         self._name: Final = durable or f"consumer-{uuid4().hex}"
-        self.attach_s_max = (
-            None if assigned else self.attach_s_max
-        )  # the node may keep it waiting until a partition is free
+        # Without a limit if the node assigns the partition: it may answer only when one is free.
+        self.attach_s_max = None if assigned else self.attach_s_max
         self._cursor: Final = Cursor(
             start, partition, redelivers=settle == "manual", kept=self._durable, assigned=assigned
         )
@@ -104,17 +100,14 @@ class Consumer(Endpoint):
         self._heads: set[bytes] = set()
         self._drained_link: ReceiverLink | None = None
         self._settled = self._stale = False
-        """Something was settled since the node was last asked for the end; the same of the time before that.
-        """
+        """Whether events were settled since the last drain; between the last two drains. See `_at_end`."""
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
         self._owed = 0
         self._unsettled: list[Delivery] = []
         self._taken: deque[ReceivedEvent] = deque()
         self.raw_formats: Sequence[int] = ()
-        """The message-formats (AMQP 2.7.5) of what `receive_raw` gave last, in its order; empty: they are all
-        0.
-        """
+        """Message-formats (AMQP 1.0 core 2.7.5) of the last result of `receive_raw`; empty if all are 0."""
 
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
@@ -122,26 +115,29 @@ class Consumer(Endpoint):
 
     @property
     def link_properties(self) -> dict[str, object]:
-        """What the node answered to the attach: `event-streams-partition`, `event-streams-epoch`."""
+        """The link properties that the node sent in its attach: `event-streams-partition`,
+        `event-streams-epoch`.
+        """
         return {} if self._link is None else self._link.properties
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that events come from now;
-
-        () while no link is attached, or where the node does not say.
+        """The partitions whose events the link brings now. Empty while no link is attached, or if the node
+        names none.
         """
         return () if self._link is None else self._partitions
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of our ownership, in a consumer group. Spec: Event Streams 4.5.2."""
+        """The epoch with which this consumer owns its partition (Event Streams 4.5.2). None: no consumer
+        group.
+        """
         epoch = self.link_properties.get(names.EPOCH)
         return int(epoch) if isinstance(epoch, int) else None
 
     @property
     def positions(self) -> dict[str, str]:
-        """Offset of the last event taken, by partition: `AfterOffset` of it goes on from here."""
+        """Offset of the last received event by partition. `AfterOffset` of it continues from there."""
         return {
             partition: offset
             for partition, offset in self._cursor.after.items()
@@ -149,8 +145,9 @@ class Consumer(Endpoint):
         }
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds
-        passed without one.
+        """Return the next events, at most `max_events`. Waits for the first one.
+
+        Returns an empty list if no event arrives within `timeout` seconds (None: no limit).
 
         Raises: LinkError, ConnectionLostError, ClosedError.
         """
@@ -172,12 +169,11 @@ class Consumer(Endpoint):
     async def receive_retained(
         self, max_events: int = 500, timeout: float | None = None
     ) -> list[ReceivedEvent]:
-        """The next of the events that the log has now; an empty list when all of them have been received or
-        passed over by filters.
+        """Return the next events that are already in the log. An empty list: all that pass the filters were
+        received.
 
-        The node is asked to say so (AMQP 2.6.7, drain).
-
-        Raises: what `receive` raises, and TimedOutError when neither came within `timeout`.
+        The consumer drains the link to detect the end (AMQP 1.0 core 2.6.7). Raises what `receive` raises,
+        and TimedOutError if neither an event nor the end comes within `timeout` seconds.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -191,10 +187,11 @@ class Consumer(Endpoint):
         return events
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with
-        settle="manual".
+        """Return the next events as the bytes of AMQP messages with delivery annotations: the fastest way to
+        receive.
 
-        `raw_formats` has their message-formats.
+        `raw_formats` then has their message-formats. Raises what `receive` raises; ValueError with
+        settle="manual", because bytes cannot be settled.
         """
         if self._settle == "manual":
             message = "bytes cannot be settled one by one: use receive"
@@ -207,23 +204,21 @@ class Consumer(Endpoint):
         return messages
 
     def __aiter__(self) -> Self:
-        """Events one by one, forever."""
+        """Iterate over the events without an end."""
         return self
 
     async def __anext__(self) -> ReceivedEvent:
-        """The next event."""
         if not self._taken:
             self._taken.extend(await self.receive(_ITERATION_MAX))
         return self._taken.popleft()
 
     def put_back(self, events: Sequence[ReceivedEvent]) -> None:
-        """Events received and not looked at: the next `receive` gives them first."""
+        """Return received events that the program has not used. The next `receive` starts with them."""
         self._taken.extendleft(reversed(events))
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events.
-
-        Those settled before or received on a link since lost are passed over. Never waits.
+        """Give events an outcome. Skips events that are settled or came on a link that was lost. Never
+        waits.
         """
         link = self._link
         ours: list[Delivery] = []
@@ -237,9 +232,7 @@ class Consumer(Endpoint):
             self._give_back(len(ours))
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
-        """Detach. With settle="auto" what was taken counts as accepted; unsettled events stay in the log
-        anyway.
-        """
+        """Detach. With settle="auto" all events taken so far are accepted first."""
         self._settle_taken()
         self._stop(ClosedError("the consumer is closed"))
 
@@ -247,7 +240,7 @@ class Consumer(Endpoint):
 
     async def _next(self, count_max: int, timeout: float | None) -> tuple[list[bytes], list[Delivery]]:
         if count_max < 1:
-            message = "max_events is at least 1"
+            message = f"max_events must be at least 1 (got {count_max})"
             raise ValueError(message)
         if (got := self._take(count_max))[0] or timeout == 0:
             return got
@@ -274,7 +267,8 @@ class Consumer(Endpoint):
             if link.oversized:
                 self._stop(
                     LinkError(
-                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                        names.LINK_MESSAGE_SIZE_EXCEEDED,
+                        "the node sent a message larger than max-message-size",
                     )
                 )
                 self._check()
@@ -286,6 +280,7 @@ class Consumer(Endpoint):
         credit = len(messages) + aborted
         if self._settle == "none":
             link.settle(deliveries, ACCEPTED)
+        # Events received before a loss are dropped, but settled, or the node would keep them.
         if before := self._cursor.note(messages):
             dropped = set(before)
             if self._settle != "none":
@@ -302,9 +297,8 @@ class Consumer(Endpoint):
         return messages, deliveries
 
     def _at_end(self) -> bool:
-        """The node gave back credit because it had nothing to send for it; otherwise it is asked to.
-
-        Nothing is left to be taken.
+        """Whether the node has reported that it has no more events. If it was not asked yet, ask it with a
+        drain.
         """
         link = self._link
         if link is None:
@@ -316,14 +310,15 @@ class Consumer(Endpoint):
             if (drained := link.take_drained()) > 0:
                 self._give_back(drained)
                 if link.window_full:
-                    description = "the node sends no more before some of the events received are settled"
+                    description = "the node sends nothing more until some of the received events are settled"
                     raise EndpointError(names.RESOURCE_LIMIT_EXCEEDED, description)
                 if not self._stale:
                     return True
         link.take_drained()
         room = max(0, self._room(link))
-        # Proton writes a drain before what was settled meanwhile: a node that had no room for more answers
-        # that it has nothing.
+        # Proton sends a drain before earlier dispositions. A node whose window of unsettled events was full
+        # then answers that it has nothing to send: such an answer does not count.
+
         self._stale, self._settled = self._settled, False
         link.drain(room)
         self._owed -= room
@@ -333,16 +328,16 @@ class Consumer(Endpoint):
         return False
 
     def _note_associated(self, messages: Sequence[bytes]) -> None:
-        """A link that is bound to no partition tells with an event which ones it brings from there on.
+        """Update the partitions of a link to the whole log: the node announces a change with an event.
 
-        Nearly all say nothing new.
+        Hot path: messages that begin like earlier ones without an announcement are not decoded.
         """
         if {message[:_HEAD_BYTES] for message in messages} <= self._heads:
             return
         for message in messages:
             head = message[:_HEAD_BYTES]
             if head not in self._heads:
-                with suppress(WireError):  # whoever looks at the event is told
+                with suppress(WireError):  # the program gets the error when it reads a field of the event
                     self._partitions = associated_of(message) or self._partitions
                 if (
                     head[:-1].startswith(DELIVERY_ANNOTATIONS_MAP8)
@@ -360,7 +355,9 @@ class Consumer(Endpoint):
                 self._attachment.wire.flush_soon()
 
     def _give_back(self, count: int) -> None:
-        """Credit goes back in portions, not one by one, but before there is none left."""
+        """Return credit to the node: in portions, because each flow frame costs time, but before it is used
+        up.
+        """
         self._owed += count
         link = self._link
         if link is not None and (room := self._room(link)) > 0 and 3 * room >= link.credit:
@@ -370,7 +367,7 @@ class Consumer(Endpoint):
             self._attachment.wire.flush_soon()
 
     def _room(self, link: ReceiverLink) -> int:
-        """Credit that is owed and may be given now."""
+        """How much of the owed credit may be granted now."""
         return min(self._owed, link.room(self._credit))
 
     # -- the link's life
@@ -381,11 +378,12 @@ class Consumer(Endpoint):
             self._cursor.partition_count = len(info.partitions)
             self._partitions = tuple(entry.partition for entry in info.partitions)
         if info is not None and self._cursor.other_log(info.incarnation, wire.container):
-            _logger.warning("log_made_anew log=%s: reading it from its beginning", self.log)
+            _logger.warning("log_recreated log=%s: reading it from its beginning", self.log)
         if self._from_now and not self._started:
             if info is not None:
-                # Asked before the attach: nothing accepted from here on is missed, should this link be lost
-                # before it brings it.
+                # The ends are read before the attach: a link that is lost before its first event then misses
+                # nothing.
+
                 self._cursor.anchor({entry.partition: entry.latest_offset for entry in info.partitions})
             return self._open(wire, {})
         partitions = [] if info is None else [entry.partition for entry in info.partitions]
@@ -397,25 +395,26 @@ class Consumer(Endpoint):
         except LinkRefusedError as error:
             if error.condition != names.UNAUTHORIZED_ACCESS:
                 raise
-            return None  # it may be read all the same
+            return None  # a user may have the right `receive` but not `info`
 
     def _inspect(self, attachment: Attachment) -> None:
         if left_out := self._asked - attachment.link.filters:
-            description = (
-                f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
-            )
+            left = ", ".join(sorted(left_out))
+            description = f"the node does not support the filter {left}: it would send all events"
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         bound = attachment.link.properties.get(names.PARTITION)
         if names.CONSUMER_GROUP in self._properties and not isinstance(bound, str):
-            description = "the node does not know consumer groups: it gave the link no partition"
+            description = (
+                "the node does not support consumer groups: it did not assign a partition to the link"
+            )
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         if self._durable and not attachment.link.durable:
             raise LinkRefusedError(
-                names.NOT_IMPLEMENTED, "the node does not keep the place of a durable consumer"
+                names.NOT_IMPLEMENTED, "the node does not keep cursors of durable consumers"
             )
 
     def _explained(self, error: EndpointError) -> EndpointError:
-        """What a detach or a refused attach means to one who had it."""
+        """Turn the loss of a partition or link name into OwnershipLostError, if this consumer owned it."""
         lost = error.condition == names.LINK_STOLEN or (
             error.condition == names.RESOURCE_LOCKED and self._owns
         )

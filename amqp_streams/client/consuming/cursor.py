@@ -1,8 +1,8 @@
-"""Where a consumer is in its log, so that it can go on after its link was lost. Pure.
+"""The positions of a consumer in its log, so that it can continue after its link was lost. Pure.
 
-A filter names one offset for all partitions of a link. A consumer of several partitions therefore goes on
-from the partition that is furthest behind, and what others bring again is told apart by (partition, offset)
-and dropped.
+A filter names one offset for all partitions of a link. A consumer of several partitions therefore continues
+at the partition that is furthest behind. Events of the other partitions that arrive again are recognized by
+partition and offset and dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,15 @@ NEW_EVENTS: Final = {
         Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)}
     )
 }
-"""Events accepted after the attach: the default of a link without filters.
+"""The filter for events that are accepted after the attach.
 
-With another filter a link starts at the earliest event.
+A link without filters begins there anyway. A link with another filter begins at the earliest event instead,
+so it needs this filter as well.
 """
 
 
 class Cursor:
-    """The position in each partition: the offset after which the next event comes."""
+    """One position for each partition: the offset after which the next event comes."""
 
     def __init__(
         self,
@@ -40,10 +41,9 @@ class Cursor:
         kept: bool = False,
         assigned: bool = False,
     ) -> None:
-        """`redelivers`: events may come again on the same link, because some are released. `kept`: the node
-        knows where to go on.
-
-        `assigned`: the node chooses the partition at each attach.
+        """`redelivers`: events may arrive again on the same link because the program releases some. `kept`:
+        the node keeps the cursor and knows where to continue. `assigned`: the node chooses the partition at
+        each attach.
         """
         self._start = start
         self._partition: Final = partition
@@ -51,7 +51,7 @@ class Cursor:
         self._kept: Final = kept
         self._assigned: Final = assigned
         self.partition_count = 0 if partition is None else 1
-        """Partitions that the link brings events of; 0: not known."""
+        """How many partitions the link brings events of; 0: not known."""
         self._after: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
         self._incarnations: dict[str, str] = {}
@@ -59,16 +59,15 @@ class Cursor:
 
     @property
     def after(self) -> Mapping[str, str]:
-        """Offset of the last event taken, by partition;
+        """Offset of the last received event by partition.
 
-        `@earliest` where the partition was empty when the consumer began.
+        It is `@earliest` if the partition was empty when the consumer began.
         """
         return self._after
 
     def anchor(self, ends: Mapping[str, str | None]) -> None:
-        """Remember where the log ended when the consumer first attached (offset of the latest event;
-
-        None: empty).
+        """Store the ends of the partitions when the consumer first attached: offset of the latest event, or
+        None if empty.
         """
         self.anchored = True
         self._after.clear()
@@ -77,10 +76,11 @@ class Cursor:
                 self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
 
     def other_log(self, incarnation: str | None, container: str = "") -> bool:
-        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read
-        from its beginning.
+        """Store the log's incarnation. Return True if the log was deleted and recreated: it must be read from
+        its beginning.
 
-        Each container of a log that is spread over several has an incarnation of its own.
+        A log may be spread over several containers, each with its own incarnation, so incarnations are
+        compared per container.
         """
         before = self._incarnations.get(container)
         if incarnation is not None:
@@ -93,9 +93,9 @@ class Cursor:
         return True
 
     def condition(self, partitions: Iterable[str]) -> dict[Symbol, object] | None:
-        """What the next attach asks for, `partitions` being those of the log as far as known;
+        """Return the start to request in the next attach as annotations, or None for new events only.
 
-        None: new events only.
+        `partitions`: the partitions of the log, as far as they are known.
         """
         if self._kept:
             return self._from_start()
@@ -112,7 +112,8 @@ class Cursor:
             }
         if isinstance(self._start, AfterTime) or not self._after or self._assigned:
             return self._from_start()
-        # Not all partitions seen: those seen say where to go on, unless the start was before that.
+        # Some partitions have not brought an event yet, so the start counts as well. The lowest offset is
+        # requested: events before the other positions are recognized and dropped.
         offsets = (
             [self._start.symbol, *self._after.values()]
             if isinstance(self._start, AfterOffset)
@@ -130,7 +131,7 @@ class Cursor:
                 return None
 
     def filters(self, partitions: Iterable[str]) -> dict[str, object]:
-        """`condition` as a filter set."""
+        """Return `condition` as a filter set."""
         condition = self.condition(partitions)
         return (
             {}
@@ -139,10 +140,11 @@ class Cursor:
         )
 
     def note(self, messages: list[bytes]) -> list[int]:
-        """Take what came, in order; the indexes of those that were delivered before."""
+        """Record received messages, in order. Return the indexes of those that were received before."""
         if self._repeated or self._redelivers:
             return self._note_each(messages)
-        # In order within each partition: the last of each is the furthest, and there are not many of them.
+        # Hot path: messages are in order within each partition, so only the last one of each partition is
+        # decoded.
         seen: set[str] = set()
         for message in reversed(messages):
             place = _place(message)
@@ -161,6 +163,7 @@ class Cursor:
             if offset is None:
                 continue
             partition = partition or self._partition or ""
+            # After a reattach the first new event of a partition ends the search for repeated ones.
             if (last := repeated.get(partition)) is not None:
                 if offset <= last:
                     before.append(index)
@@ -172,7 +175,9 @@ class Cursor:
 
 
 def _place(message: bytes) -> Place:
-    """A message that cannot be read has no position; reading it raises, and the other messages are received."""
+    """Return the place of a message; a message that cannot be decoded has none and must not stop the
+    others.
+    """
     try:
         return place_of(message)
     except WireError:
@@ -180,7 +185,9 @@ def _place(message: bytes) -> Place:
 
 
 def _rank(offset: str) -> tuple[bool, str]:
-    """Order of offsets: bytewise, but `@latest` after and `@earliest` before all (5.1.1)."""
+    """Sort key of offsets: bytewise, with `@earliest` before and `@latest` after all others. Spec: Event
+    Streams 5.1.1.
+    """
     if offset == names.OFFSET_EARLIEST:
         return False, ""
     return offset == names.OFFSET_LATEST, offset

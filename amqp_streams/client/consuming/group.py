@@ -1,10 +1,12 @@
-"""A member of a consumer group: its share of a log's partitions, each on a link of its own, as one stream of
-events.
+"""A member of a consumer group: receives the events of its partitions, each on its own link, as one sequence.
 
-The node decides who has which partition; the member asks for more by attaches that wait, as many as the group
-has partitions at most. The group's place in each partition is kept at the node and moves with the partition.
-One law: an event is handed out only while its link is attached, so that what was not handed out is the next
-owner's, and what was handed out and not settled is known to come again (`revoked`).
+The node decides which member owns which partition. The member asks for more with attaches that wait, at most
+as many as the log has partitions. The node keeps the group's position in each partition, and the position
+moves with the partition.
+
+Law: an event is returned to the program only while its link is attached. Events that were not returned go to
+the next owner. Events that were returned and not settled are marked `revoked`, because the next owner
+receives them too.
 """
 
 import asyncio
@@ -38,16 +40,16 @@ from amqp_streams.errors import AmqpStreamsError
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 GroupSettle = Literal["auto", "manual"]
-"""auto: settled as accepted when the next events are taken; manual: by `settle`."""
+"""When events are settled. auto: as accepted, when the program takes the next events; manual: by `settle`."""
 
 _TURN_S: Final = 0.02
-"""`async for` lets others have the loop this often, so that a revocation is noticed between two events."""
+"""`async for` yields to the event loop this often, in seconds: it notices revoked partitions then."""
 
 
 class Share:
-    """A partition that we have, and the link that brings its events.
+    """A partition that this member owns, and the link that brings its events.
 
-    `unsettled`: handed out and not settled.
+    `unsettled`: how many events were returned to the program and are not settled.
     """
 
     __slots__ = ("attachment", "link", "partition", "unsettled")
@@ -60,9 +62,9 @@ class Share:
 
 
 class GroupConsumer:
-    """Receives its share of the events of one log as a member of a consumer group.
+    """A member of a consumer group. Receives the events of the partitions that the node assigns to it.
 
-    Made by `Client.group_consumer`.
+    Created by `Client.group_consumer`.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class GroupConsumer:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that are ours now."""
+        """The partitions that this member owns now."""
         return tuple(
             sorted(
                 (share.partition for share in tuple(self._shares.values())),
@@ -122,16 +124,15 @@ class GroupConsumer:
         )
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds
-        passed without one.
+        """Return the next events, at most `max_events`. Waits for the first one.
 
-        Those of a partition come in its order. Look at `revoked` before you start with one that has been
-        waiting at your side.
+        Returns an empty list if no event arrives within `timeout` seconds (None: no limit). Events of one
+        partition are in order. Check `revoked` before you process an event that you have kept for some time.
 
         Raises: LinkError, ConnectionLostError, ClosedError.
         """
         if max_events < 1:
-            message = "max_events is at least 1"
+            message = f"max_events must be at least 1 (got {max_events})"
             raise ValueError(message)
         now_s = asyncio.get_running_loop().time
         self._pace.asked(now_s())
@@ -149,11 +150,13 @@ class GroupConsumer:
         return events
 
     def __aiter__(self) -> Self:
-        """Events one by one, forever. With settle="auto" each is settled when the next is asked for."""
+        """Iterate over the events without an end. With settle="auto" each is settled when the program asks
+        for the next.
+        """
         return self
 
     async def __anext__(self) -> ReceivedEvent:
-        """The next event."""
+        """Return the next event."""
         now_s = asyncio.get_running_loop().time
         if now_s() - self._yielded_s > _TURN_S:
             await asyncio.sleep(0)
@@ -162,15 +165,15 @@ class GroupConsumer:
         return event
 
     def put_back(self, events: Sequence[ReceivedEvent]) -> None:
-        """Events received and not looked at: the next `receive` gives them first, if they are still ours
-        then.
+        """Return received events that the program has not used. The next `receive` starts with those that
+        still belong to this member.
         """
         back = set(map(id, events))
         self._handed = [event for event in self._handed if id(event) not in back]
         self._again.extendleft(reversed(events))
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events. Those settled before, or `revoked`, are passed over. Never waits."""
+        """Give events an outcome. Events that are already settled, or `revoked`, are skipped. Never waits."""
         by_link: dict[ReceiverLink, list[Delivery]] = {}
         for event in [events] if isinstance(events, ReceivedEvent) else events:
             if event._link in self._shares and event._delivery is not None:
@@ -183,12 +186,12 @@ class GroupConsumer:
             self._top_up(share)
 
     async def open(self, *, timeout: float | None = 30.0) -> None:
-        """Ask for partitions. Does not wait until there are any: the others may have them all.
+        """Join the group. Does not wait for a partition, because other members may own all of them.
 
         Raises: LinkRefusedError, ConnectionLostError, TimedOutError.
         """
         if self._supervisor is not None:
-            message = "it was opened before: make another"
+            message = "this consumer was opened before: create a new one"
             raise ClosedError(message)
         self._supervisor = asyncio.create_task(self._supervise())
         try:
@@ -202,9 +205,9 @@ class GroupConsumer:
             raise self._failure
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
-        """Leave the group: others get its partitions at once.
+        """Leave the group; the node assigns its partitions to other members at once.
 
-        With settle="auto" what was handed out counts as accepted.
+        With settle="auto" all events returned so far are accepted first.
         """
         self._settle_handed()
         self._stop(ClosedError("the consumer is closed"))
@@ -228,6 +231,7 @@ class GroupConsumer:
         while self._again and len(events) < count_max:
             if not (event := self._again.popleft()).revoked:
                 events.append(event)
+        # Round-robin over the partitions: one with many events does not delay the others.
         for _ in range(len(self._order)):
             if len(events) >= count_max:
                 break
@@ -237,7 +241,8 @@ class GroupConsumer:
             if share.link.oversized:
                 self._stop(
                     LinkError(
-                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                        names.LINK_MESSAGE_SIZE_EXCEEDED,
+                        "the node sent a message larger than max-message-size",
                     )
                 )
                 break
@@ -256,7 +261,7 @@ class GroupConsumer:
         if not events and self._failure is not None:
             raise self._failure
         if not self._started:
-            message = "not open yet: use it with `async with`"
+            message = "the consumer is not open: use it with `async with`"
             raise ClosedError(message)
         return events
 
@@ -266,7 +271,9 @@ class GroupConsumer:
             self.settle(handed)
 
     def _top_up(self, share: Share) -> None:
-        """Credit for as much as the application gets done soon; in portions, but before there is none left."""
+        """Grant credit for the events that the program will process soon. In portions, but before the credit
+        is used up.
+        """
         ahead, unread = self._pace.ahead(len(self._shares)), share.link.credit
         room = share.link.room(min(ahead, self._credit - share.unsettled))
         if room > 0 and (room >= ahead // 4 or unread == 0):
@@ -289,12 +296,12 @@ class GroupConsumer:
             self._stop(error)
         except Exception as error:
             _logger.exception("group_fault log=%s group=%s", self.log, self.group)
-            self._stop(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+            self._stop(LinkError(names.INTERNAL_ERROR, f"internal error of the client: {error!r}"))
 
     async def _serve(self) -> None:
-        """Keep as many attaches waiting as there should be, until a connection is lost.
+        """Keep the right number of attaches waiting, until a connection is lost.
 
-        Raises: EndpointError; ConnectionLostError when no connection can be made.
+        Raises: EndpointError; ConnectionLostError if the client cannot reconnect.
         """
         self._lost = False
         wire = await self._pool.question_wire()
@@ -311,7 +318,8 @@ class GroupConsumer:
         for _ in range(min(self._candidates.due(len(self._shares), now_s()), wire.room)):
             self._attach(wire)
         if not self._started:
-            # Answered after our attach was looked at: what the node has against us has been told by now.
+            # The node answers this request after it has processed the attach. If it refused the attach, the
+            # refusal has arrived by now.
             await self._count(wire)
             self._started = self._failure is None
             self._changed.fire()
@@ -321,7 +329,7 @@ class GroupConsumer:
                     await self._changed.wait()
 
     async def _count(self, wire: Wire) -> int | None:
-        """How many partitions there are; None: we may not know."""
+        """Return how many partitions the log has; None: the user has no right to know."""
         try:
             return len((await read_info(wire, self.log)).partitions)
         except LinkRefusedError as error:
@@ -344,7 +352,7 @@ class GroupConsumer:
         task.add_done_callback(self._tasks.discard)
 
     async def _hold(self, name: str, attachment: Attachment) -> None:
-        """One link, from its attach until it is over."""
+        """Manage one link from its attach to its end."""
         now_s = asyncio.get_running_loop().time
         since_s, share = now_s(), None
         try:
@@ -377,13 +385,13 @@ class GroupConsumer:
         partition = link.properties.get(names.PARTITION)
         left_out = self._filters.keys() - link.filters
         unknown = (
-            "consumer groups: it gave the link no partition"
+            "consumer groups: it did not assign a partition to the link"
             if not isinstance(partition, str)
             else (
-                "durable sources: the group would lose its place"
+                "durable sources: the group would lose its cursor"
                 if not link.durable
                 else (
-                    f"the filter {', '.join(sorted(left_out))}: it would send everything"
+                    f"the filter {', '.join(sorted(left_out))}: it would send all events"
                     if left_out
                     else None
                 )
@@ -391,7 +399,7 @@ class GroupConsumer:
         )
         if unknown is not None:
             attachment.close()
-            raise LinkRefusedError(names.NOT_IMPLEMENTED, f"the node does not know {unknown}")
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, f"the node does not support {unknown}")
         share = Share(attachment, str(partition))
         self._shares[link] = share
         self._order.append(share)
@@ -407,14 +415,14 @@ class GroupConsumer:
         self._tell(self._on_revoked, share.partition)
 
     def _tell(self, callback: Callable[[str], object] | None, partition: str) -> None:
-        """In a turn of its own: what goes wrong in there is the loop's to report, and no business of the
-        links.
+        """Call a callback of the program in its own loop iteration, so that an exception in it does not
+        affect the links.
         """
         if callback is not None:
             asyncio.get_running_loop().call_soon(callback, partition)
 
     def _stop(self, error: AmqpStreamsError) -> None:
-        """Detach everything, wake everybody."""
+        """Detach all links and wake all waiting calls."""
         if self._failure is None:
             self._failure = error
         for task in [*self._tasks, self._supervisor]:

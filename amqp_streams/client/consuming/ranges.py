@@ -1,9 +1,9 @@
-"""A range of a partition, read in batches as fast as it goes, to its end and no further. How batches look:
+"""Reads a range of one partition in batches, as fast as possible. Batches are described in
 docs/batched-deliveries.md.
 
-Laws: every event from `start` to before `end` that is there and that the filter lets through comes once and
-in order, whatever happens to the connection meanwhile; the end is known, not guessed: a batch reached it, or
-the node said (drain) that it has no more.
+Laws: every event from `start` to before `end` that exists and that the filter matches is returned once and in
+order, also if connections are lost meanwhile. The end of the range is certain: either a batch reached it, or
+the node answered a drain with no more events.
 """
 
 import asyncio
@@ -25,27 +25,24 @@ from amqp_streams.wire.codec import Described, Symbol, UInt, ULong
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 
 Filter = str | Described | Mapping[str, object] | None
-"""What events have to be like:
-
-SQL as in `sql_filter`, a described value, or several of them by name; None: any.
-"""
+"""A filter: SQL as in `sql_filter`, a described value, or several of them by name; None: all events."""
 
 BATCH_BYTES: Final = 256 << 10
 PREFETCH_BYTES: Final = 4 << 20
 _FILTER_NAME: Final = "amqp-streams-range"
 _FAULTS_MAX: Final = 2
-"""Internal errors in a row, without an event between them, after which it is attached again: disks recover,
-damaged records do not.
+"""How many internal errors of the node in a row, without an event between them, lead to a new attach. A read
+error of a disk may pass; a damaged record fails each time.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Events of one partition, in order. Number i has `offsets[i]`, `timestamps_ms[i]` (when it was stored)
-    and `messages[i]`.
+    """Consecutive events of one partition. Event i has `offsets[i]`, `timestamps_ms[i]` (when the node stored
+    it) and `messages[i]`.
 
-    A message is the AMQP message as its producer sent it, less delivery annotations. `message_formats`: those
-    that are not 0, by index.
+    A message is the AMQP message as its producer sent it, without delivery annotations. `message_formats`: by
+    index, only those that are not 0.
     """
 
     partition: str
@@ -59,9 +56,9 @@ class Run:
 
 
 class RangeReader(Endpoint):
-    """Iterates over the runs of a range; made by `Client.read_range`.
+    """Iterates over the runs of a range. Created by `Client.read_range`.
 
-    Ends by itself; `async with` ends it earlier.
+    The link is closed at the end of the range. `async with` closes it earlier.
     """
 
     def __init__(
@@ -81,7 +78,10 @@ class RangeReader(Endpoint):
     ) -> None:
         super().__init__(pool, log)
         if start < 0 or (end is not None and end < 0) or batch_bytes < 1 or prefetch_bytes < 1:
-            message = "start, end, batch_bytes and prefetch_bytes are not negative, and bytes are at least 1"
+            message = (
+                "start and end must be at least 0, batch_bytes and prefetch_bytes at least 1"
+                f" (got {start}, {end}, {batch_bytes}, {prefetch_bytes})"
+            )
             raise ValueError(message)
         self.partition: Final = partition
         self._next = start
@@ -101,7 +101,7 @@ class RangeReader(Endpoint):
         self._timeout: Final = timeout
         self._link: ReceiverLink | None = None
         self._left: list[Run] = []
-        """What came before the node closed the link."""
+        """Runs that had arrived before the link ended."""
         self._asked: frozenset[str] = frozenset()
         self._faults = 0
         self._drained = False
@@ -109,21 +109,22 @@ class RangeReader(Endpoint):
 
     @property
     def position(self) -> int:
-        """Number of the next event to look at: all before it came, or were passed over by the filter.
+        """Offset of the next event to read: all events before it were returned, or skipped by the filter.
 
-        At the end, where it ended.
+        When the iteration has ended, it is the end of the range.
         """
         return self._next
 
     @property
     def incarnation(self) -> str | None:
-        """Which log of this name is read; None: not known yet."""
+        """The incarnation of the log that is read; None: not known yet."""
         return self._incarnation
 
     async def take(self, batches_max: int = 1) -> list[Run]:
-        """The next runs, at most so many; waits for the first. An empty list: the range is read.
+        """Return the next runs, at most `batches_max`. Waits for the first one. An empty list: the range is
+        complete.
 
-        Raises: TimedOutError (no word from the node for `timeout` seconds), LinkRefusedError, LinkError,
+        Raises: TimedOutError (the node sent nothing for `timeout` seconds), LinkRefusedError, LinkError,
         ConnectionLostError, ClosedError.
         """
         if self._task is None and not self._done:
@@ -145,7 +146,7 @@ class RangeReader(Endpoint):
         return []
 
     async def __aiter__(self) -> AsyncIterator[Run]:
-        """Run after run to the end; leaving the loop earlier ends it as well."""
+        """Iterate over the runs to the end of the range. Leaving the loop earlier closes the reader."""
         try:
             while runs := await self.take():
                 for run in runs:
@@ -154,7 +155,7 @@ class RangeReader(Endpoint):
             await self.close()
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
-        """Detach. Nothing more comes."""
+        """Detach, and discard runs that were not taken."""
         self._left.clear()
         self._stop(ClosedError("the reader was closed"))
 
@@ -166,15 +167,15 @@ class RangeReader(Endpoint):
             if not limit.expired():
                 raise
             message = (
-                f"no word of partition {self.partition} of {self.log} within {self._timeout} s, at offset"
-                f" {self._next}"
+                f"the node sent nothing of partition {self.partition} of {self.log} for {self._timeout} s, at"
+                f" offset {self._next}"
             )
             raise TimedOutError(message) from None
 
     # -- taking
 
     def _received(self, batches_max: int) -> tuple[list[Run], bool]:
-        """What has come; and whether more may."""
+        """Return the runs that have arrived, and whether more may come."""
         link, runs = self._link, list[Run]()
         assert link is not None
         while not self._done and len(runs) < batches_max:
@@ -185,14 +186,15 @@ class RangeReader(Endpoint):
             if link.oversized:
                 self._stop(
                     LinkError(
-                        names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"
+                        names.LINK_MESSAGE_SIZE_EXCEEDED,
+                        "the node sent a message larger than max-message-size",
                     )
                 )
                 self._check()
             self._drained = link.take_drained() > 0 or self._drained
             if not self._drained and (messages or aborted):
-                # Not for each piece of a large message: the node would send the rest by frames, and is slow
-                # at that.
+                # Credit is renewed per message, not per arrived part of one: a flow frame in the middle of a
+                # large message makes the node send the rest in a slower way.
                 link.drain(max(0, self._credit(len(messages[-1]) if messages else 0) - link.credit))
                 assert self._attachment is not None
                 self._attachment.wire.flush_soon()
@@ -205,7 +207,7 @@ class RangeReader(Endpoint):
         try:
             batch = read_batch(message)
         except WireError as error:
-            broken = LinkError(names.DECODE_ERROR, f"the node sent a batch that is none: {error}")
+            broken = LinkError(names.DECODE_ERROR, f"the node sent a batch that is not valid: {error}")
             self._stop(broken)
             raise broken from error
         self._progress, self._faults = True, 0
@@ -218,7 +220,7 @@ class RangeReader(Endpoint):
             self._done = True
 
     def _credit(self, size: int) -> int:
-        """Batches that may be on their way, as far as they are as large as the last one."""
+        """Return how many batches may be in flight, if they are as large as the last one (`size` bytes)."""
         return max(2, self._prefetch_bytes // max(size, self._size))
 
     # -- the link's life
@@ -243,19 +245,19 @@ class RangeReader(Endpoint):
 
     def _inspect(self, attachment: Attachment) -> None:
         link = attachment.link
-        told = link.properties  # some peers send back whatever capabilities they are asked for
+        told = link.properties
+        # The property is checked too, because some peers return all capabilities that a client asks for.
         if names.CAPABILITY_BATCHED_DELIVERIES not in link.capabilities or names.BATCH_BYTES not in told:
-            raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not know batched deliveries")
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not support batched deliveries")
         if left_out := self._asked - link.filters:
-            description = (
-                f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
-            )
+            left = ", ".join(sorted(left_out))
+            description = f"the node does not support the filter {left}: it would send all events"
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
         incarnation = told.get(names.BATCH_INCARNATION)
         if self._incarnation is not None and incarnation != self._incarnation:
             description = (
-                f"log {self.log!r} was deleted and made anew: it is {incarnation}, and {self._incarnation}"
-                " was read"
+                f"log {self.log!r} was deleted and recreated: its incarnation is {incarnation}, expected"
+                f" {self._incarnation}"
             )
             raise LinkRefusedError(names.RESOURCE_DELETED, description)
         self._incarnation = str(incarnation) if isinstance(incarnation, str) else None
@@ -286,7 +288,7 @@ class RangeReader(Endpoint):
 
 
 def named_filters(given: Filter) -> dict[str, object]:
-    """A filter set of what was given."""
+    """Return `given` as filters by name."""
     if given is None:
         return {}
     if isinstance(given, Mapping):

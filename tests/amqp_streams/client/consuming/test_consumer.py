@@ -217,7 +217,7 @@ async def test_new_events_only_means_none_is_missed_after_the_attach(node: Memor
     assert starts == [None, "0000000000000005"]
 
 
-async def test_a_log_made_anew_meanwhile_is_read_from_its_beginning(node: MemoryNode) -> None:
+async def test_a_log_recreated_meanwhile_is_read_from_its_beginning(node: MemoryNode) -> None:
     info(node, "log", {"0": "0000000000000005"})
     node.outgoing["log"].extend(records(6, 8))
     async with (
@@ -306,7 +306,7 @@ async def test_a_node_that_leaves_a_filter_out_is_not_read_unfiltered(node: Memo
     node.keeps_filters = False
     node.outgoing["log"].append(record(0))
     async with connect(URL, retry=AT_ONCE) as client:
-        with pytest.raises(LinkRefusedError, match="does not know the filter event-streams-start"):
+        with pytest.raises(LinkRefusedError, match="does not support the filter event-streams-start"):
             async with client.consumer("log", start=EARLIEST):
                 pass
         await settle_loop()

@@ -98,7 +98,7 @@ def test_an_event_released_and_brought_again_on_the_same_link_is_not_dropped() -
     assert cursor.note([at(0, 3)]) == []
 
 
-def test_a_log_made_anew_is_read_from_its_beginning() -> None:
+def test_a_recreated_log_is_read_from_its_beginning() -> None:
     cursor = Cursor(AfterOffset(100), None)
     assert not cursor.other_log("a")
     cursor.note([at(0, 150)])

@@ -286,7 +286,7 @@ async def test_a_node_without_groups_is_not_read_as_if_it_had_them(node: MemoryN
     Coordinator(node, 1)
     node.holds = lambda peer, link: False
     async with connect(URL) as client:
-        with pytest.raises(LinkRefusedError, match="does not know consumer groups"):
+        with pytest.raises(LinkRefusedError, match="does not support consumer groups"):
             async with client.group_consumer(LOG, "g"):
                 pass
 
