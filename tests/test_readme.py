@@ -81,7 +81,7 @@ def test_the_python_of_the_readme_runs(node: NodeProcess) -> None:
     )  # there already if the commands ran before
     done = subprocess.run(client, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"[0-9]{16}\n", done.stdout)
+    assert re.fullmatch(r"[0-9]+\n", done.stdout)
 
 
 def test_the_limits_are_those_of_the_code() -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.cli.terminal.parameters import now_ms
 from amqp_streams.cli.terminal.positions import AtTime, Bounds, Remaining
-from amqp_streams.cli.terminal.rendering import Format, Shown, offset_number, render
+from amqp_streams.cli.terminal.rendering import Format, Shown, render
 from amqp_streams.cli.terminal.writing import Output
 from amqp_streams.client import ReceivedEvent, TimedOutError
 from amqp_streams.errors import WireError
@@ -112,7 +112,7 @@ def line_of(event: ReceivedEvent, form: Format) -> bytes:
         return render(shown(event, form), form)
     except WireError as error:
         say(
-            f"partition {event.partition}, offset {offset_number(event.offset)}: {error}; the message is shown as it is"
+            f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is"
             " stored"
         )
         return render(

@@ -137,7 +137,7 @@ class Client:
         `durable`: the name of the subscription. The node keeps its cursor under this name and the
         `container_id`. In a group the node keeps the group's cursor instead.
 
-        `start`: LATEST or "latest", EARLIEST or "earliest", AfterOffset or AfterTime. LATEST means events
+        `start`: LATEST or "latest", EARLIEST or "earliest", AfterOffset(42) or AfterTime. LATEST means events
         that are accepted after the attach, also with `filters`.
 
         Raises: ValueError, TypeError if `start` is not valid; ValueError if `durable` is used outside a group

@@ -11,6 +11,7 @@ from amqp_streams import names
 from amqp_streams.wire.annotations import section
 from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, decode, encode
 from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8, HEADS_END, MESSAGE_ANNOTATIONS_HEAD
+from amqp_streams.wire.offsets import offset_number
 from amqp_streams.wire.sections import delivery_annotations, strip
 
 _KEY_BYTES: Final = 9
@@ -37,10 +38,13 @@ def bare(message: bytes) -> bytes:
 
 
 class Place(NamedTuple):
-    """Partition, offset and storage time of a delivery. A value is None if the delivery does not contain it."""
+    """Partition, offset and storage time of a delivery. A value is None if the delivery does not contain it.
+
+    An offset that is not a text of 16 decimal digits, as event log nodes send it, is None as well.
+    """
 
     partition: str | None
-    offset: str | None
+    offset: int | None
     timestamp_ms: int | None
 
 
@@ -68,9 +72,10 @@ def place_of(message: bytes) -> Place:
             if message[where] != what:
                 break
         else:
+            digits = message[layout.offset]
             return Place(
                 message[layout.partition].decode(errors="replace"),
-                message[layout.offset].decode(errors="replace"),
+                int(digits) if digits.isdigit() else None,
                 int.from_bytes(message[layout.timestamp]),
             )
     return _decode(message)
@@ -83,12 +88,13 @@ def _decode(message: bytes) -> Place:
     )
     place = Place(
         str(partition) if isinstance(partition, str) else None,
-        str(offset) if isinstance(offset, str) else None,
+        offset_number(offset),
         int(timestamp) if isinstance(timestamp, int) else None,
     )
     if (
         isinstance(partition, Symbol)
         and isinstance(offset, Symbol)
+        and place.offset is not None  # what is learnt is where the 16 digits are
         and isinstance(timestamp, Timestamp)
         and timestamp >= 0
     ):

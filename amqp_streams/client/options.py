@@ -11,7 +11,8 @@ from amqp_streams import names
 from amqp_streams.wire.codec import Described, Symbol
 from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
 
-_OFFSET_CHARACTERS_MAX: Final = 255
+_SHOWN_MAX: Final = 80
+"""Characters of a wrong value that a message repeats."""
 Settle = Literal["auto", "manual", "none"]
 """When a consumer settles events. auto: as accepted, when the program takes the next events; manual: when the
 program calls `settle`; none: the node settles each event when it sends it.
@@ -42,41 +43,31 @@ class Latest:
 
 
 @dataclass(frozen=True, slots=True)
+class Earliest:
+    """All events of the log: the stored ones and the later ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class AfterOffset:
-    """Events whose offset is greater than `offset`: a number, a number as text, or `event.offset`.
+    """Events whose offset is greater than `offset`: an int, such as `event.offset`.
 
     Offsets belong to one partition. A consumer of several partitions applies the same offset to each of them.
 
-    Raises: ValueError, TypeError if `offset` is not an offset.
+    Raises: TypeError if `offset` is not an int; ValueError if no event can have this offset.
     """
 
-    offset: str | int
+    offset: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.offset, str | int) or isinstance(self.offset, bool):
-            message = f"an offset is a number or a text such as event.offset, not {self.offset!r}"
+        offset: object = self.offset
+        if not isinstance(offset, int) or isinstance(offset, bool):
+            number = _number(offset)
+            given = "a number such as event.offset" if number is None else f"AfterOffset({number})"
+            message = f"an offset is a number, not {_shown(offset)}: give {given}"
             raise TypeError(message)
-        if (
-            not self.symbol.isascii()
-            or not 0 < len(self.symbol) <= _OFFSET_CHARACTERS_MAX
-            or self.symbol.startswith("-")
-        ):
-            message = (
-                f"{self.offset!r} is not an offset: give a number from 0 to {OFFSET_MAX}, or event.offset"
-            )
+        if not 0 <= offset <= OFFSET_MAX:
+            message = f"{_shown(offset)} is not an offset: give a number from 0 to {OFFSET_MAX}"
             raise ValueError(message)
-
-    @property
-    def symbol(self) -> str:
-        """The offset as it is on the wire: a number is padded to 16 digits."""
-        offset = self.offset
-        if isinstance(offset, int):
-            return f"{offset:016d}"
-        return (
-            offset.zfill(OFFSET_DIGITS)
-            if offset.isdecimal() and (offset[0] != "0" or len(offset) == 1)
-            else offset
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +85,42 @@ class AfterTime:
             raise TypeError(message)
 
 
-Start = Latest | AfterOffset | AfterTime
+Start = Earliest | Latest | AfterOffset | AfterTime
 StartAt = Start | Literal["earliest", "latest"]
 """The values that are valid as `start` of a consumer."""
 
 LATEST: Final = Latest()
-EARLIEST: Final = AfterOffset(names.OFFSET_EARLIEST)
+EARLIEST: Final = Earliest()
 
 
 def start_of(given: StartAt) -> Start:
     """Convert `given` to a start.
 
+    An offset alone is refused: it does not show whether its event is included.
+
     Raises: ValueError if the text is not a start; TypeError if the type is wrong.
     """
-    if isinstance(given, Latest | AfterOffset | AfterTime):
+    if isinstance(given, Start):
         return given
     starts: dict[object, Start] = {"earliest": EARLIEST, "latest": LATEST}
     if isinstance(given, str) and given in starts:
         return starts[given]
-    message = (
-        f"{given!r} is not a start: give 'earliest', 'latest', AfterOffset(offset) or AfterTime(timestamp_ms)"
-    )
+    after = "AfterOffset(offset)" if (number := _number(given)) is None else f"AfterOffset({number})"
+    message = f"{_shown(given)} is not a start: give 'earliest', 'latest', {after} or AfterTime(timestamp_ms)"
     raise (ValueError if isinstance(given, str) else TypeError)(message)
+
+
+def _number(value: object) -> int | None:
+    """The offset that an int or a text of digits stands for; None for any other value."""
+    if isinstance(value, str) and len(value) <= OFFSET_DIGITS and value.isascii() and value.isdigit():
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= OFFSET_MAX:
+        return value
+    return None
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_MAX]
 
 
 @dataclass(frozen=True, slots=True)

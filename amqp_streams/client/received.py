@@ -55,7 +55,7 @@ class ReceivedEvent:
         return bare(self.message)
 
     @property
-    def offset(self) -> str | None:
+    def offset(self) -> int | None:
         """The offset of the event in its partition. None: the peer is not an event log node."""
         return self._found().offset
 
@@ -95,7 +95,10 @@ class ReceivedEvent:
 
     @property
     def delivery_annotations(self) -> Mapping[str, object]:
-        """The delivery annotations, which the node adds for this delivery; empty if the message has none."""
+        """The delivery annotations, which the node adds for this delivery; empty if the message has none.
+
+        They are the values of the wire: the offset is a text of 16 digits here.
+        """
         return self._map(DELIVERY_ANNOTATIONS)
 
     @property

@@ -34,6 +34,15 @@ def offset_text(number: int) -> str:
     return f"{number:016d}"
 
 
+def offset_number(value: object) -> int | None:
+    """The record number that an annotation or an entry of an answer gives; None if `value` is not a text of
+    16 decimal digits.
+    """
+    if isinstance(value, str) and len(value) == OFFSET_DIGITS and value.isascii() and value.isdigit():
+        return int(value)
+    return None
+
+
 def parse_offset(text: str) -> Position:
     """What an offset given by a peer or a person means.
 
@@ -44,8 +53,8 @@ def parse_offset(text: str) -> Position:
         return Earliest()
     if text == OFFSET_LATEST:
         return Latest()
-    if len(text) == OFFSET_DIGITS and text.isascii() and text.isdigit():
-        return int(text)
+    if (number := offset_number(text)) is not None:
+        return number
     shown = text if len(text) <= 2 * OFFSET_DIGITS else text[: 2 * OFFSET_DIGITS] + "…"
     message = (
         f"{shown!r} is not a valid offset: use 16 decimal digits as in event-streams-offset,"

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, overload
 
 import structlog
 
@@ -185,7 +185,8 @@ class AmqpEventLog:
 
         Raises UnavailableError.
         """
-        return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
+        partitions = (await self._info(log)).partitions
+        return {int(entry.partition): _position(entry.latest_offset) for entry in partitions}
 
     async def extents(self, log: str) -> Extents:
         """The extents of the log now, over links that stay open because calls are frequent.
@@ -210,8 +211,7 @@ class AmqpEventLog:
         except AmqpStreamsError as error:
             raise _away(log, error) from error
         return {
-            int(partition): AfterOffset(number - 1).symbol if number else None
-            for partition, number in found.items()
+            int(partition): _position(number - 1 if number else None) for partition, number in found.items()
         }
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
@@ -239,7 +239,7 @@ class AmqpEventLog:
         """Read one partition until cancelled. After an error, read again from the current position."""
         while True:
             try:
-                start = EARLIEST if offset is None else AfterOffset(offset)
+                start = EARLIEST if offset is None else AfterOffset(int(offset))
                 consumer = self._client.consumer(
                     name, partition=partition, start=start, credit=_CREDIT, settle="none"
                 )
@@ -303,12 +303,21 @@ def _stored(partition: int, message: bytes) -> Stored | None:
         return None
     with suppress(AmqpStreamsError):
         message = bare(message)
-    return Stored(partition, place.offset, place.timestamp_ms or 0, message)
+    return Stored(partition, _position(place.offset), place.timestamp_ms or 0, message)
 
 
 def _offset(number: int, extent: PartitionExtent) -> str | None:
     """The offset as text; None if the partition has no events."""
-    return AfterOffset(number).symbol if extent.earliest < extent.next else None
+    return _position(number) if extent.earliest < extent.next else None
+
+
+@overload
+def _position(offset: int) -> str: ...
+@overload
+def _position(offset: int | None) -> str | None: ...
+def _position(offset: int | None) -> str | None:
+    """The form in which the gateway stores an offset: texts that sort like the numbers."""
+    return None if offset is None else f"{offset:016d}"
 
 
 def _away(log: str, error: Exception) -> UnavailableError:

@@ -46,7 +46,7 @@ SEED = int(
     os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000)
 )
 
-Place = tuple[str, str]
+Place = tuple[str, int]
 """Partition, offset."""
 
 
@@ -80,13 +80,13 @@ class History:
     sent: set[bytes] = field(default_factory=set)
     accepted: set[bytes] = field(default_factory=set)
     seen: dict[Place, bytes] = field(default_factory=dict)
-    ends: dict[str, str] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     """The latest offset that was checked, by partition."""
 
     def note(self, events: list[ReceivedEvent]) -> None:
         """Someone read these: they may never change."""
         for event in events:
-            place = (str(event.partition), str(event.offset))
+            place = _place(event)
             body = event.body
             assert isinstance(body, bytes)
             assert self.seen.setdefault(place, body) == body, (
@@ -169,7 +169,7 @@ async def one_round(node: NodeProcess, number: int, chance: random.Random, histo
     return links
 
 
-async def read(node: NodeProcess, after: dict[str, str]) -> list[ReceivedEvent]:
+async def read(node: NodeProcess, after: dict[str, int]) -> list[ReceivedEvent]:
     """The log as it is now, each partition in its order, from behind the offsets given on."""
     events: list[ReceivedEvent] = []
     async with connect(node.url) as client:
@@ -190,19 +190,24 @@ async def read(node: NodeProcess, after: dict[str, str]) -> list[ReceivedEvent]:
     return events
 
 
+def _place(event: ReceivedEvent) -> Place:
+    assert event.partition is not None
+    assert event.offset is not None
+    return event.partition, event.offset
+
+
 def check(events: list[ReceivedEvent], links: list[Link], history: History) -> None:
     """Hold what is new in the log against what was promised; `history` has what was read before."""
-    new = {(str(event.partition), str(event.offset)) for event in events}
+    new = {_place(event) for event in events}
     for place in history.seen.keys() - new:
-        assert place[1] <= history.ends.get(place[0], ""), f"{place} was seen and is gone"
+        assert place[1] <= history.ends.get(place[0], -1), f"{place} was seen and is gone"
     history.note(events)
     for partition in range(PARTITIONS):
-        offsets = [str(event.offset) for event in events if event.partition == str(partition)]
-        first = int(history.ends.get(str(partition), "-1")) + 1
-        assert offsets == [f"{first + number:016d}" for number in range(len(offsets))], (
-            "offsets leave gaps or go back"
-        )
-        history.ends.update({str(partition): offset for offset in offsets[-1:]})
+        offsets = [event.offset for event in events if event.partition == str(partition)]
+        first = history.ends.get(str(partition), -1) + 1
+        assert offsets == list(range(first, first + len(offsets))), "offsets leave gaps or go back"
+        if offsets:
+            history.ends[str(partition)] = first + len(offsets) - 1
     stored = set(history.seen.values())
     assert len(stored) == len(history.seen), "an event is stored twice"
     assert not history.accepted - stored, f"{len(history.accepted - stored)} accepted events are lost"

@@ -4,7 +4,7 @@ import click
 
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, human_duration, print_json, print_table
-from amqp_streams.cli.terminal.rendering import iso_time, offset_number
+from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import LogInfo
 from amqp_streams.log_settings import LOG_SETTINGS
 
@@ -34,8 +34,8 @@ def show(found: LogInfo, *, as_json: bool) -> None:
     rows = [
         (
             one.partition,
-            offset_number(one.earliest_offset),
-            offset_number(one.latest_offset),
+            one.earliest_offset,
+            one.latest_offset,
             one.event_count,
             None if one.bytes is None else human_bytes(one.bytes),
             iso_time(one.first_timestamp_ms),
@@ -73,8 +73,8 @@ def described(found: LogInfo) -> dict[str, object]:
         "partitions": [
             {
                 "partition": one.partition,
-                "earliest_offset": offset_number(one.earliest_offset),
-                "latest_offset": offset_number(one.latest_offset),
+                "earliest_offset": one.earliest_offset,
+                "latest_offset": one.latest_offset,
                 "event_count": one.event_count,
                 "bytes": one.bytes,
                 "first_timestamp": iso_time(one.first_timestamp_ms),

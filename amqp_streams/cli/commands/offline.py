@@ -16,7 +16,6 @@ from amqp_streams.cli.terminal.rendering import Format, Shown, iso_time, render
 from amqp_streams.client import ReceivedEvent
 from amqp_streams.errors import CorruptionError, WireError
 from amqp_streams.storage import inspect
-from amqp_streams.wire.offsets import offset_text
 
 _FAILED: Final = 1
 _FLUSH_BYTES: Final = 64 << 10
@@ -232,7 +231,7 @@ def unknown(directory: Path, log: str, partition: int | None) -> click.UsageErro
 def shown(record: inspect.DumpedRecord) -> Shown:
     """A record to print; a message that cannot be decoded is shown as a whole."""
     event = ReceivedEvent(record.message)
-    place = (str(record.partition), offset_text(record.number), record.timestamp_ms)
+    place = (str(record.partition), record.number, record.timestamp_ms)
     try:
         return Shown(
             *place,

@@ -8,8 +8,8 @@ import click
 from amqp_streams.cli.terminal.console import confirmed, print_table, say
 from amqp_streams.cli.terminal.parameters import misuse, now_ms
 from amqp_streams.cli.terminal.positions import parse_start
-from amqp_streams.cli.terminal.rendering import iso_time, offset_number
-from amqp_streams.client import EARLIEST, AfterOffset, CursorInfo, GroupInfo, Place, Start
+from amqp_streams.cli.terminal.rendering import iso_time
+from amqp_streams.client import AfterOffset, CursorInfo, GroupInfo, Place, Start
 from amqp_streams.client.management.places import lag_of
 
 PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
@@ -42,7 +42,7 @@ def check_partition(start: Start, partition: str | None, places: Sequence[Place]
     Raises:
         click.UsageError: the log has several partitions, and none is named.
     """
-    if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
+    if isinstance(start, AfterOffset) and partition is None and len(places) > 1:
         message = (
             "an offset belongs to one partition: name the partition with --partition, one of"
             f" {', '.join(one.partition for one in places)}"
@@ -70,7 +70,7 @@ def print_places(places: Sequence[Place]) -> None:
     """Print a table of positions."""
     print_table(
         PLACE_COLUMNS,
-        [(one.partition, offset_number(one.offset), one.lag, one.epoch, one.member) for one in places],
+        [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places],
     )
 
 
@@ -79,7 +79,7 @@ def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
     return [
         {
             "partition": one.partition,
-            "offset": offset_number(one.offset),
+            "offset": one.offset,
             "next": one.next_number,
             "lag": one.lag,
             "epoch": one.epoch,

@@ -14,7 +14,15 @@ from amqp_streams.cli.terminal.console import say
 from amqp_streams.cli.terminal.parameters import PROPERTY, misuse, now_ms
 from amqp_streams.cli.terminal.positions import AtOffset, Bounds, Remaining, ends_of, parse_place, parse_start
 from amqp_streams.cli.terminal.rendering import Format, iso_time
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Client, Consumer, Start, sql_filter
+from amqp_streams.client import (
+    AfterTime,
+    Client,
+    Consumer,
+    Earliest,
+    Latest,
+    Start,
+    sql_filter,
+)
 from amqp_streams.errors import ConfigError
 from amqp_streams.wire.codec import Described, Symbol, Value
 
@@ -234,14 +242,13 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
 
 def _place(start: Start) -> str:
     """The start, in words."""
-    if start == EARLIEST:
+    if isinstance(start, Earliest):
         return "at all"
-    if start == LATEST:
+    if isinstance(start, Latest):
         return "after the latest one; wait for new ones with --follow"
     if isinstance(start, AfterTime):
         return f"stored at or after {iso_time(start.timestamp_ms + 1)}"
-    assert isinstance(start, AfterOffset)
-    return f"with offset {int(start.offset) + 1} or a later one; 'amqp-streams info' shows the offsets"
+    return f"with offset {start.offset + 1} or a later one; 'amqp-streams info' shows the offsets"
 
 
 def _unmatched(events: int | None) -> str:

@@ -116,7 +116,7 @@ class Bounds:
 def ends_of(info: LogInfo, partition: str | None = None) -> dict[str, int]:
     """One past the latest offset of each partition (or of the named one); 0 for empty partitions."""
     return {
-        one.partition: int(one.latest_offset) + 1 if one.latest_offset else 0
+        one.partition: 0 if one.latest_offset is None else one.latest_offset + 1
         for one in info.partitions
         if partition is None or one.partition == partition
     }
@@ -143,13 +143,12 @@ class Remaining:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def wants(self, partition: str | None, offset: str | None, timestamp_ms: int | None) -> bool:
+    def wants(self, partition: str | None, offset: int | None, timestamp_ms: int | None) -> bool:
         """Record an event; False if it is past the end of its partition."""
-        number = int(offset) if offset is not None and offset.isdecimal() else None
-        if self._bounds.beyond(partition, number, timestamp_ms):
+        if self._bounds.beyond(partition, offset, timestamp_ms):
             self._open.discard(partition or "")
             return False
-        if partition is not None and number is not None and self._bounds.last(partition, number):
+        if partition is not None and offset is not None and self._bounds.last(partition, offset):
             self._open.discard(partition)
         return True
 
@@ -160,20 +159,15 @@ def events_from(one: PartitionInfo, start: Start) -> int | None:
         return 0
     if isinstance(start, AfterTime) or one.earliest_offset is None:
         return None
-    assert isinstance(start, AfterOffset)
-    after = (
-        int(one.earliest_offset) - 1
-        if start == EARLIEST
-        else max(int(start.offset), int(one.earliest_offset) - 1)
-    )
-    return max(0, int(one.latest_offset) - after)
+    before = one.earliest_offset - 1
+    after = max(start.offset, before) if isinstance(start, AfterOffset) else before
+    return max(0, one.latest_offset - after)
 
 
-def _has_events(latest: str | None, last_timestamp_ms: int | None, start: Start) -> bool:
+def _has_events(latest: int | None, last_timestamp_ms: int | None, start: Start) -> bool:
     """Whether a partition has an event at or after `start`; True if the peer does not report it."""
     if latest is None or start == LATEST:
         return False
     if isinstance(start, AfterTime):
         return last_timestamp_ms is None or last_timestamp_ms > start.timestamp_ms
-    assert isinstance(start, AfterOffset)
-    return start == EARLIEST or int(latest) > int(start.offset)
+    return not isinstance(start, AfterOffset) or latest > start.offset

@@ -42,7 +42,7 @@ class Shown:
     """An event to print; missing values are None."""
 
     partition: str | None
-    offset: str | None
+    offset: int | None
     timestamp_ms: int | None
     key: str | None = None
     subject: str | None = None
@@ -65,19 +65,11 @@ def render(event: Shown, form: Format) -> bytes:
     return _line(event).encode("utf-8", "replace") + b"\n"
 
 
-def offset_number(offset: str | None) -> int | str | None:
-    """An offset as people and programs read it: a number. The text of 16 digits is for the wire and filters.
-
-    A text that is not a number, of a peer that is not an event log, stays as it is.
-    """
-    return int(offset) if offset is not None and offset.isascii() and offset.isdecimal() else offset
-
-
 def as_json(event: Shown) -> dict[str, object]:
     """The event as an object of JSON."""
     shown: dict[str, object] = {
         "partition": event.partition,
-        "offset": offset_number(event.offset),
+        "offset": event.offset,
         "timestamp": iso_time(event.timestamp_ms),
         "key": event.key,
         "subject": event.subject,
@@ -135,7 +127,7 @@ def printable(text: str) -> str:
 
 
 def _line(event: Shown) -> str:
-    number = "-" if event.offset is None else str(offset_number(event.offset))
+    number = "-" if event.offset is None else str(event.offset)
     body = body_bytes(event.body)
     shown = body[:_TEXT_BODY_MAX]
     text = printable(shown.decode("utf-8", "backslashreplace"))

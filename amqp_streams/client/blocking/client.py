@@ -122,7 +122,7 @@ class Consumer(Face[aio.Consumer]):
         return int(epoch) if isinstance(epoch, int) else None
 
     @property
-    def positions(self) -> dict[str, str]:
+    def positions(self) -> dict[str, int]:
         """Offset of the last received event by partition. `AfterOffset` of it continues from there."""
         return self._inner.positions
 

@@ -136,13 +136,9 @@ class Consumer(Endpoint):
         return int(epoch) if isinstance(epoch, int) else None
 
     @property
-    def positions(self) -> dict[str, str]:
+    def positions(self) -> dict[str, int]:
         """Offset of the last received event by partition. `AfterOffset` of it continues from there."""
-        return {
-            partition: offset
-            for partition, offset in self._cursor.after.items()
-            if offset != names.OFFSET_EARLIEST
-        }
+        return dict(self._cursor.after)
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
         """Return the next events, at most `max_events`. Waits for the first one.

@@ -6,16 +6,19 @@ partition and offset and dropped.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 from amqp_streams import names
 from amqp_streams.client.message import Place, place_of
-from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Start
+from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Earliest, Latest, Start
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, Timestamp
+from amqp_streams.wire.offsets import offset_text
 
 FILTER_NAME: Final = "event-streams-start"
 
+_BEFORE_ALL: Final = -1
+"""The position before offset 0: `@earliest` on the wire."""
 _NOWHERE: Final = Place(None, None, None)
 NEW_EVENTS: Final = {
     FILTER_NAME: Described(
@@ -52,20 +55,20 @@ class Cursor:
         self._assigned: Final = assigned
         self.partition_count = 0 if partition is None else 1
         """How many partitions the link brings events of; 0: not known."""
-        self._after: dict[str, str] = {}
-        self._repeated: dict[str, str] = {}
+        self._after: dict[str, int] = {}
+        self._repeated: dict[str, int] = {}
         self._incarnations: dict[str, str] = {}
         self.anchored = False
 
     @property
-    def after(self) -> Mapping[str, str]:
+    def after(self) -> Mapping[str, int]:
         """Offset of the last received event by partition.
 
-        It is `@earliest` if the partition was empty when the consumer began.
+        A partition that was empty when the consumer began, and has had no event since, is not in it.
         """
-        return self._after
+        return _with_events(self._after)
 
-    def anchor(self, ends: Mapping[str, str | None]) -> None:
+    def anchor(self, ends: Mapping[str, int | None]) -> None:
         """Store the ends of the partitions when the consumer first attached: offset of the latest event, or
         None if empty.
         """
@@ -73,7 +76,7 @@ class Cursor:
         self._after.clear()
         for partition, latest in ends.items():
             if self._partition is None or partition == self._partition:
-                self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
+                self._after.setdefault(partition, _BEFORE_ALL if latest is None else latest)
 
     def other_log(self, incarnation: str | None, container: str = "") -> bool:
         """Store the log's incarnation. Return True if the log was deleted and recreated: it must be read from
@@ -103,32 +106,33 @@ class Cursor:
             known = {self._partition}
         else:
             known = set(partitions) if self._assigned else set(partitions) | set(self._after)
-        self._repeated = {
-            partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST
-        }
+        self._repeated = _with_events(self._after)
         if known and known <= self._after.keys():
-            return {
-                Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))
-            }
+            return _greater_than(min(self._after[partition] for partition in known))
         if isinstance(self._start, AfterTime) or not self._after or self._assigned:
             return self._from_start()
         # Some partitions have not brought an event yet, so the start counts as well. The lowest offset is
         # requested: events before the other positions are recognized and dropped.
-        offsets = (
-            [self._start.symbol, *self._after.values()]
-            if isinstance(self._start, AfterOffset)
-            else self._after.values()
-        )
-        return {Symbol(names.OFFSET): Symbol(min(offsets, key=_rank))}
+        offsets = list(self._after.values())
+        match self._start:
+            case Earliest():
+                offsets.append(_BEFORE_ALL)
+            case AfterOffset(offset):
+                offsets.append(offset)
+        return _greater_than(min(offsets))
 
     def _from_start(self) -> dict[Symbol, object] | None:
         match self._start:
-            case AfterOffset():
-                return {Symbol(names.OFFSET): Symbol(self._start.symbol)}
+            case Earliest():
+                return _greater_than(_BEFORE_ALL)
+            case AfterOffset(offset):
+                return _greater_than(offset)
             case AfterTime(timestamp_ms):
                 return {Symbol(names.TIMESTAMP): Timestamp(timestamp_ms)}
-            case _:
+            case Latest():
                 return None
+            case _ as never:
+                assert_never(never)
 
     def filters(self, partitions: Iterable[str]) -> dict[str, object]:
         """Return `condition` as a filter set."""
@@ -169,7 +173,7 @@ class Cursor:
                     before.append(index)
                     continue
                 del repeated[partition]
-            if _rank(offset) > _rank(after.get(partition, names.OFFSET_EARLIEST)):
+            if offset > after.get(partition, _BEFORE_ALL):
                 after[partition] = offset
         return before
 
@@ -184,10 +188,11 @@ def _place(message: bytes) -> Place:
         return _NOWHERE
 
 
-def _rank(offset: str) -> tuple[bool, str]:
-    """Sort key of offsets: bytewise, with `@earliest` before and `@latest` after all others. Spec: Event
-    Streams 5.1.1.
-    """
-    if offset == names.OFFSET_EARLIEST:
-        return False, ""
-    return offset == names.OFFSET_LATEST, offset
+def _with_events(after: Mapping[str, int]) -> dict[str, int]:
+    return {partition: offset for partition, offset in after.items() if offset != _BEFORE_ALL}
+
+
+def _greater_than(offset: int) -> dict[Symbol, object]:
+    """The condition of the filter, as the wire has it."""
+    text = names.OFFSET_EARLIEST if offset == _BEFORE_ALL else offset_text(offset)
+    return {Symbol(names.OFFSET): Symbol(text)}

@@ -1,4 +1,4 @@
-"""Where logs begin and end, as numbers: what it takes to plan which ranges to read."""
+"""Where logs begin and end: what it takes to plan which ranges to read."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ Ask = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, object]]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionExtent:
-    """A moment's bounds of one partition: the events from number `earliest` to before `next` are there; none
+    """A moment's bounds of one partition: the events from offset `earliest` to before `next` are there; none
     when they are equal.
 
     `bytes`: held on the disk. The timestamps, in milliseconds since 1970 UTC, are None when it is empty.
-    `found`: number of the first event at or after the time that was asked for, `next` when there is none;
+    `found`: offset of the first event at or after the time that was asked for, `next` when there is none;
     None: no time was asked for.
     """
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 class PartitionInfo:
     """A moment's figures of one partition; what the peer did not say is None.
 
-    An empty partition has no offsets.
+    `earliest_offset` and `latest_offset` are those of the first and the last event; an empty partition has
+    none.
     """
 
     partition: str
-    earliest_offset: str | None
-    latest_offset: str | None
+    earliest_offset: int | None
+    latest_offset: int | None
     event_count: int | None = None
     bytes: int | None = None
     first_timestamp_ms: int | None = None
@@ -27,7 +28,7 @@ class LogInfo:
 
     `settings`: the settings that can change, by their names in `amqp_streams.log_settings` (`retention_ms`);
     a setting without a bound, or that the node does not give, is not in it. `details` has every entry of the
-    answer, also those without a field here.
+    answer as the node sent it, also those without a field here; offsets are texts there.
     """
 
     log: str

@@ -4,22 +4,24 @@ them. Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from amqp_streams import names
-from amqp_streams.client.options import EARLIEST, AfterTime, Latest, StartAt, start_of
+from amqp_streams.client.options import AfterOffset, AfterTime, Earliest, Latest, StartAt, start_of
 from amqp_streams.wire.codec import Symbol, Timestamp
+from amqp_streams.wire.offsets import offset_number, offset_text
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """How far it is in one partition; what the node does not say is None.
 
-    `offset` is the last that was passed, None before the first; `next_number` the record number after it;
+    `offset` is the last that was passed, None before the first; `next_number` the offset after it;
     `lag` counts the events from there on; `epoch` and `member` are those of the group's owner.
     """
 
     partition: str
-    offset: str | None = None
+    offset: int | None = None
     next_number: int | None = None
     lag: int | None = None
     epoch: int | None = None
@@ -111,15 +113,17 @@ def reset_body(given: StartAt, partition: str | None) -> dict[str, object]:
     after `given`.
     """
     where: dict[str, object]
-    to = start_of(given)
-    if isinstance(to, Latest):
-        where = {names.RESET_POSITION: names.OFFSET_LATEST}
-    elif isinstance(to, AfterTime):
-        where = {names.RESET_TIMESTAMP: Timestamp(to.timestamp_ms)}
-    elif to == EARLIEST:
-        where = {names.RESET_POSITION: names.OFFSET_EARLIEST}
-    else:
-        where = {names.CURSOR_OFFSET: Symbol(to.symbol)}
+    match start_of(given):
+        case Earliest():
+            where = {names.RESET_POSITION: names.OFFSET_EARLIEST}
+        case Latest():
+            where = {names.RESET_POSITION: names.OFFSET_LATEST}
+        case AfterOffset(offset):
+            where = {names.CURSOR_OFFSET: Symbol(offset_text(offset))}
+        case AfterTime(timestamp_ms):
+            where = {names.RESET_TIMESTAMP: Timestamp(timestamp_ms)}
+        case _ as never:
+            assert_never(never)
     return where if partition is None else where | {names.INFO_PARTITION: partition}
 
 
@@ -127,7 +131,7 @@ def _places(entry: Mapping[str, object]) -> tuple[Place, ...]:
     return tuple(
         Place(
             str(each.get(names.INFO_PARTITION)),
-            offset=_text(each.get(names.CURSOR_OFFSET)),
+            offset=offset_number(each.get(names.CURSOR_OFFSET)),
             next_number=_number(each.get(names.CURSOR_NEXT)),
             lag=_number(each.get(names.CURSOR_LAG)),
             epoch=_number(each.get(names.CURSOR_EPOCH)),

@@ -17,6 +17,7 @@ from amqp_streams.client.producing.outbox import Entry
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.log_settings import LOG_SETTINGS
 from amqp_streams.proton.sending import Sendable
+from amqp_streams.wire.offsets import offset_number
 
 _SUCCESS: Final = range(200, 300)
 
@@ -134,8 +135,8 @@ def _settings(details: Mapping[str, object]) -> dict[str, int]:
 def _partition(entry: Mapping[str, object]) -> PartitionInfo:
     return PartitionInfo(
         str(entry.get(names.INFO_PARTITION)),
-        _text(entry.get(names.INFO_EARLIEST_OFFSET)),
-        _text(entry.get(names.INFO_LATEST_OFFSET)),
+        offset_number(entry.get(names.INFO_EARLIEST_OFFSET)),
+        offset_number(entry.get(names.INFO_LATEST_OFFSET)),
         event_count=_number(entry.get(names.INFO_EVENTS)),
         bytes=_number(entry.get(names.INFO_BYTES)),
         first_timestamp_ms=_number(entry.get(names.INFO_FIRST_TIMESTAMP)),

@@ -75,8 +75,8 @@ class FakeNode:
         partitions = tuple(
             PartitionInfo(
                 str(index),
-                f"{0:016d}" if events else None,
-                f"{len(events) - 1:016d}" if events else None,
+                0 if events else None,
+                len(events) - 1 if events else None,
                 len(events),
                 100 * len(events),
                 NOW_MS if events else None,

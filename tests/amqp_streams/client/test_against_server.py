@@ -190,8 +190,8 @@ async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> No
             await producer.flush()
             info = await client.info(log)
             assert [(entry.event_count, entry.latest_offset) for entry in info.partitions] == [
-                (10, f"{9:016d}"),
-                (5, f"{4:016d}"),
+                (10, 9),
+                (5, 4),
             ]
             last_ms = max(entry.last_timestamp_ms or 0 for entry in info.partitions)
             while time.time_ns() // 1_000_000 <= last_ms:
@@ -199,10 +199,10 @@ async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> No
             await producer.send(Event("late"), partition=1)
         async with client.consumer(log, start=EARLIEST) as consumer:
             assert len(await drain(consumer, 16)) == 16
-            assert consumer.positions == {"0": f"{9:016d}", "1": f"{5:016d}"}
+            assert consumer.positions == {"0": 9, "1": 5}
         async with client.consumer(log, partition=0, start=AfterOffset(6)) as consumer:
             assert [(event.body, event.offset) for event in await drain(consumer, 3)] == [
-                (n, f"{n:016d}") for n in (7, 8, 9)
+                (n, n) for n in (7, 8, 9)
             ]
         async with client.consumer(log, start=AfterTime(last_ms)) as consumer:
             [event] = await drain(consumer, 1)
@@ -247,7 +247,7 @@ async def test_a_start_may_be_a_word_and_a_wrong_one_is_an_error_at_once(node: R
             await producer.post_batch([Event(number) for number in range(3)])
         async with client.consumer(log, start="earliest") as consumer:
             assert [event.body for event in await drain(consumer, 3)] == [0, 1, 2]
-        async with client.consumer(log, start=AfterOffset("1")) as consumer:
+        async with client.consumer(log, start=AfterOffset(1)) as consumer:
             assert [event.body for event in await drain(consumer, 1)] == [2]
         makers: tuple[Callable[..., object], ...] = (
             client.consumer,
@@ -371,7 +371,7 @@ async def _restarts(node: RunningNode, end: Callable[[RunningNode], None]) -> No
     assert len(set(places)) == len(places) == stored
     for partition in "012":
         offsets = [offset for place, offset in places if place == partition]
-        assert offsets == [f"{number:016d}" for number in range(len(offsets))]
+        assert offsets == list(range(len(offsets)))
     for rest in range(5):
         firsts = list(dict.fromkeys(event.body for event in received if event.key == str(rest)))
         assert firsts == sorted(firsts)  # type: ignore[type-var]  # the bodies are numbers

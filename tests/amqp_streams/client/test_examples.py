@@ -40,7 +40,7 @@ def test_sending_and_receiving_twice(node: RunningNode) -> None:
 
 def test_blocking_and_going_on_where_it_stopped(node: RunningNode, tmp_path: Path) -> None:
     arguments = (node.url, "temps", tmp_path / "position.json")
-    assert run("client_blocking.py", node.url, "temps") == "10 events up to 0:0000000000000009\n"
+    assert run("client_blocking.py", node.url, "temps") == "10 events up to 0:9\n"
     assert run("client_go_on_where_it_stopped.py", *arguments) == "10 new events\n"
     assert run("client_go_on_where_it_stopped.py", *arguments) == "0 new events\n"
     run("client_blocking.py", node.url, "temps")

@@ -21,13 +21,13 @@ def test_the_place_in_the_log_is_read_from_the_delivery_annotations() -> None:
     received = ReceivedEvent(annotations + sent)
     assert (received.partition, received.offset, received.timestamp_ms) == (
         "2",
-        "0000000000000041",
+        41,
         1_700_000_000_123,
     )
     assert received.delivery_annotations["event-streams-offset"] == "0000000000000041"
     assert received.key == "k"
     assert received.encode() == sent
-    assert "2:0000000000000041" in repr(received)
+    assert "<ReceivedEvent 2:41, " in repr(received)
 
 
 def test_an_event_from_elsewhere_has_no_place() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.wire.offsets import OFFSET_MAX, Earliest, Latest, offset_text, parse_offset
+from amqp_streams.wire.codec import Symbol
+from amqp_streams.wire.offsets import OFFSET_MAX, Earliest, Latest, offset_number, offset_text, parse_offset
 
 numbers = st.integers(0, OFFSET_MAX)
 
@@ -46,6 +47,18 @@ def test_the_reserved_words_are_positions_of_their_own() -> None:
 def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="16 decimal digits"):
         parse_offset(text)
+
+
+@given(numbers)
+def test_the_number_of_an_offset_is_that_of_its_text(number: int) -> None:
+    assert offset_number(offset_text(number)) == offset_number(Symbol(offset_text(number))) == number
+
+
+@pytest.mark.parametrize(
+    "value", [None, 5, b"0000000000000005", "5", "@earliest", "+000000000000001", "0" * 17, "\u0660" * 16]
+)
+def test_a_value_of_another_form_has_no_number(value: object) -> None:
+    assert offset_number(value) is None
 
 
 def test_a_long_wrong_offset_is_not_repeated_whole() -> None:

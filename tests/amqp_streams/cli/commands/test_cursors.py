@@ -16,11 +16,9 @@ NIGHTLY = CursorInfo(
     user="alice",
     active=True,
     updated_ms=NOW_MS,
-    places=(Place("0", "0000000000000041", 42, 1000), Place("1", lag=2)),
+    places=(Place("0", 41, 42, 1000), Place("1", lag=2)),
 )
-BILLING = CursorInfo(
-    "temps", "f69d", group="billing", places=(Place("0", "0000000000000001", 2, 0, 3, "m1"),)
-)
+BILLING = CursorInfo("temps", "f69d", group="billing", places=(Place("0", 1, 2, 0, 3, "m1"),))
 OTHER = CursorInfo("other", "1234", container="c", link="nightly")
 
 

@@ -14,7 +14,7 @@ BILLING = GroupInfo(
     active=True,
     waiting=2,
     updated_ms=NOW_MS,
-    places=(Place("0", "0000000000000041", 42, 1200, 3, "m1"), Place("1", None, None, None, 0, None)),
+    places=(Place("0", 41, 42, 1200, 3, "m1"), Place("1", None, None, None, 0, None)),
 )
 
 

@@ -183,7 +183,7 @@ def test_misuse_is_named(run: Run, directory: Path, words: list[str], complaint:
 
 def test_a_message_that_cannot_be_taken_apart_is_shown_whole() -> None:
     record = DumpedRecord(0, 7, 5, 0, b"\x00\x53\x75\xff")
-    assert shown(record) == Shown("0", "0000000000000007", 5, body=b"\x00\x53\x75\xff")
+    assert shown(record) == Shown("0", 7, 5, body=b"\x00\x53\x75\xff")
 
 
 def test_looking_changes_nothing(run: Run, damaged: Path) -> None:

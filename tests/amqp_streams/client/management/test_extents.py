@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from amqp_streams.client import (
-    AfterOffset,
+    EARLIEST,
     Event,
     LinkError,
     LogExtent,
@@ -90,7 +90,7 @@ async def test_an_offset_at_a_time_is_that_of_the_first_event_then_or_later(node
         await client.management.create_log(log, partitions=2)
         async with (
             client.producer(log, partition=0) as producer,
-            client.consumer(log, partition=0, start=AfterOffset("@earliest")) as consumer,
+            client.consumer(log, partition=0, start=EARLIEST) as consumer,
         ):
             stamps: list[int] = []
             while len(set(stamps)) < 3:

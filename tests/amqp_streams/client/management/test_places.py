@@ -48,7 +48,7 @@ GROUP: dict[str, object] = {
     "updated-ms": None,
     "partitions": PLACES,
 }
-READ = (Place("0", "0000000000000041", 42, 8, 3, "m1"), Place("1", epoch=0))
+READ = (Place("0", 41, 42, 8, 3, "m1"), Place("1", epoch=0))
 
 
 def test_entries_are_read_and_what_is_unknown_is_kept() -> None:

@@ -66,7 +66,7 @@ def test_figures_are_read_and_what_is_unknown_is_kept() -> None:
         "more": 1,
     }
     info = log_info("l", body)
-    entry = PartitionInfo("0", "0000000000000001", None, 7, 70, 5, 6, "running")
+    entry = PartitionInfo("0", 1, None, 7, 70, 5, 6, "running")
     assert info == LogInfo("l", (entry,), incarnation="i", sync="always", settings={"retention_ms": 5})
     assert info.details["more"] == 1
 
