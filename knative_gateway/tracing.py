@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from event_formats.amqp_binding import decode
 from knative_gateway import __version__
 from knative_gateway.errors import ConfigError, GatewayError
+from knative_gateway.offsets import offset_number
 from service_parts.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -118,8 +119,9 @@ class Traces:
             "knative.subscriber.kind": spec.kind,
             "knative.delivery.to": post.to.name.lower(),
             "knative.delivery.attempt": post.attempt,
-            "messaging.message.offset": offset,
         }
+        if (number := offset_number(offset)) is not None:
+            attributes["messaging.message.offset"] = number
         with self._tracer.start_as_current_span(
             f"deliver {name}",
             _extracted(post.event.attributes),

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Final, Protocol
 
 from knative_gateway.api.objects import Objects
+from knative_gateway.offsets import offset_number
 from knative_gateway.ports import CursorStore
 from knative_gateway.resources import admission, extensions
 from knative_gateway.resources.kinds import EVENTING, MESSAGING, Kind
@@ -79,9 +80,12 @@ class Actions:
             "apiVersion": GROUP_VERSION,
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
             "positions": [
-                {"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())
+                {"partition": partition, "offset": offset_number(offset)}
+                for partition, offset in sorted(positions.items())
             ],
-            "failures": [asdict(failure) for failure in failures],
+            "failures": [
+                {**asdict(failure), "offset": offset_number(failure.offset)} for failure in failures
+            ],
         }
 
     async def act(self, request: admission.Request, action: str, options: object) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from event_formats.event import CloudEvent, Value
 from event_formats.http_binding import HttpMessage, to_http
 from event_formats.names import KEY
 from knative_gateway.delivery.ttl import TTL, departing
+from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Stored
 
 log = structlog.get_logger(__name__)
@@ -73,8 +74,13 @@ class Arrival:
             self._identity = identity(message)
         except Exception as error:
             # An internal error costs this event only: the events behind it must not wait.
-            log.exception("event_not_read", partition=stored.partition, offset=stored.offset)
+            log.exception("event_not_read", **self.where)
             self.problem = f"internal error: {error!r}"
+
+    @property
+    def where(self) -> dict[str, int | str | None]:
+        """Partition and offset, for log lines."""
+        return {"partition": self.partition, "offset": offset_number(self.offset)}
 
     def _read(self, message: bytes) -> None:
         plain = outgoing(message)

@@ -194,7 +194,7 @@ class PartitionReader:
         except FilterWorkError:
             return await self._wanted_one_by_one(arrival)
         except Exception:
-            log_.exception("filter_fault", log=self.log, partition=arrival.partition, offset=arrival.offset)
+            log_.exception("filter_fault", log=self.log, **arrival.where)
             return await self._wanted_one_by_one(arrival)
         self._steps += index.spent
         return uids
@@ -237,8 +237,7 @@ class PartitionReader:
 
     def _skip(self, arrival: Arrival) -> None:
         self.unreadable += 1
-        where = {"partition": arrival.partition, "offset": arrival.offset}
-        log_.warning("not_a_cloudevent", log=self.log, **where, reason=arrival.problem)
+        log_.warning("not_a_cloudevent", log=self.log, **arrival.where, reason=arrival.problem)
         for member in self.members.values():
             member.state.skip(arrival)
 

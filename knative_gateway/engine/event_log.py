@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Final, Self, overload
+from typing import Final, Self
 
 import structlog
 
@@ -29,6 +29,7 @@ from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.engine.appending import Appender, AppendLimits, Told
 from knative_gateway.engine.probing import Probe, ProbeTimes
 from knative_gateway.errors import UnavailableError
+from knative_gateway.offsets import offset_text
 from knative_gateway.ports import Extents, Stored
 from knative_gateway.running.supervising import Supervisor
 
@@ -186,7 +187,7 @@ class AmqpEventLog:
         Raises UnavailableError.
         """
         partitions = (await self._info(log)).partitions
-        return {int(entry.partition): _position(entry.latest_offset) for entry in partitions}
+        return {int(entry.partition): offset_text(entry.latest_offset) for entry in partitions}
 
     async def extents(self, log: str) -> Extents:
         """The extents of the log now, over links that stay open because calls are frequent.
@@ -211,7 +212,7 @@ class AmqpEventLog:
         except AmqpStreamsError as error:
             raise _away(log, error) from error
         return {
-            int(partition): _position(number - 1 if number else None) for partition, number in found.items()
+            int(partition): offset_text(number - 1 if number else None) for partition, number in found.items()
         }
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
@@ -303,21 +304,12 @@ def _stored(partition: int, message: bytes) -> Stored | None:
         return None
     with suppress(AmqpStreamsError):
         message = bare(message)
-    return Stored(partition, _position(place.offset), place.timestamp_ms or 0, message)
+    return Stored(partition, offset_text(place.offset), place.timestamp_ms or 0, message)
 
 
 def _offset(number: int, extent: PartitionExtent) -> str | None:
     """The offset as text; None if the partition has no events."""
-    return _position(number) if extent.earliest < extent.next else None
-
-
-@overload
-def _position(offset: int) -> str: ...
-@overload
-def _position(offset: int | None) -> str | None: ...
-def _position(offset: int | None) -> str | None:
-    """The form in which the gateway stores an offset: texts that sort like the numbers."""
-    return None if offset is None else f"{offset:016d}"
+    return offset_text(number) if extent.earliest < extent.next else None
 
 
 def _away(log: str, error: Exception) -> UnavailableError:

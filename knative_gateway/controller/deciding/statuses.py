@@ -10,6 +10,7 @@ from knative_gateway.controller.deciding.plan import Figures
 from knative_gateway.controller.deciding.relations import CHANNELS
 from knative_gateway.controller.deciding.sources import conditions
 from knative_gateway.controller.deciding.subscribers import Member, Parent, subscriber_spec, subscriber_status
+from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Failure
 from knative_gateway.resources.conditions import (
     FALSE,
@@ -118,7 +119,7 @@ def _failure(failure: Failure) -> dict[str, object]:
     }
     made |= {
         "partition": failure.partition,
-        "offset": failure.offset,
+        "offset": offset_number(failure.offset),
         "attempt": failure.attempt,
         "reason": failure.reason,
     }

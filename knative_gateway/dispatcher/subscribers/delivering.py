@@ -23,6 +23,7 @@ from knative_gateway.dispatcher.subscribers.redriving import PartitionOffset, Re
 from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
 from knative_gateway.dispatcher.subscribers.source import Source
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Range, Subscriber
 
 log = structlog.get_logger(__name__)
@@ -156,7 +157,7 @@ class SubscriberDispatcher:
                     "event_not_redriven",
                     subscriber=self.spec.uid,
                     partition=event[0],
-                    offset=event[1],
+                    offset=offset_number(event[1]),
                 )
             if arrival is None:
                 self.redrives.give_up(event)
@@ -175,7 +176,7 @@ class SubscriberDispatcher:
             # Spans belong to plans, so that the first attempt has no work for them.
             is_sent = not self._context.settings.tracer.enabled and attempt.begin(self._context.sender)
         except Exception:
-            log.exception("delivery_fault", subscriber=self.spec.uid, **_where(attempt.arrival))
+            log.exception("delivery_fault", subscriber=self.spec.uid, **attempt.arrival.where)
         if is_sent:
             self._first_attempts.add(attempt)
         else:
@@ -226,7 +227,7 @@ class SubscriberDispatcher:
             except Exception as error:
                 faults += 1
                 spec, answer = self.spec, None
-                log.exception("delivery_fault", subscriber=self.spec.uid, **_where(arrival))
+                log.exception("delivery_fault", subscriber=self.spec.uid, **arrival.where)
                 self._record_fault(arrival, error, faults)
             finally:
                 self.figures.in_flight -= 1
@@ -252,7 +253,3 @@ class SubscriberDispatcher:
             await self.scheduler.pause(until_ms)
         finally:
             self._idle.discard(task)
-
-
-def _where(arrival: Arrival) -> dict[str, int | str]:
-    return {"partition": arrival.partition, "offset": arrival.offset}

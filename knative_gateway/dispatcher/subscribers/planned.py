@@ -69,8 +69,7 @@ class PlannedDelivery:
         try:
             return await self._post(post)
         except Exception as error:
-            where = {"partition": self._arrival.partition, "offset": self._arrival.offset}
-            log.exception("delivery_fault", subscriber=self._state.spec.uid, **where)
+            log.exception("delivery_fault", subscriber=self._state.spec.uid, **self._arrival.where)
             return internal_error(error, self._state.context.now_ms())
 
     async def _post(self, post: Post) -> Answer:

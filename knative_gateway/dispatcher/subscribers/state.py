@@ -18,6 +18,7 @@ from knative_gateway.dispatcher.positions import Lost
 from knative_gateway.dispatcher.subscribers.source import HeldBytes
 from knative_gateway.dispatcher.subscribers.steps import REASON_MAX
 from knative_gateway.filters import FilterWorkError, compile_filters
+from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Subscriber
 
 log = structlog.get_logger(__name__)
@@ -85,7 +86,7 @@ class SubscriberState:
         that.
         """
         costly = isinstance(error, FilterWorkError)
-        where = {"subscriber": self.spec.uid, "partition": arrival.partition, "offset": arrival.offset}
+        where = {"subscriber": self.spec.uid, **arrival.where}
         log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
         self.figures.skipped += 1
         reason = str(error) if costly else f"{step}: internal error: {error!r}"[:REASON_MAX]
@@ -94,7 +95,7 @@ class SubscriberState:
     def overtaken(self, partition: int, lost: Lost) -> None:
         """Retention removed events before they were delivered."""
         self.figures.removed += lost.events
-        where = {"partition": partition, "after": lost.after, "last": lost.last}
+        where = {"partition": partition, "after": offset_number(lost.after), "last": offset_number(lost.last)}
         log.error("events_removed_undelivered", **self._names(), **where, count=lost.events)
         reason = (
             f"retention removed {lost.events} events of the log before they were delivered, matching or not; "

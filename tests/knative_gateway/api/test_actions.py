@@ -36,7 +36,8 @@ async def test_the_history_tells_failures_and_positions(api: Api, store: Store) 
         {uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]}
     )
     told = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json
-    assert told["positions"] == [{"partition": 0, "offset": "07"}, {"partition": 1, "offset": "0A"}]
+    assert told["positions"] == [{"partition": 0, "offset": 7}, {"partition": 1, "offset": "0A"}]
+    assert told["failures"][0]["offset"] == 7
     assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (
         503,
         "try later",

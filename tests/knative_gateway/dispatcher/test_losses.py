@@ -118,6 +118,7 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
         assert rig.dispatcher.figures("quick")["removed"] == 0
         [line] = [line for line in lines if line["event"] == "events_removed_undelivered"]
         assert (line["name"], line["count"]) == ("slow", 4)
+        assert line["last"] - line["after"] == 4
         await until(lambda: [failure.end for failure in rig.store.failures.get("slow", ())] == ["removed"])
 
 

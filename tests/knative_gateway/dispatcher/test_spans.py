@@ -39,4 +39,5 @@ async def test_each_attempt_is_a_span_and_the_parent_of_what_the_subscriber_does
     assert [f"{context(span).trace_id:032x}" for span in (first, second)] == [TRACE, TRACE]
     assert [span.status.status_code for span in (first, second)] == [StatusCode.ERROR, StatusCode.UNSET]
     assert [dict(span.attributes or {})["knative.delivery.attempt"] for span in (first, second)] == [1, 2]
+    assert dict(first.attributes or {})["messaging.message.offset"] == 0
     assert taken.event.attributes["traceparent"] == TRACEPARENT

@@ -291,7 +291,7 @@ def test_what_the_data_plane_counted_is_in_status() -> None:
         "eventId": "id",
         "eventSource": "source",
         "partition": 0,
-        "offset": "0001",
+        "offset": 1,
         "attempt": 2,
         "reason": "status 500",
         "code": 500,
