@@ -19,6 +19,7 @@ from amqp_streams.wire.security.mechanisms import (
     Failure,
     FindKeys,
     Question,
+    Success,
     VerifyPlain,
     VerifyToken,
 )
@@ -78,13 +79,18 @@ class SecurityLayer:
     # -- questions
 
     def _ask(self, question: Question) -> None:
+        if isinstance(question, VerifyToken):
+            # No one can guess a token, and only the check says whose it is: a valid token is accepted however
+            # many logins from its address failed.
+            answer = self._guard.check_token(question)
+            if isinstance(answer, Success) or not self._limited():
+                self._told(answer)
+            return
         if self._limited():
             return
         match question:
             case FindKeys(user, algorithm):
                 self._told(self._guard.find_keys(user, algorithm))
-            case VerifyToken():
-                self._told(self._guard.check_token(question))
             case VerifyPlain():
                 self._asking = True
                 self._channel.pause_reading()

@@ -19,7 +19,7 @@ from proton.utils import BlockingConnection
 
 from amqp_streams.authentication import ClientCertificates
 from amqp_streams.client import AuthenticationError, ConnectError, connect
-from amqp_streams.config import NodeSettings
+from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.server.reload import reload_settings
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 from service_parts.logging_setup import configure
@@ -215,6 +215,22 @@ async def test_a_connection_ends_with_its_token_and_goes_on_with_the_next(
             await producer.send(b"\x00\x53\x75\xa0\x01b")
             assert ("tom-1", "OAUTHBEARER") in doors.inside
             assert len(asked) == 2
+
+
+@pytest.mark.parametrize("name", ["OAUTHBEARER", "XOAUTH2"])
+async def test_a_valid_token_is_accepted_though_many_logins_of_its_address_failed(
+    doors: Doors, name: str
+) -> None:
+    """Else one program with an expired token locks out all others behind its address."""
+    limits = Limits(login_failures=3, login_interval_ms=3_600_000)
+    async with doors.open(limits=limits):
+        for _ in range(3):
+            with pytest.raises(AuthenticationError, match="the token is not good"):
+                await doors.client("amqps", token=OLD, mechanisms=(name,)).connect()
+        with pytest.raises(ConnectError, match="try again later"):
+            await doors.client("amqps", token=OLD, mechanisms=(name,)).connect()
+        async with doors.client("amqps", token=GOOD, mechanisms=(name,)):
+            assert doors.inside == [("tom", name)]
 
 
 async def test_keys_and_rules_are_read_again(doors: Doors) -> None:
