@@ -109,14 +109,14 @@ class Ingress:
         path: str = scope["path"]
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
         if route is None:
-            answer = await self._unknown(path.removesuffix("/"))
+            answer = await self._unserved(path.removesuffix("/"), scope)
         elif scope["method"] == "POST":
             try:
                 answer = await self._counted(route, scope, receive)
             except _GoneError:
                 return
         else:
-            answer = answers.OPTIONS if scope["method"] == "OPTIONS" else answers.NOT_ALLOWED
+            answer = _without_event(scope["method"])
         await send(answer.start)
         await send(answer.body)
 
@@ -140,6 +140,21 @@ class Ingress:
             figures.in_flight -= 1
         figures.answered(answer.status, loop.time() - started)
         return answer
+
+    async def _unserved(self, path: str, scope: Message) -> Answer:
+        """The answer for a path without a Broker or Channel.
+
+        A client that may not send to the namespace gets the answer that a Broker would give it: else any
+        client could find out which Brokers exist.
+        """
+        meant = _meant(path)
+        if meant is not None and self._authorizer is not None:
+            try:
+                await self._authorizer.may_send(Request(scope["headers"]).authorization, meant)
+            except GatewayError as error:
+                log.debug("event_refused", route=path, error=type(error).__name__, reason=str(error))
+                return refusal(error) if scope["method"] == "POST" else _without_event(scope["method"])
+        return await self._unknown(path)
 
     async def _unknown(self, path: str) -> Answer:
         try:
@@ -275,6 +290,19 @@ async def _next(receive: Receive) -> Message:
     if message["type"] == "http.disconnect":
         raise _GoneError
     return message
+
+
+def _meant(path: str) -> Route | None:
+    """The Broker or Channel that a path would have; None: it is not a path of either."""
+    match path.split("/"):
+        case ["", kind, namespace, name] if namespace and name:
+            return Route(uid="", kind=kind, namespace=namespace, name=name, path=path, log="")
+        case _:
+            return None
+
+
+def _without_event(method: str) -> Answer:
+    return answers.OPTIONS if method == "OPTIONS" else answers.NOT_ALLOWED
 
 
 def _too_large(limit: int) -> TooLargeError:

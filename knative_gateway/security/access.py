@@ -163,5 +163,4 @@ class Gate:
     async def may_send(self, authorization: str | None, route: Route) -> None:
         """See `ports.Authorizer`."""
         if self._tokens:
-            what = f"{route.kind.lower()} {route.namespace}/{route.name}"
-            self.check(self.identify(authorization), Verb.SEND, namespace=route.namespace, what=what)
+            self.check(self.identify(authorization), Verb.SEND, namespace=route.namespace, what=route.path)

@@ -9,6 +9,7 @@ from event_formats.amqp_binding import decode, passed_on
 from knative_gateway.errors import ForbiddenError, OverloadedError, UnauthenticatedError, UnavailableError
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ports import Route
+from knative_gateway.security.access import Gate, Identity, Rule
 from tests.knative_gateway.asking import BATCH, BINARY, BROKER, CHANNEL, EVENT, STRUCTURED, ask, routes
 from tests.knative_gateway.memory_log import MemoryEventLog
 
@@ -220,6 +221,35 @@ class Doorkeeper:
         if route.name not in authorization:
             message = f"not to {route.name}"
             raise ForbiddenError(message)
+
+
+@pytest.mark.parametrize("method", ["POST", "OPTIONS", "GET"])
+@pytest.mark.parametrize("authorization", [None, "Bearer x"])
+async def test_a_client_that_may_not_send_does_not_learn_which_brokers_exist(
+    log: MemoryEventLog, method: str, authorization: str | None
+) -> None:
+    app = Ingress(log, authorizer=Gate([Tokens()], [Rule(users=["x"], namespaces=["other"])]))
+    app.use(routes(BROKER, CHANNEL))
+    headers = BINARY if authorization is None else (*BINARY, ("authorization", authorization))
+    there = await ask(app, BROKER.path, headers=headers, method=method)
+    not_there = await ask(app, f"{BROKER.path}-not", headers=headers, method=method)
+    assert there is not None
+    assert not_there is not None
+    assert there.status == not_there.status
+    assert there.status == {"POST": 401 if authorization is None else 403, "OPTIONS": 200, "GET": 405}[method]
+    assert there.body == not_there.body.replace(b"-not", b"")
+    allowed = await ask(
+        app, "/broker/other/not", headers=(*BINARY, ("authorization", "Bearer x")), method=method
+    )
+    assert allowed is not None
+    assert allowed.status == 404
+
+
+class Tokens:
+    """Every token is the name of its user."""
+
+    def identity(self, token: str) -> Identity:
+        return Identity(token)
 
 
 async def test_the_authorizer_decides(log: MemoryEventLog) -> None:

@@ -77,6 +77,6 @@ async def test_sending_is_a_matter_of_the_address_s_namespace() -> None:
     gate = Gate(TOKENS, [Rule(users=["anna"], verbs=[Verb.SEND], namespaces=["prod"])])
     await gate.may_send("Bearer a", ROUTE)
     with pytest.raises(
-        ForbiddenError, match='broker prod/b is forbidden: User "ben" cannot send in the namespace "prod"'
+        ForbiddenError, match='/broker/prod/b is forbidden: User "ben" cannot send in the namespace "prod"'
     ):
         await gate.may_send("Bearer b", ROUTE)
