@@ -5,6 +5,7 @@ behind it.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from fuzz.targets import load
 from fuzz.worker import FINDINGS_MAX, Journal
 
 SILENT_SECONDS_MAX: Final = 60.0
-"""An input that runs longer is taken down from outside."""
+"""An input that runs longer is taken down from outside, if it used `BUSY_SECONDS_MAX` of processor time or waits
+for something; one that waits for the processor only is not to blame.
+"""
+BUSY_SECONDS_MAX: Final = 45.0
 GRACE_SECONDS: Final = 30.0
 """To end after the time is over."""
 _POLL_S: Final = 0.2
@@ -41,6 +45,7 @@ class _Run:
     rss: int = 0
     at: int = -1
     moved: float = 0.0
+    moved_cpu: float = 0.0
     places: set[str] = field(default_factory=set)
 
 
@@ -119,14 +124,20 @@ class Campaign:
         now = time.monotonic()
         if status is None:
             number, data = Journal.read(self.folder / f"{run.target.name}.current")
+            cpu, waits = _processor(run.process.pid)
             if number != run.at:
-                run.at, run.moved = number, now
+                run.at, run.moved, run.moved_cpu = number, now, cpu
             late = now - run.began > run.seconds - run.spent + GRACE_SECONDS + run.target.seconds_max
-            if now - run.moved < SILENT_SECONDS_MAX + run.target.seconds_max and not late:
+            silent = now - run.moved > SILENT_SECONDS_MAX + run.target.seconds_max
+            stuck = silent and (waits or cpu - run.moved_cpu > BUSY_SECONDS_MAX)
+            if not stuck and not late:
                 return False
             run.process.kill()
             run.process.wait()
-            self._keep(run, "hang", data, "it did not come back")
+            status = 0
+            if stuck:
+                status = -signal.SIGKILL
+                self._keep(run, "hang", data, "it did not come back")
         elif status != 0:
             _, data = Journal.read(self.folder / f"{run.target.name}.current")
             tail = (self.folder / f"{run.target.name}.words").read_text(errors="replace")[-4000:]
@@ -151,6 +162,15 @@ class Campaign:
             run.inputs += statistics["inputs"]
             run.findings += statistics["findings"]
             run.rss = max(run.rss, statistics["rss"])
+
+
+def _processor(pid: int) -> tuple[float, bool]:
+    """Processor time of a process, in seconds, and whether it waits for something else than a processor."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0, True
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), fields[0] != "R"
 
 
 def _line(run: _Run) -> str:

@@ -16,10 +16,17 @@ from typing import Final
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from fuzz.budget import cost_s, peak_bytes
 from fuzz.target import Target
 
 HANG_TIMES: Final = 10
-"""Times `seconds_max` after which an input is interrupted."""
+HANG_S: Final = 30.0
+"""An input is interrupted after so many times its budget, or after so many seconds if that is sooner."""
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("amqp_streams", "event_formats", "knative_gateway", "service_parts", "spark_connector")
+"""What is fuzzed, and instrumented for coverage."""
+_PACKAGES: Final = tuple(f"{ROOT / name}/" for name in PACKAGES)
 
 
 class _Hang(BaseException):
@@ -52,21 +59,39 @@ def replay_line(target: str, path: Path) -> str:
     return f".venv/bin/python -m fuzz replay {target} {path}"
 
 
-def examine(target: Target, data: bytes) -> tuple[Hashable, Finding | None]:
-    """Run one input: what it showed, and what was wrong."""
-    shown, finding, seconds = _once(target, data)
-    if finding is None and seconds > target.seconds_max:
-        again = min(seconds, _once(target, data)[2])  # a machine that was busy elsewhere is not a finding
-        if again > target.seconds_max:
-            words = f"took {again:.2f} s, {target.seconds_max} s are allowed"
+def examine(
+    target: Target, data: bytes, *, slack: float = 1.0, memory: bool = True
+) -> tuple[Hashable, Finding | None]:
+    """Run one input: what it showed, and what was wrong. `slack`: times its budget that it may take; `memory`:
+    whether its memory is measured, which takes about as long again.
+    """
+    allowed = target.seconds_for(len(data)) * slack
+    shown, finding, seconds = _once(target, data, allowed)
+    if finding is None and seconds > allowed:
+        again = cost_s(lambda: _once(target, data, allowed))
+        if again > allowed:
+            words = f"took {again:.2f} s, {allowed:.2f} s are allowed for {len(data)} bytes"
             return shown, Finding(target.name, "slow", data, words, "slow")
+    if finding is None and memory:
+        finding = _too_large(target, data, allowed)
     return shown, finding
 
 
-def _once(target: Target, data: bytes) -> tuple[Hashable, Finding | None, float]:
+def _too_large(target: Target, data: bytes, allowed_s: float) -> Finding | None:
+    """The first run of an input may fill caches, so only what it takes again counts."""
+    allowed = target.bytes_for(len(data))
+    for _ in range(2):
+        used = peak_bytes(lambda: _once(target, data, allowed_s))
+        if used <= allowed:
+            return None
+    words = f"had {used:,} bytes in memory, {allowed:,} are allowed for {len(data)} bytes"
+    return Finding(target.name, "memory", data, words, "memory")
+
+
+def _once(target: Target, data: bytes, allowed_s: float) -> tuple[Hashable, Finding | None, float]:
     began = time.process_time()
     before = signal.signal(signal.SIGVTALRM, _interrupt)
-    signal.setitimer(signal.ITIMER_VIRTUAL, target.seconds_max * HANG_TIMES)
+    signal.setitimer(signal.ITIMER_VIRTUAL, min(allowed_s * HANG_TIMES, max(allowed_s, HANG_S)))
     shown: Hashable = None
     finding: Finding | None = None
     with _logged_exceptions() as logged:
@@ -115,7 +140,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 def _finding(target: Target, kind: str, data: bytes, error: BaseException) -> Finding:
     words = "".join(traceback.format_exception(error, limit=-25))
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "amqp_streams" in frame.filename] or frames
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGES)] or frames
     place = (
         f"{kind} {type(error).__name__} {ours[-1].filename}:{ours[-1].lineno}"
         if ours

@@ -13,6 +13,7 @@ _FRESH_BYTES_MAX: Final = 512
 _KEPT_MAX: Final = 4000
 _MUTATIONS_MAX: Final = 6
 _FRESH_ONCE_IN: Final = 8
+_GROWN_ONCE_IN: Final = 32
 
 
 class Mutator:
@@ -51,6 +52,8 @@ class Mutator:
         changed = bytearray(data)
         for _ in range(self._random.randrange(1, _MUTATIONS_MAX)):
             self._random.choice(_MUTATIONS)(self, changed)
+        if self._random.randrange(_GROWN_ONCE_IN) == 0:
+            self._grow(changed)
         return bytes(changed[:INPUT_BYTES_MAX])
 
     def _place(self, data: bytearray) -> int:
@@ -90,6 +93,14 @@ class Mutator:
 
     def _cut(self, data: bytearray) -> None:
         del data[self._place(data) :]
+
+    def _grow(self, data: bytearray) -> None:
+        """A part many times: what grows faster than its input shows here."""
+        at = self._place(data)
+        part = bytes(data[at : at + self._random.randrange(1, 33)])
+        if part:
+            size = 1 << self._random.randrange(6, INPUT_BYTES_MAX.bit_length())
+            data[at:at] = part * (size // len(part))
 
     def _count(self, data: bytearray) -> None:
         """A length, perhaps, one off."""

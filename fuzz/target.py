@@ -1,4 +1,4 @@
-"""What is fuzzed: a name, a function that takes bytes, and how long one input may take."""
+"""What is fuzzed: a name, a function that takes bytes, and what one input may cost."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -19,18 +19,30 @@ class Target:
     """`run` takes an input and raises if that is a finding; it returns what the input showed, and inputs that
     show something new are kept.
 
-    `seconds_max`: processor time, or for targets with processes of their own time, that an input may take;
-    one that takes longer is run twice before that counts. `guided`: made of Python, so that coverage says
-    something. `words`: what mutations put in. `share`: of the time that all targets get.
+    `seconds_max`, `seconds_per_kib`: processor time that an input may take, on the machine of
+    `fuzz.budget.REFERENCE_S`. `bytes_max`, `bytes_per_byte`: memory of Python objects that it may have at
+    once. `guided`: made of Python, so that coverage says something. `words`: what mutations put in. `share`:
+    of the time that all targets get.
     """
 
     name: str
     run: Callable[[bytes], Hashable]
     seconds_max: float
+    seconds_per_kib: float = 0.02
+    bytes_max: int = 8 << 20
+    bytes_per_byte: int = 1024
     guided: bool = True
     words: tuple[bytes, ...] = ()
     share: float = 1.0
     close: Callable[[], None] | None = None
+
+    def seconds_for(self, size: int) -> float:
+        """What an input of `size` bytes may take."""
+        return self.seconds_max + self.seconds_per_kib * size / 1024
+
+    def bytes_for(self, size: int) -> int:
+        """What an input of `size` bytes may have in memory."""
+        return self.bytes_max + self.bytes_per_byte * size
 
     def seeds(self) -> list[bytes]:
         """The corpus in the repository, in the order of its names."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz.findings import Finding, examine
+from fuzz.findings import PACKAGES, Finding, examine
 from fuzz.mutate import Mutator
 from fuzz.target import INPUT_BYTES_MAX, Target
 
@@ -23,6 +23,10 @@ RSS_BYTES_MAX: Final = 1 << 30
 ADDRESS_SPACE_BYTES: Final = 6 << 30
 _STATISTICS_EVERY_S: Final = 0.5
 _LOOK_AT_MEMORY_EVERY: Final = 100
+_MEASURE_MEMORY_EVERY: Final = 16
+"""Of inputs: measuring takes as long as the input again."""
+_ATHERIS_SLACK: Final = 5.0
+"""Instrumented code is slower."""
 
 
 class Journal:
@@ -49,13 +53,19 @@ class Runner:
     """Runs inputs, counts them, and collects what is wrong with different ones."""
 
     def __init__(
-        self, target: Target, *, journal: Journal | None = None, told: Callable[[Finding], None] | None = None
+        self,
+        target: Target,
+        *,
+        journal: Journal | None = None,
+        told: Callable[[Finding], None] | None = None,
+        slack: float = 1.0,
     ) -> None:
         self.target = target
         self.inputs = 0
         self.findings: dict[str, Finding] = {}
         self._journal = journal
         self._told = told
+        self._slack = slack
 
     def run(self, data: bytes) -> object:
         """Run one input; what it showed."""
@@ -63,7 +73,8 @@ class Runner:
         self.inputs += 1
         if self._journal:
             self._journal.note(self.inputs, data)
-        shown, finding = examine(self.target, data)
+        measured = self.inputs % _MEASURE_MEMORY_EVERY == 0
+        shown, finding = examine(self.target, data, slack=self._slack, memory=measured)
         if (
             finding is None
             and self.inputs % _LOOK_AT_MEMORY_EVERY == 0
@@ -121,6 +132,7 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
     runner = Runner(
         target,
         journal=Journal(given.folder / f"{target.name}.current"),
+        slack=_ATHERIS_SLACK if given.engine == "atheris" else 1.0,
         told=lambda finding: print(
             f"found  {finding.target}: {finding.place}\n       {finding.keep(given.folder / 'findings')}",
             flush=True,
@@ -172,7 +184,7 @@ def _limited(stream: Iterator[bytes], count: int) -> Iterator[bytes]:
 def _atheris(given: argparse.Namespace) -> int:
     import atheris  # noqa: PLC0415  it is not everywhere
 
-    with atheris.instrument_imports(include=["amqp_streams"]):
+    with atheris.instrument_imports(include=list(PACKAGES)):
         target, runner, tell = _prepared(given)
 
     def one(data: bytes) -> None:
@@ -189,7 +201,7 @@ def _atheris(given: argparse.Namespace) -> int:
         target.name,
         f"-seed={given.seed}",
         f"-max_total_time={int(given.seconds)}",
-        "-max_len=4096",
+        f"-max_len={INPUT_BYTES_MAX}",
         "-rss_limit_mb=0",
     ]
     arguments += [f"-runs={given.inputs}"] if given.inputs else []

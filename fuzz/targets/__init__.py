@@ -8,25 +8,47 @@ import structlog
 
 from fuzz.target import Target
 
-NAMES: Final = (
-    "texts",
-    "filters",
-    "wire",
-    "frames",
-    "sasl",
-    "dialogue",
-    "management",
-    "client",
-    "settings",
-    "gateway",
-    "requests",
-    "server",
-)
+MODULES: Final = {
+    **{
+        name: f"fuzz.targets.engine.{name}"
+        for name in (
+            "texts",
+            "filters",
+            "wire",
+            "batches",
+            "frames",
+            "sasl",
+            "dialogue",
+            "management",
+            "client",
+            "files",
+            "settings",
+            "server",
+        )
+    },
+    **{
+        name: f"fuzz.targets.gateway.{name}"
+        for name in (
+            "events",
+            "requests",
+            "replies",
+            "triggers",
+            "documents",
+            "objects",
+            "deciding",
+            "addresses",
+            "configuration",
+        )
+    },
+    "spark": "fuzz.targets.connector.spark",
+}
+"""The module of each target."""
+NAMES: Final = tuple(MODULES)
 
 
 def load(name: str) -> Target:
     """The target of this name; a name with dots is that of a module elsewhere."""
-    target = import_module(name if "." in name else f"fuzz.targets.{name}").TARGET
+    target = import_module(MODULES.get(name, name)).TARGET
     assert isinstance(target, Target)
     return target
 
@@ -36,3 +58,4 @@ def quiet() -> None:
     with an input.
     """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.getLogger("spark_connector").setLevel(logging.CRITICAL)

@@ -16,7 +16,7 @@ from amqp_streams.proton import records
 from amqp_streams.server import dispatch
 from amqp_streams.server.identity import guard, tokens
 from amqp_streams.streams import management
-from amqp_streams.wire import decoder, frames, sections
+from amqp_streams.wire import batches, decoder, formats, frames, sections
 from amqp_streams.wire.security import sasl, scram
 from fuzz import campaign
 from fuzz.__main__ import main
@@ -24,17 +24,34 @@ from fuzz.campaign import Campaign
 from fuzz.draw import Draw
 from fuzz.findings import examine
 from fuzz.mutate import Mutator
-from fuzz.target import CORPUS, Target
+from fuzz.target import CORPUS, INPUT_BYTES_MAX, Target
 from fuzz.targets import NAMES, load
 from fuzz.worker import fuzz
+from knative_gateway.delivery import backoff
+from knative_gateway.dispatcher.posting import target
+from knative_gateway.filters import anchors
+from knative_gateway.resources import printing
+from knative_gateway.resources.documents import yaml_documents
+from knative_gateway.resources.patches import applying, json_patches
+from spark_connector.planning import offsets
 
 SEED = 20
 INPUTS = {
     "texts": 300,
     "filters": 300,
     "wire": 500,
-    "gateway": 300,
+    "batches": 300,
+    "files": 40,
+    "events": 300,
     "requests": 300,
+    "replies": 300,
+    "triggers": 300,
+    "documents": 300,
+    "objects": 60,
+    "deciding": 60,
+    "addresses": 300,
+    "configuration": 150,
+    "spark": 150,
     "frames": 150,
     "sasl": 60,
     "dialogue": 30,
@@ -63,7 +80,10 @@ def raising(*_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_short_run_finds_nothing(name: str) -> None:
-    runner = fuzz(load(name), seed=SEED, inputs=INPUTS[name])
+    target = load(name)
+    runner = fuzz(target, seed=SEED, inputs=INPUTS[name])
+    if target.close is not None:
+        target.close()
     assert runner.inputs == INPUTS[name]
     assert not runner.findings, "\n".join(finding.words for finding in runner.findings.values())
 
@@ -72,20 +92,30 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("texts", functions, "_text", 300),
     ("texts", kinds, "bounds_of", 300),
     ("filters", matching, "_modified", 1500),
-    ("filters", kinds, "_grouped", 300),
+    ("filters", kinds, "_grouped", 1500),
     ("wire", sections, "_text", 500),
     ("wire", decoder, "_check_count", 500),
     ("frames", frames, "_across", 300),
     ("sasl", sasl, "_outcome", 100),
     ("sasl", scram, "_decoded", 100),
     ("sasl", tokens, "claim", 300),
-    ("sasl", guard, "user_of", 100),
+    ("sasl", guard, "user_of", 300),
     ("dialogue", dispatch, "attach_request", 10),
     ("dialogue", records, "settle_returned", 100),
     ("client", links, "_refusal", 200),
     ("client", protocol, "read_condition", 50),
     ("management", management, "answer_message", 10),
     ("management", management, "requested_settings", 100),
+    ("batches", formats, "_transfer", 300),
+    ("batches", batches, "_walked", 1500),
+    ("triggers", anchors, "_of_map", 300),
+    ("documents", json_patches, "_add", 300),
+    ("documents", yaml_documents, "plain", 100),
+    ("deciding", printing, "cell", 100),
+    ("objects", applying, "apply", 100),
+    ("replies", backoff, "retry_after_ms", 300),
+    ("addresses", target, "quote", 100),
+    ("spark", offsets, "_of_progress", 300),
 ]
 
 
@@ -93,21 +123,21 @@ PLANTS: list[tuple[str, Any, str, int]] = [
 def test_a_planted_defect_is_found_and_the_input_shows_it_again(
     monkeypatch: pytest.MonkeyPatch, name: str, module: Any, function: str, inputs: int
 ) -> None:
-    target = load(name)
+    fuzzed = load(name)
     with monkeypatch.context() as planting:
         planting.setattr(module, function, raising)
         if module is functions:
             planting.setitem(functions._FUNCTIONS, "LEFT", raising)
         found = [
             finding
-            for finding in fuzz(target, seed=SEED, inputs=inputs).findings.values()
+            for finding in fuzz(fuzzed, seed=SEED, inputs=inputs).findings.values()
             if "PlantedError" in finding.place
         ]
         assert found, f"{function} is never reached"
-        _, again = examine(target, found[0].data)
+        _, again = examine(fuzzed, found[0].data)
         assert again is not None
         assert again.place == found[0].place
-    assert examine(target, found[0].data)[1] is None, "without the defect there is nothing wrong"
+    assert examine(fuzzed, found[0].data)[1] is None, "without the defect there is nothing wrong"
 
 
 def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interrupted() -> None:
@@ -116,12 +146,39 @@ def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interr
             pass
         sum(range(3_000_000 if data == b"long" else 3))
 
-    target = Target("busy", busy, seconds_max=0.01)
+    target = Target("busy", busy, seconds_max=0.01, seconds_per_kib=0.0)
     assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"forever")] == [
         None,
         "slow",
         "hang",
     ]
+
+
+def test_what_costs_more_than_its_size_allows_is_found_by_time_and_by_memory() -> None:
+    """Each is far beyond its budget or far within, so that the machine's load does not decide."""
+
+    def multiplies(data: bytes) -> int:
+        return len([place for place in data for _ in data]) if data[:1] == b"m" else sum(data)
+
+    def squares(data: bytes) -> int:
+        return sum(one == other for one in data for other in data) if data[:1] == b"s" else sum(data)
+
+    memory = Target("memory", multiplies, seconds_max=60, bytes_max=1 << 20, bytes_per_byte=16)
+    time = Target("time", squares, seconds_max=0.01, seconds_per_kib=0.001)
+    found = {
+        (target.name, data[:1].decode())
+        for target in (memory, time)
+        for data in (b"m" * 2000, b"s" * 2000, b"-" * 8000)
+        if examine(target, data)[1] is not None
+    }
+    assert found == {("memory", "m"), ("time", "s")}
+
+
+def test_growing_an_input_keeps_to_its_limit() -> None:
+    mutator = Mutator(1, [b"abc" * 9], [])
+    grown = [mutator.mutated(b"abc" * 9) for _ in range(400)]
+    assert max(map(len, grown)) <= INPUT_BYTES_MAX
+    assert any(len(each) > 1000 for each in grown)
 
 
 def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(

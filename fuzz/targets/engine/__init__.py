@@ -1,0 +1,1 @@
+"""Targets: The event log node and its client."""

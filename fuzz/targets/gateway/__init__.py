@@ -1,0 +1,1 @@
+"""Targets: The Knative gateway."""

@@ -1,0 +1,148 @@
+"""Requests with events as the gateway takes them: what the ingress stores a reader reads, and a subscriber
+gets, whatever its attributes, media types and data. Only `GatewayError` and `EventFormatError` are answers.
+"""
+
+import json
+from typing import Final
+
+from event_formats.amqp_binding import encode
+from event_formats.attributes import text_of
+from event_formats.errors import EventFormatError
+from event_formats.event import CloudEvent
+from event_formats.http_binding import events_from_http, from_http
+from fuzz.draw import Draw
+from fuzz.target import Target, WrongError
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.posting.sending import lines
+from knative_gateway.errors import GatewayError
+from knative_gateway.ingress.receiving import received
+from knative_gateway.ingress.requests import Request
+from knative_gateway.ingress.transcoding import head
+from knative_gateway.ports import Stored
+
+NOW: Final = "2026-01-02T03:04:05.000678Z"
+TYPES: Final = (
+    b"application/json", b"text/plain", b"application/cloudevents+json",
+    b"application/cloudevents-batch+json", b"application/cloudevents", b"application/cloudevents+avro",
+    b"Application/CloudEvents+JSON; charset=utf-16", b"text/plain;\tq=1",
+)  # fmt: skip
+NAMES: Final = (
+    "id", "source", "type", "specversion", "subject", "time", "dataschema", "datacontenttype",
+    "datacontentencoding", "partitionkey", "knativebrokerttl", "traceparent", "data", "data_base64", "x",
+    "n" * 128, "n" * 129,
+)  # fmt: skip
+Headers = list[tuple[bytes, bytes]]
+
+
+def run(data: bytes) -> str:
+    """The first byte chooses the mode; the rest are attributes, headers and the body."""
+    draw = Draw(data)
+    headers, body = (_binary, _structured, _message)[draw.byte() % 3](draw)
+    if headers is None:
+        return _stored(body)
+    headers += [(b"host", b"h"), (b"content-length", str(len(body)).encode())]
+    try:
+        request = Request(headers)
+        events = [received(event, NOW, request.trace) for event in events_from_http(headers, body)]
+    except (GatewayError, EventFormatError) as error:
+        if head(headers, NOW) is not None:
+            message = f"the fast way takes what the other refuses: {error}"
+            raise WrongError(message) from None
+        return str(error)[:20]
+    begun = head(headers, NOW)
+    if begun is not None and _arrived(begun.message(body)).event != events[0]:
+        message = "the fast way stores another event"
+        raise WrongError(message)
+    for event in events:
+        _delivered(event, encode(event, request.passed_on))
+    return f"{len(events)} {begun is None}"
+
+
+def _binary(draw: Draw) -> tuple[Headers | None, bytes]:
+    headers = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")][
+        draw.byte() % 8 == 1 :
+    ]
+    for _ in range(draw.byte() % 6):
+        headers.append(
+            (b"ce-" + draw.pick(NAMES).encode(), draw.raw(40).replace(b"\r", b"").replace(b"\n", b""))
+        )
+    headers.append((b"content-type", draw.pick(TYPES)))
+    if draw.chance(4):
+        headers.append(
+            (draw.pick((b"traceparent", b"tracestate", b"x-request-id", b"knative-hops")), draw.raw(40))
+        )
+    return headers, draw.rest()
+
+
+def _structured(draw: Draw) -> tuple[Headers | None, bytes]:
+    content_type = draw.pick((b"application/cloudevents+json", b"application/cloudevents-batch+json"))
+    if draw.chance(4):
+        return [(b"content-type", content_type)], draw.rest()
+    event: dict[str, object] = {
+        "specversion": draw.pick(("1.0", "0.3")),
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+    }
+    if draw.chance(2):
+        event["datacontenttype"] = draw.pick(TYPES).decode()
+    for _ in range(draw.byte() % 6):
+        value = draw.pick((draw.text(20), draw.number(4), True, None, "\ud800", "\ufffe"))
+        event[draw.pick(NAMES)] = value
+    body = json.dumps([event] if b"batch" in content_type else event)
+    return [(b"content-type", content_type)], body.encode()
+
+
+def _message(draw: Draw) -> tuple[Headers | None, bytes]:
+    return None, draw.rest()
+
+
+def _stored(message: bytes) -> str:
+    """What somebody wrote into a log over AMQP."""
+    arrival = _arrived(message)
+    if arrival.problem.startswith("internal error"):
+        raise WrongError(arrival.problem)
+    if arrival.event is not None:
+        arrival.request(departs=True, structured=True)
+        lines(arrival.request(departs=True, structured=False).headers)
+    return "".join("#" if character.isdigit() else character for character in arrival.problem)[:30]
+
+
+def _arrived(message: bytes) -> Arrival:
+    return Arrival(Stored(0, "0000000000000001", 5, message), "0000000000000000")
+
+
+def _delivered(event: CloudEvent, message: bytes) -> None:
+    arrival = _arrived(message)
+    if arrival.event != event:
+        wrong = f"{event!r} is read as {arrival.event!r} {arrival.problem}"
+        raise WrongError(wrong)
+    for structured in (False, True):
+        headers, body = arrival.request(departs=False, structured=structured)
+        lines(headers)
+        again = from_http([(name.encode(), value.encode()) for name, value in headers], body)
+        if _texts(again) != _texts(event) or _data(again, structured=structured) != _data(
+            event, structured=structured
+        ):
+            wrong = f"{event!r} is delivered as {again!r}"
+            raise WrongError(wrong)
+
+
+def _texts(event: CloudEvent) -> dict[str, str]:
+    return {name: text_of(value) for name, value in event.attributes.items()}
+
+
+def _data(event: CloudEvent, *, structured: bool) -> bytes:
+    """Binary mode does not tell empty data from none; in structured mode the space around JSON is not part of
+    it.
+    """
+    data = event.data or b""
+    return data.strip(b" \t\r\n") if structured else data
+
+
+TARGET: Final = Target(
+    "events",
+    run,
+    seconds_max=0.5,
+    words=(b"application/cloudevents", b"ce-", b"cloudEvents_", b"\x00\x53\x74\xc1", b"\x00\x53\x73\xc0"),
+)
