@@ -260,7 +260,7 @@ def test_what_is_retained_is_not_taken_for_read_when_too_much_is_unsettled_to_se
             events = consumer.receive_retained(timeout=20)
             while len(events) < 5:
                 events += consumer.receive_retained(timeout=20)
-            with pytest.raises(EndpointError, match="before some of the events received are settled"):
+            with pytest.raises(EndpointError, match="until some of the received events are settled"):
                 consumer.receive_retained(timeout=20)
             consumer.settle(events)
             while rest := consumer.receive_retained(timeout=20):
