@@ -11,7 +11,6 @@ from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.held import Held
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
-from amqp_streams.wire.offsets import offset_text
 
 
 class Reading:
@@ -112,6 +111,6 @@ def storage_refusal(error: StorageError) -> PeerError:
 def skipped_text(run: Run) -> str:
     """The text of the log line when retention removed records before a reader reached them."""
     return (
-        f"{run.skipped} events before offset {offset_text(run.first)} of partition {run.partition.index} were"
+        f"{run.skipped} events before offset {run.first} of partition {run.partition.index} were"
         " removed by retention"
     )

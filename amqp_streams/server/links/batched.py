@@ -20,7 +20,6 @@ from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.batching import BYTES_MIN
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, write_batch
-from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Array, Symbol
 
 TURN_EVENTS: Final = 10_000
@@ -189,7 +188,7 @@ class BatchedLink(ConsumerLink):
             if first:
                 self._send_batch(draft.before(first))
             description = (
-                f"the event at offset {offset_text(draft.offsets[first])} of partition {draft.partition} has"
+                f"the event at offset {draft.offsets[first]} of partition {draft.partition} has"
                 f" message-format 0x{draft.formats[first]:08x}: attach with the link property"
                 f" {names.BATCH_FORMATS} = true, or without batched deliveries"
             )

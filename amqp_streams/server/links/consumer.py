@@ -370,7 +370,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         )
 
     def _too_large(self, partition: int, number: int, size: int) -> PeerError:
-        where = f"offset {offset_text(number)} of partition {partition}"
+        where = f"offset {number} of partition {partition}"
         return PeerError(
             names.LINK_MESSAGE_SIZE_EXCEEDED,
             f"the event at {where} has {size} bytes, but this link accepts at most {self.size_max} (AMQP"

@@ -450,7 +450,7 @@ def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(larg
         )
         assert len(small.arrived) == large
         assert small.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
-        assert f"{large:016d}" in description(small.link.remote_condition)
+        assert f"at offset {large} of partition 0 " in description(small.link.remote_condition)
 
 
 def test_a_link_that_is_gone_or_closing_is_not_pumped() -> None:
