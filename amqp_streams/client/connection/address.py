@@ -1,6 +1,5 @@
-"""Where a node listens:
-
-`amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; IPv6 hosts in brackets.
+"""The URL of a node: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; IPv6 hosts in
+brackets.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ _WEBSOCKET: Final = frozenset({"ws", "wss"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One place to connect to.
+    """The address of one node.
 
-    `path` is that of the WebSocket; `hostname` what the peer there is called, where that is not `host`.
+    `path`: the path of the WebSocket. `hostname`: the name that the node uses for itself (in TLS, SASL and
+    `open`), if it is not `host`.
     """
 
     scheme: str
@@ -29,37 +29,36 @@ class Address:
 
     @property
     def secure(self) -> bool:
-        """TLS below."""
+        """Whether the connection uses TLS."""
         return self.scheme in _SECURE
 
     @property
     def websocket(self) -> bool:
-        """AMQP over WebSocket."""
+        """Whether the connection is AMQP over WebSocket."""
         return self.scheme in _WEBSOCKET
 
     def __str__(self) -> str:
-        """For people: without user and password."""
+        """The URL without user and password, for log lines and messages."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path if self.websocket else ''}"
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Read a URL; without a scheme it is amqp.
+        """Parse a URL. Without a scheme it is amqp.
 
-        Raises:
-            ValueError: no scheme of ours, no host, or a port that is none.
+        Raises: ValueError: unknown scheme, no host, or a port that is not valid.
         """
         parts = urlsplit(url if "://" in url else f"amqp://{url}")
         if parts.scheme not in _PORTS:
             message = f"{parts.scheme}:// is not one of amqp://, amqps://, ws://, wss://"
             raise ValueError(message)
         if not parts.hostname:
-            message = f"no host in {parts.scheme}:// URL"
+            message = f"the {parts.scheme}:// URL has no host"
             raise ValueError(message)
         try:
             port = parts.port
         except ValueError:
-            message = f"no port in {parts.scheme}://{parts.hostname}: 1 to 65535"
+            message = f"the port in {parts.scheme}://{parts.hostname}:… must be a number from 1 to 65535"
             raise ValueError(message) from None
         return cls(
             parts.scheme,

@@ -1,6 +1,5 @@
-"""Keeps one connection.
-
-A lost one is made again, after growing waits, to the next address if one does not answer.
+"""Keeps one connection open: reconnects after a loss with growing waits, and tries the next address if one
+does not answer.
 """
 
 import asyncio
@@ -22,14 +21,14 @@ from amqp_streams.errors import AmqpStreamsError
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 CONNECT_S_MAX: Final = 10.0
-"""For one try to connect, authenticate and open."""
+"""Time limit of one attempt to connect, authenticate and open."""
 _WARN_AGAIN_S: Final = 30.0
 _STABLE_S: Final = 5.0
-"""A connection that lived this long was a success: the next loss starts with short waits again."""
+"""After a connection that lasted this long, the waits begin with the shortest one again."""
 
 
 class Rotation:
-    """The addresses of a node, and which of them is tried next. Shared by all connections of a client."""
+    """The addresses of a node, and which of them to try next. All connections of a client share it."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         self.addresses: Final = tuple(addresses)
@@ -37,17 +36,19 @@ class Rotation:
 
     @property
     def current(self) -> Address:
-        """The address that answered last, or is tried next."""
+        """The address that answered last, or the next one to try."""
         return self.addresses[self._next]
 
     def failed(self, address: Address) -> None:
-        """It does not answer: the next one is tried, unless another connection has moved on already."""
+        """Record that `address` did not answer: try the next one, unless another connection has already
+        switched.
+        """
         if self.current is address:
             self._next = (self._next + 1) % len(self.addresses)
 
 
 class Connector:
-    """One connection to a node, replaced when it is lost."""
+    """One connection to a node. It is replaced when it is lost."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Connector:
         idle_timeout_ms: int,
         connect_s: float = CONNECT_S_MAX,
     ) -> None:
-        """`connect_s`: for one try to connect, authenticate and open."""
+        """`connect_s`: the time limit of one attempt to connect, authenticate and open."""
         self._rotation: Final = rotation
         self._tls: Final = tls
         self._sasl: Final = sasl
@@ -74,30 +75,32 @@ class Connector:
         self._lost_by: AmqpStreamsError | None = None
         self._warned_at: float | None = None
         self.trouble: AmqpStreamsError | None = None
-        """Why there is no connection; None while there is one."""
+        """The last error of a reconnection attempt; None while the connection is open."""
         self._closed = False
         self._retry: Final = retry
 
     @property
     def room(self) -> int:
-        """How many links can be added; not known, and so at least one, while it is being made."""
+        """How many links can be added. At least one while the connection is being opened, because the limit
+        is unknown.
+        """
         return 1 if self._wire is None else self._wire.room
 
     @property
     def idle(self) -> bool:
-        """It is open, and there are no links."""
+        """Whether the connection is open and has no links."""
         return self._wire is not None and self._wire.links == 0
 
     @property
     def connected(self) -> bool:
-        """There is a connection just now."""
+        """Whether the connection is open now."""
         return self._wire is not None
 
     async def connect(self) -> None:
-        """Make the first connection.
+        """Open the first connection.
 
-        Raises:
-            ConnectError: no address answers; with `retry.first_connect`: as often as the policy says.
+        Raises: ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+        policy.
         """
         if self._retry.first_connect:
             try:
@@ -121,12 +124,12 @@ class Connector:
         raise failures[0] if len(failures) == 1 else ConnectError("; ".join(map(str, failures)))
 
     async def wire(self) -> Wire:
-        """The open connection; waits while it is being made again.
+        """Return the open connection. Waits while it is being reopened.
 
         Raises:
-            ConnectionLostError: it could not be, within the retry policy.
-            AuthenticationError: the node does not know us any more.
-            ClosedError: the client was closed.
+            ConnectionLostError: the client could not reconnect within the retry policy.
+            AuthenticationError: the node now refuses the login.
+            ClosedError: the client is closed.
         """
         if self._closed:
             message = "the client is closed"
@@ -145,7 +148,7 @@ class Connector:
             raise
 
     async def close(self) -> None:
-        """End the connection and make no other."""
+        """Close the connection and open no other."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -195,7 +198,7 @@ class Connector:
                 continue
             if wire.lost_by is None:
                 if self._lost_by is not None or self._warned_at is not None:
-                    _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
+                    _logger.info("reconnected address=%s attempt=%d", wire.address, self._attempt)
                 self._wire, self._warned_at, self.trouble = wire, None, None
                 return wire
             self._rotation.failed(wire.address)
@@ -205,7 +208,8 @@ class Connector:
         if last is None and isinstance(self._lost_by, EndpointError):
             raise ConnectionLostError(self._lost_by.condition, self._lost_by.description)
         raise ConnectionLostError(
-            "connection lost", f"gave up: {last}" if last is not None else "it is lost again and again"
+            "connection lost",
+            f"gave up: {last}" if last is not None else "every new connection was lost at once",
         )
 
     async def _open(self) -> Wire:
@@ -232,11 +236,11 @@ class Connector:
         except Exception as error:
             _logger.exception("connecting_fault address=%s", address)
             self._rotation.failed(address)
-            message = f"{address}: a fault of the client: {error!r}"
+            message = f"{address}: internal error of the client: {error!r}"
             raise ConnectError(message) from error
 
     def _warn(self, error: ConnectError) -> None:
-        """Log the first failure at once, and then one every `_WARN_AGAIN_S`."""
+        """Log the first failure at once, and later ones at most every `_WARN_AGAIN_S`."""
         self.trouble = error
         now_s = asyncio.get_running_loop().time()
         if self._warned_at is None or now_s - self._warned_at >= _WARN_AGAIN_S:
@@ -246,4 +250,4 @@ class Connector:
 
 def _look_at(task: asyncio.Task[Wire]) -> None:
     if not task.cancelled():
-        task.exception()  # raised to callers of `wire`, if there are any
+        task.exception()  # read it, or asyncio logs it: callers of `wire`, if any, get it

@@ -1,5 +1,5 @@
-"""What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and
-wait for any of it.
+"""What producers and consumers have in common: they attach, attach again after a loss, follow redirects, and
+fail for good.
 """
 
 import asyncio
@@ -33,25 +33,27 @@ _logger: Final = logging.getLogger("amqp_streams.client")
 
 
 def refused_for_a_limit(error: AmqpStreamsError) -> bool:
-    """An attach or a session was refused because of a number of something, not because of what was asked for."""
+    """Whether an attach or a session was refused because a limit was reached, not because of what was
+    requested.
+    """
     if not isinstance(error, LinkRefusedError | SessionError):
         return False
     return error.condition == names.RESOURCE_LIMIT_EXCEEDED and not error.info
 
 
 def place_text(log: str, partition: str | None) -> str:
-    """A log, or one partition of it, for people."""
+    """A log, or one partition of it, for messages."""
     return repr(log) if partition is None else f"{log!r} partition {partition}"
 
 
 class Signal:
-    """Wakes everybody who waits, and remembers nothing."""
+    """Wakes all waiting tasks. A `fire` without waiting tasks has no effect."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
     def fire(self) -> None:
-        """Wake all."""
+        """Wake all waiting tasks."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -59,11 +61,11 @@ class Signal:
 
     @property
     def has_waiters(self) -> bool:
-        """Somebody waits."""
+        """Whether tasks are waiting."""
         return bool(self._waiting)
 
     async def wait(self) -> None:
-        """Until the next `fire`."""
+        """Wait for the next `fire`."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
@@ -73,9 +75,9 @@ class Signal:
                 self._waiting = [other for other in self._waiting if other is not future]
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Until `condition` holds, looked at whenever this fires.
+        """Wait until `condition` is true. It is evaluated after each `fire`.
 
-        Raises TimedOutError, naming `what` was waited for.
+        Raises: TimedOutError, which names `what`, after `timeout` seconds.
         """
         if condition():
             return
@@ -89,10 +91,10 @@ class Signal:
 
 
 class Endpoint(ABC):
-    """A producer or a consumer: one link at a time, made again when it is lost."""
+    """A producer or a consumer. It has one link at a time, and attaches again when the link is lost."""
 
     attach_s_max: float | None = ATTACH_S_MAX
-    """How long the peer may take to answer an attach; None: as long as it likes."""
+    """How long to wait for the answer to an attach, in seconds; None: without limit."""
 
     def __init__(self, pool: Pool, log: str) -> None:
         self.log: Final = log
@@ -110,7 +112,7 @@ class Endpoint(ABC):
 
     @property
     def attached(self) -> bool:
-        """It has a link just now; without one it waits for the node, or has failed."""
+        """Whether it has a link now. Without one it is waiting for the node, or has failed."""
         return self._attachment is not None
 
     async def open(self, *, timeout: float | None = 30.0) -> None:
@@ -119,7 +121,7 @@ class Endpoint(ABC):
         Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
         if self._task is not None:
-            message = "it was opened before: make another"
+            message = "this producer or consumer was opened before: create a new one"
             raise ClosedError(message)
         self._task = asyncio.create_task(self._run())
         try:
@@ -136,7 +138,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def close(self, *, timeout: float | None = 30.0) -> None:
-        """End it in an orderly way."""
+        """Detach after the remaining work is done."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -154,27 +156,29 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _inspect(self, attachment: Attachment) -> None:
-        """Look at what the peer answered. Raises LinkRefusedError if it is not what was asked for."""
+        """Check the peer's attach. Raises LinkRefusedError if the peer ignored something that was
+        requested.
+        """
 
     @abstractmethod
     def _resume(self, attachment: Attachment) -> None:
-        """The link is attached: go on with it."""
+        """Begin to use a link that is attached."""
 
     @abstractmethod
     def _suspend(self) -> None:
-        """The link is gone; another may come."""
+        """Stop using the link: it is lost. Another may follow."""
 
     @abstractmethod
     def _fail(self, error: AmqpStreamsError) -> None:
-        """No link comes any more."""
+        """End all waiting work with `error`: no link will follow."""
 
     def _explained(self, error: EndpointError) -> EndpointError:
-        """What an end means for this kind."""
+        """Return the error to raise for an error of the link; consumers replace some."""
         return error
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Wait for it. Raises TimedOutError, which names `what` was awaited and, if that is known, the
-        obstacle.
+        """Wait for `condition`. Raises TimedOutError, which names `what` and, if known, why the link is
+        missing.
         """
         try:
             await self._signal.wait_until(condition, timeout, what)
@@ -182,23 +186,22 @@ class Endpoint(ABC):
             raise self._late(error) from None
 
     def _late(self, error: TimedOutError) -> TimedOutError:
-        """The same error with the obstacle."""
         obstacle = self._obstacle()
         return error if obstacle is None else TimedOutError(f"{error}: {obstacle}")
 
     def _obstacle(self) -> AmqpStreamsError | None:
-        """The node's last message, or why there is no connection."""
+        """Why the endpoint has no link: the node's last error, or the error of the connection."""
         return None if self.attached else self._ended_by or self._pool.trouble
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
         if not self._started:
-            message = "not open yet: use it with `async with`"
+            message = "the producer or consumer is not open: use it with `async with`"
             raise ClosedError(message)
 
     def _stop(self, error: AmqpStreamsError) -> None:
-        """Detach, wake everybody."""
+        """Detach for good with `error`, and wake all waiting calls."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         attachment, self._attachment = self._attachment, None
@@ -227,7 +230,7 @@ class Endpoint(ABC):
             self._stop(error)
         except Exception as error:
             _logger.exception("link_fault log=%s", self.log)
-            self._stop(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+            self._stop(LinkError(names.INTERNAL_ERROR, f"internal error of the client: {error!r}"))
 
     def _worth_another(self, error: AmqpStreamsError) -> bool:
         if isinstance(error, TimedOutError | RedirectError):
@@ -237,9 +240,10 @@ class Endpoint(ABC):
         return self._started and isinstance(error, EndpointError) and error.condition in PASSING
 
     async def _life(self) -> EndpointError | TimedOutError | None:
-        """One link's life, and what ended it.
+        """Attach once and use the link until it ends. Returns the error that ended it.
 
-        None: attach again at once, for the connector waits, and gives up when it is time to.
+        None: attach again at once. That needs no wait here, because the connector waits between connections
+        and limits the attempts.
         """
         try:
             wire = await self._wire()
@@ -260,16 +264,14 @@ class Endpoint(ABC):
         return None
 
     def _moves(self, error: EndpointError, wire: Wire) -> bool:
-        """The peer refused the link because of a limit, which may be that of the connection: whether to try
-        another one.
-        """
+        """Whether to attach on another connection, because this one may have reached its limit of links."""
         if not refused_for_a_limit(error) or not wire.limit():
             return False
         _logger.warning("link_refused log=%s reason=%s: trying another connection", self.log, error)
         return True
 
     async def _live(self, wire: Wire) -> None:
-        """Always ends with what ended it."""
+        """Use one link. Always raises the error that ended it."""
         attachment = await self._attach(wire)
         await attachment.wait(self.attach_s_max)
         try:
@@ -291,22 +293,22 @@ class Endpoint(ABC):
     # -- redirects
 
     async def _wire(self) -> Wire:
-        """The connection to the container that we were sent to, else the client's own."""
+        """Return the connection to the container of the last redirect, or the client's own connection."""
         if self._elsewhere is None:
             return await self._pool.wire()
         try:
             return await self._elsewhere.wire()
         except (ConnectError, ConnectionLostError) as error:
             self._go_home()
-            description = f"another container has {self.log}, and does not answer: {error}"
+            description = f"the container that serves {self.log} does not answer: {error}"
             raise RedirectError(names.LINK_REDIRECT, description) from error
 
     def _send_on(self, error: EndpointError, wire: Wire) -> RedirectError | None:
-        """Have the next attach go where the node says. Otherwise why not."""
+        """Follow a redirect with the next attach. Returns the error if that is not possible."""
         why = (
             "redirects are not followed"
             if self._redirects == 0
-            else f"sent on {self._redirects} times in a row"
+            else f"redirected {self._redirects} times in a row"
         )
         if self._redirects < self._pool.redirects_max:
             try:
@@ -321,7 +323,7 @@ class Endpoint(ABC):
         return RedirectError(error.condition, f"{error.description} ({why})", error.info)
 
     def _go_home(self) -> None:
-        """The next attach is at the node that the client was made for: there they know who has the partition
+        """Attach at the client's own node next time. That node knows which container serves the partition
         now.
         """
         self._elsewhere, self._address, self._redirects = None, self.log, 0

@@ -1,4 +1,4 @@
-"""The message-formats of what a link brings, which the engine drops (AMQP 2.7.5)."""
+"""The message-formats of received messages, which Proton does not report (AMQP 1.0 core 2.7.5)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,9 +9,9 @@ from amqp_streams.wire.formats import FormatFinder
 
 
 class LinkFormats:
-    """The message-formats of what a link brings.
+    """The message-formats of the messages of one link.
 
-    Made while its peer's attach is in the block that `finder` looks at.
+    Create it while the bytes that `finder` examines contain the peer's attach.
     """
 
     __slots__ = ("_endpoint", "_finder")
@@ -21,11 +21,13 @@ class LinkFormats:
         self._endpoint: Final = finder.find_link(name)
 
     def pop(self, deliveries: Sequence[Pointer]) -> Sequence[int]:
-        """Those of deliveries that are not settled, asked once for each; empty: they are all 0."""
+        """Return the message-formats of unsettled deliveries; empty if all are 0. Ask once for each
+        delivery.
+        """
         if not self._finder.waiting:
             return ()
         return self._finder.pop(self._endpoint, list(map(tag_of, deliveries)))
 
     def forget(self) -> None:
-        """The link is gone."""
+        """Free the data: the link has ended."""
         self._finder.forget(self._endpoint)

@@ -1,4 +1,4 @@
-"""What a connection's protocol tells: values, in the order they happened."""
+"""The protocol events of a connection: values, in the order in which they occurred."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,9 @@ from amqp_streams.proton.sending import Sendable
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The peer answered our open: links may be attached. `event_streams`: it offers the extensions (3.1)."""
+    """The peer answered the `open`: links may be attached. `event_streams`: it supports Event Streams
+    (section 3.1).
+    """
 
     container: str
     event_streams: bool
@@ -18,21 +20,21 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The connection is over; every link with it."""
+    """The connection has ended with all its links."""
 
     error: AmqpStreamsError
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The peer took the attach."""
+    """The peer accepted an attach."""
 
     link: Link
 
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The peer refused or ended a link. Not told for links that we closed."""
+    """The peer refused or ended a link. Not reported for links that the client closed."""
 
     link: Link
     error: EndpointError
@@ -40,14 +42,16 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Links with something new: to take (receivers), or credit (senders)."""
+    """Links with new messages (receivers) or new credit (senders)."""
 
     links: frozenset[Link]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of events, in the order told: `accepted`, and `refused` with why."""
+    """The outcomes of events of one link, in the order of arrival: `accepted`, and `refused` with the
+    errors.
+    """
 
     link: SenderLink
     accepted: list[Sendable] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Transfers and dispositions of one link, on the engine's functions.
+"""Transfers and dispositions of one link, on Proton's C functions.
 
-One law: a raw pointer is used only while its connection lives. Every link knows whether it does (`alive`),
-and a link that does not answers with nothing. Deliveries stay in Proton, under the session's window, until
-they are taken: that is the back-pressure.
+Law: a raw pointer is used only while its connection exists. Each link knows this (`alive`), and a link that
+is not alive does nothing. Received deliveries stay in Proton, within the session's window, until they are
+taken: this is the backpressure.
 """
 
 import sys
@@ -22,19 +22,19 @@ from amqp_streams.proton.sending import Sendable
 from amqp_streams.proton.values import read_map, read_symbols
 
 Delivery: TypeAlias = Pointer
-"""A `pn_delivery_t *`: opaque, and only as good as its link is alive."""
+"""A `pn_delivery_t *`: opaque, and valid only while its link is alive."""
 
 
 SEND_BUFFER_BYTES_MAX: Final = 1 << 20
-"""Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for
-some milliseconds.
+"""Unsent bytes of a session from which on `send` accepts no more: enough to keep a socket busy for some
+milliseconds.
 """
 UNREAD_BYTES_MAX: Final = 64 << 20
-"""Unread messages of all receiving links of a connection, as far as their sizes are known."""
+"""Bytes of unread messages of all receiving links of a connection, estimated from the last message sizes."""
 SET_ASIDE_BYTES_MAX: Final = 64 << 20
-"""Unread messages that are moved out of the windows of shared sessions, of one connection."""
+"""Bytes of unread messages that one connection moves out of the windows of shared sessions."""
 SIZE_GUESS: Final = 4096
-"""Bytes of a message, before the first one has come."""
+"""The assumed size of a message in bytes before the first one has arrived."""
 
 _SET_ASIDE_STEP: Final = 64
 
@@ -49,11 +49,10 @@ _STATES: Final = {
 
 
 class Unread:
-    """What the receiving links of one connection may hold unread, together.
+    """The memory for unread messages, shared by the receiving links of one connection.
 
-    Each link has an equal share. The size of messages is not known before they come: links that are far
-    beyond their share when sizes jump are bounded by the window of their session, and what is set aside by
-    SET_ASIDE_BYTES_MAX.
+    Each link has an equal share. Sizes are known only after messages arrive. If they grow suddenly, the
+    window of the session and SET_ASIDE_BYTES_MAX are the limits.
     """
 
     def __init__(self) -> None:
@@ -61,7 +60,7 @@ class Unread:
         self.set_aside = 0
 
     def messages(self, size: int) -> int:
-        """How many messages of this size one link may have unread or on their way; at least one."""
+        """Return how many messages of `size` bytes one link may have unread or in flight; at least one."""
         return max(1, UNREAD_BYTES_MAX // (max(1, self.links) * size))
 
 
@@ -75,7 +74,7 @@ class Session:
 
 
 class Link:
-    """What both directions share. `name` is unique in its container and direction."""
+    """The common part of sending and receiving links. `name` is unique within its container and direction."""
 
     def __init__(self, name: str, pointer: Pointer, session: Session) -> None:
         self.name: Final = name
@@ -87,21 +86,21 @@ class Link:
 
     @property
     def properties(self) -> dict[str, object]:
-        """The link properties that the peer answered with: partition, epoch."""
+        """The link properties of the peer's attach, for example partition and epoch."""
         return read_map(links.peer_properties(self.pointer)) if self.alive else {}
 
     @property
     def credit(self) -> int:
-        """Messages that may still be sent (sender), or come and be taken (receiver)."""
+        """How many messages may still be sent (sender), or arrive and be taken (receiver)."""
         return links.credit(self.pointer) if self.alive else 0
 
     def forget(self) -> None:
-        """The link or its connection is gone: touch no pointer any more."""
+        """Stop using the pointer: the link or its connection has ended."""
         self.alive = False
 
 
 class SenderLink(Link):
-    """Sends messages and tells their outcomes."""
+    """Sends messages and reports their outcomes."""
 
     def __init__(self, name: str, session: Session) -> None:
         super().__init__(name, links.new_sender(session.pointer, name), session)
@@ -110,26 +109,25 @@ class SenderLink(Link):
 
     @property
     def message_bytes_max(self) -> int:
-        """The largest message the peer takes; 0: it names no limit."""
+        """The largest message that the peer accepts, in bytes; 0: no limit."""
         return links.peer_size_max(self.pointer) if self.alive else 0
 
     @property
     def in_flight(self) -> int:
-        """Events sent whose outcome is not known."""
+        """How many events were sent and have no outcome yet."""
         return len(self._in_flight)
 
     def room(self) -> int:
-        """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""
+        """How many messages may be sent now: the credit, or 0 while many bytes wait for the socket."""
         if not self.alive or sessions.outgoing_bytes(self.session.pointer) >= SEND_BUFFER_BYTES_MAX:
             return 0
         return links.credit(self.pointer)
 
     def send(self, events: Sequence[Sendable], *, formatted: bool = False) -> int:
-        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where
-        they are large).
+        """Send the first of `events` and return how many were sent. The caller has checked `room`.
 
-        `formatted`: some may have a message-format that is not 0, and `ConnectionProtocol.write_formats` was
-        called.
+        It may be fewer than `room` if they are large. `formatted`: some may have a message-format other than
+        0, and `ConnectionProtocol.write_formats` was called.
         """
         if not self.alive:
             return 0
@@ -147,7 +145,9 @@ class SenderLink(Link):
     def outcome_of(
         self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]
     ) -> None:
-        """Look at a delivery that changed; if its outcome is there, add its event to one of the lists."""
+        """Read a changed delivery. If it has an outcome, append its event to one of the lists and settle
+        it.
+        """
         state = outcomes.peer_state(delivery)
         if state != _ACCEPTED and state not in _REFUSALS and not outcomes.settled_by_peer(delivery):
             return
@@ -161,13 +161,13 @@ class SenderLink(Link):
         outcomes.settle(delivery)
 
     def forget(self) -> None:
-        """The same, for the deliveries too."""
+        """Also drop the deliveries that have no outcome."""
         super().forget()
         self._in_flight.clear()
 
 
 class ReceiverLink(Link):
-    """Receives messages under a credit window; the caller says by `grant` how much more may come."""
+    """Receives messages within its credit. The caller allows more with `grant`."""
 
     def __init__(self, name: str, session: Session, message_bytes_max: int) -> None:
         super().__init__(name, links.new_receiver(session.pointer, name), session)
@@ -180,22 +180,22 @@ class ReceiverLink(Link):
         self.oversized = False
         self.keeps_unread = False
         self.unread: list[bytes] = []
-        """What had come and was not taken when the peer detached, for those that keep it."""
+        """With `keeps_unread`: the messages that were not taken when the peer detached."""
 
     def formats_of(self, deliveries: Sequence[Delivery]) -> Sequence[int]:
-        """The message-formats of deliveries that were taken and are not settled, asked once for each; empty:
-        they are all 0.
+        """Return the message-formats of taken, unsettled deliveries; empty if all are 0. Ask once for each
+        delivery.
         """
         return self.formats.pop(deliveries) if self.formats is not None and self.alive else ()
 
     @property
     def filters(self) -> frozenset[str]:
-        """Names of the filters that the peer says are in force (AMQP 1.0 core 3.5.3)."""
+        """Names of the filters that the peer has put in force (AMQP 1.0 core 3.5.3)."""
         return frozenset(read_map(termini.peer_source(self.pointer).filters)) if self.alive else frozenset()
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the peer says its source is capable of (AMQP 3.5.3)."""
+        """The capabilities of the peer's source (AMQP 1.0 core 3.5.3)."""
         return (
             frozenset(read_symbols(termini.peer_source(self.pointer).capabilities))
             if self.alive
@@ -204,48 +204,56 @@ class ReceiverLink(Link):
 
     @property
     def durable(self) -> bool:
-        """The peer keeps the place of this source when the link is gone (AMQP 3.5.5, 3.5.6)."""
+        """Whether the peer keeps the cursor of this source after the link ends (AMQP 1.0 core 3.5.5,
+        3.5.6).
+        """
         return self.alive and termini.peer_source(self.pointer).outlives_link
 
     @property
     def credit(self) -> int:
-        """Messages that may still come, or have come and were not taken."""
+        """How many messages may still arrive, or have arrived and were not taken."""
         return super().credit + len(self._aside)
 
     def room(self, most: int) -> int:
-        """How much credit may be granted so that at most `most` messages, and no more than this link's share
-        of memory, are unread.
+        """Return how much credit may be granted, so that at most `most` messages are unread, and at most this
+        link's share of the memory.
         """
         return min(most, self.session.unread.messages(self._size)) - self.credit
 
     def grant(self, credit: int) -> None:
-        """Let the peer send `credit` more."""
+        """Allow the peer to send `credit` more messages."""
         if self.alive and not self.detached and credit > 0:
             links.grant(self.pointer, credit)
 
     def drain(self, credit: int) -> None:
-        """Let the peer send `credit` more, and give back at once what it has nothing for (AMQP 2.6.7)."""
+        """Allow the peer to send `credit` more messages, and ask it to return unused credit at once (AMQP 1.0
+        core 2.6.7).
+        """
         if self.alive and not self.detached:
             links.drain(self.pointer, credit)
 
     @property
     def draining(self) -> bool:
-        """A drain was asked for and not answered yet."""
+        """Whether a drain was sent and not answered yet."""
         return self.alive and links.is_draining(self.pointer)
 
     def take_drained(self) -> int:
-        """Credit that the peer gave back since this was last asked for: it had nothing to send for it."""
+        """Return the credit that the peer returned since the last call, because it had nothing to send."""
         return links.take_drained(self.pointer) if self.alive else 0
 
     @property
     def window_full(self) -> bool:
-        """So much is unsettled that the node sends nothing more before some of it is settled."""
+        """Whether so many deliveries are unsettled that the node sends nothing more until some are
+        settled.
+        """
         most = links.connection_properties(self.pointer).get(names.UNSETTLED_MAX)
         return isinstance(most, int) and links.unsettled(self.pointer) >= most
 
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
-        """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went
-        to aborted ones.
+        """Return complete messages, at most `count_max`, their deliveries, and how many deliveries were
+        aborted.
+
+        An aborted delivery also uses one credit.
         """
         if self._aside or self._aside_aborted:
             return self._take_aside(count_max)
@@ -256,7 +264,9 @@ class ReceiverLink(Link):
         return taken.messages, taken.deliveries, taken.aborted
 
     def set_aside(self) -> None:
-        """Move unread messages out of the session's window, as far as there is memory for that."""
+        """Move unread messages out of the session's window, so that other links of the session can
+        receive.
+        """
         unread = self.session.unread
         while self.alive and unread.set_aside < SET_ASIDE_BYTES_MAX:
             taken = self._take(_SET_ASIDE_STEP)
@@ -283,18 +293,18 @@ class ReceiverLink(Link):
         return arrivals
 
     def save_unread(self) -> None:
-        """The peer has detached: take what is here, if that is wanted."""
+        """Keep the unread messages after a detach, if `keeps_unread` is set."""
         while self.keeps_unread and (messages := self.take(sys.maxsize)[0]):
             self.unread += messages
 
     def settle(self, deliveries: Iterable[Delivery], outcome: Outcome) -> None:
-        """Say what became of deliveries taken from this link and not settled before."""
+        """Settle deliveries of this link with `outcome`. Each may be settled once."""
         if not self.alive:
             return
         outcomes.give(deliveries, _STATES[outcome])
 
     def forget(self) -> None:
-        """The same, and what was not taken."""
+        """Also drop the messages that were not taken."""
         super().forget()
         if self.formats is not None:
             self.formats.forget()
@@ -309,7 +319,8 @@ _REFUSALS: Final = frozenset({outcomes.REJECTED, outcomes.RELEASED, outcomes.MOD
 def _refusal(delivery: Delivery, state: int) -> EndpointError:
     if state == outcomes.REJECTED:
         error = read_condition(outcomes.peer_condition(delivery), "rejected")
-        # With this one nothing is wrong with the event: the node is short of something, space mostly.
+        # This condition is not about the event: the node has reached a limit, usually its disk space. So the
+        # event is sent again.
         return (ReleasedError if error[0] == names.RESOURCE_LIMIT_EXCEEDED else RejectedError)(*error)
     if state == outcomes.MODIFIED:
         return ReleasedError("modified", "the peer did not store it (modified)")

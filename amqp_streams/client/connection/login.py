@@ -1,4 +1,4 @@
-"""Who we are on one connection: put together anew for each, so that a token is as fresh as it can be."""
+"""The credentials of one connection. They are created for each connection, so that a token is fresh."""
 
 import inspect
 import ipaddress
@@ -11,10 +11,9 @@ from amqp_streams.wire.security.bearer import is_token
 
 
 async def credentials_for(address: Address, tls: TlsOptions | None, sasl: SaslOptions) -> Credentials:
-    """The credentials for a connection to `address`; asks for a token where there is somebody to ask.
+    """Return the credentials for a connection to `address`. Calls the token function if the options have one.
 
-    Raises:
-        ConnectError: there is no token to be had just now; or it is none.
+    Raises: ConnectError: the token function failed, or its result is not a valid token.
     """
     return Credentials(
         address.user,
@@ -27,13 +26,12 @@ async def credentials_for(address: Address, tls: TlsOptions | None, sasl: SaslOp
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host of a URL is this machine."""
+    """Whether the host of a URL is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(
-            ".localhost"
-        )  # RFC 6761: these are nowhere else
+        # RFC 6761: these names always mean this machine.
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
 async def _token(sasl: SaslOptions) -> str | None:
@@ -44,9 +42,9 @@ async def _token(sasl: SaslOptions) -> str | None:
             asked = sasl.token()
             token = await asked if inspect.isawaitable(asked) else asked
         except Exception as error:
-            message = f"no token: {type(error).__name__}: {error}"
+            message = f"the token function failed: {type(error).__name__}: {error}"
             raise ConnectError(message) from error
     if token is not None and not (isinstance(token, str) and is_token(token)):
-        message = "no token: what was given for one has characters that none has, is too long, or is not text"
+        message = "the token is not valid: it is not text, is too long, or contains characters that a token must not have"
         raise ConnectError(message)
     return token

@@ -1,7 +1,7 @@
-"""The client's side of the SASL mechanisms: who we are, and what we say to prove it. No I/O.
+"""The client's side of the SASL mechanisms: which one to use, and its messages. No I/O.
 
-One law: what the other side could take for itself (a password, a token) is said only where `private`; a
-password is proved rather than said (SCRAM) wherever the other side can.
+Law: a secret that the peer could use itself (a password in PLAIN, a token) is sent only on a `private`
+connection. If the peer offers SCRAM, the client proves the password instead of sending it.
 """
 
 import json
@@ -25,29 +25,31 @@ def _nonce() -> str:
 
 
 class ClientMechanism(Protocol):
-    """One attempt."""
+    """One login attempt."""
 
     @property
     def refusal(self) -> str:
-        """What it means when the other side says no."""
+        """The message for a login that the peer refuses."""
 
     def initial(self) -> bytes:
-        """The first message."""
+        """Return the first message."""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The answer to a challenge. Raises AuthenticationError."""
+        """Return the answer to a challenge. Raises AuthenticationError."""
 
     def finish(self, data: bytes | None) -> None:
-        """The other side says yes, with this. Raises AuthenticationError: it has not proved itself."""
+        """The peer accepts the login, with this data. Raises AuthenticationError if the peer has not proved
+        its identity.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are. Without user and token: EXTERNAL when `external` (a client certificate is shown), else
-    ANONYMOUS.
+    """The credentials of a client. Without user and token: EXTERNAL if `external` (a client certificate is
+    sent), else ANONYMOUS.
 
-    `private`: nobody else can listen on the connection. `only`: the mechanisms that may be used, best first;
-    None: any.
+    `private`: secrets may be sent, because the connection has TLS or stays on this machine. `only`: the
+    mechanisms that may be used, best first; None: all.
     """
 
     user: str | None = None
@@ -59,12 +61,13 @@ class Credentials:
     nonce: Callable[[], str] = field(default=_nonce, repr=False)
 
     def mechanisms(self) -> tuple[str, ...]:
-        """What we can do, best first, allowed here or not."""
+        """The mechanisms for which the credentials suffice, best first, whether the connection permits them
+        or not.
+        """
         if self.token is not None:
             able: tuple[str, ...] = (OAUTHBEARER, XOAUTH2)
         elif self.user is not None:
-            # A user without a password, and a certificate: it names the user that the certificate should
-            # stand for.
+            # The certificate proves the identity; the user is the name that it should act as.
             able = (
                 ("EXTERNAL",)
                 if self.external and self.password is None
@@ -75,24 +78,23 @@ class Credentials:
         return able if self.only is None else tuple(name for name in self.only if name in able)
 
     def choose(self, offered: list[str], hostname: str | None = None) -> tuple[str, ClientMechanism]:
-        """The best mechanism of those that the other side offers.
+        """Choose the best mechanism that the peer offers.
 
-        Raises:
-            AuthenticationError: there is none, or none that may be used on this connection; says which are
-            offered.
+        Raises: AuthenticationError: no mechanism matches, or none may be used on this connection; the message
+        names what the peer offers.
         """
         common = [name for name in self.mechanisms() if name in offered]
         allowed = [name for name in common if self.private or name not in _SHOWS_SECRETS]
         if allowed:
             return allowed[0], self._made(allowed[0], hostname)
-        told = ", ".join(offered)[:_WORDS_MAX] or "no mechanism"
+        shown = ", ".join(offered)[:_WORDS_MAX] or "no mechanism"
         if common:
             message = (
-                f"{common[0]} would show the {self._secret} to the network: use amqps:// or wss://, or allow"
-                " it (plain_without_tls)"
+                f"{common[0]} would send the {self._secret} unencrypted: use amqps:// or wss://, or allow it"
+                " with plain_without_tls"
             )
         else:
-            message = f"the peer offers {told}, and {self._given} given"
+            message = f"the peer offers {shown}, and {self._given} given"
         raise AuthenticationError(message)
 
     @property
@@ -115,9 +117,9 @@ class Credentials:
                 b"\0" + user.encode() + b"\0" + (self.password or "").encode(), "wrong user name or password"
             )
         if mechanism == "EXTERNAL":
-            return _Simple(user.encode(), "the certificate stands for nobody whom the peer lets in")
+            return _Simple(user.encode(), "the peer does not accept the user of the client certificate")
         if mechanism == "ANONYMOUS":
-            return _Simple(b"anonymous", "the peer lets nobody in without a user")
+            return _Simple(b"anonymous", "the peer does not accept clients without a user")
         if mechanism == OAUTHBEARER:
             return _Bearer(oauthbearer_message(self.token or "", user, host=hostname))
         if mechanism == XOAUTH2:
@@ -126,7 +128,7 @@ class Credentials:
 
 
 class _Simple:
-    """Everything is in the first message."""
+    """A mechanism whose first message contains everything."""
 
     def __init__(self, message: bytes, refusal: str) -> None:
         self.refusal: Final = refusal
@@ -135,8 +137,8 @@ class _Simple:
     def initial(self) -> bytes:
         return self._message
 
-    def respond(self, challenge: bytes) -> bytes:  # noqa: ARG002  there is nothing to say whatever it is
-        message = "the peer asks for more than the mechanism has"
+    def respond(self, challenge: bytes) -> bytes:  # noqa: ARG002 (every challenge is an error)
+        message = "the peer sent a challenge, which this SASL mechanism does not have"
         raise AuthenticationError(message)
 
     def finish(self, data: bytes | None) -> None:
@@ -144,7 +146,7 @@ class _Simple:
 
 
 class _Scram:
-    """RFC 5802."""
+    """SCRAM. Spec: RFC 5802."""
 
     refusal = "wrong user name or password"
 
@@ -160,7 +162,7 @@ class _Scram:
         try:
             if self._steps == 1:
                 return self._client.final(challenge)
-            self._client.finish(challenge)  # some servers prove themselves before the outcome
+            self._client.finish(challenge)  # some servers send their proof before the outcome
         except ScramError as error:
             raise AuthenticationError(str(error)) from error
         return b""
@@ -175,10 +177,10 @@ class _Scram:
 
 
 class _Bearer:
-    """RFC 7628. A challenge says why it is no."""
+    """OAUTHBEARER and XOAUTH2. A challenge contains the reason of a refusal. Spec: RFC 7628."""
 
     def __init__(self, message: bytes) -> None:
-        self.refusal = "the token is not good"
+        self.refusal = "the peer refused the token"
         self._message: Final = message
 
     def initial(self) -> bytes:
@@ -186,13 +188,12 @@ class _Bearer:
 
     def respond(self, challenge: bytes) -> bytes:
         try:
-            told = json.loads(challenge)
-            status = str(told["status"])
+            status = str(json.loads(challenge)["status"])
         except (ValueError, TypeError, LookupError, RecursionError):
             status = ""
         if status:
-            self.refusal = f"the token is not good: {status[:_WORDS_MAX]}"
-        return b"\1"
+            self.refusal = f"the peer refused the token: {status[:_WORDS_MAX]}"
+        return b"\1"  # RFC 7628 3.2.3: this answer lets the peer end the exchange
 
     def finish(self, data: bytes | None) -> None:
         pass

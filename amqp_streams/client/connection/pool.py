@@ -1,9 +1,9 @@
-"""The connections of a client: as many as its links need, and those to other containers that links were sent
-on to.
+"""The connections of a client: as many as its links need, and those to containers that links were redirected
+to.
 
-Laws: a link goes to the first connection with room; a connection too many is closed; the first one stays.
-Several addresses are one node's, or those of nodes that stand in for each other: all connections begin with
-the address that answered last.
+Laws: a link uses the first connection that has space. Unused connections are closed, except the first.
+Several addresses belong to one node, or to nodes that replace each other: every connection begins with the
+address that answered last.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.errors import AmqpStreamsError
 
 ELSEWHERE_MAX: Final = 64
-"""Other containers that a client is connected to at a time."""
+"""The most other containers that a client is connected to at the same time."""
 
 
 class Pool:
-    """The connections to one node. Links and questions ask it for one each time they are made."""
+    """The connections to one node. Each attach and each request asks the pool for one."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Pool:
         redirects_max: int = 0,
         connect_s: float | None = None,
     ) -> None:
-        """`redirects_max`: how often in a row a link may be sent on to another container.
+        """`redirects_max`: how many redirects in a row a link may follow.
 
-        `connect_s`: time for the first connection, which the addresses share, so that each is tried; None:
+        `connect_s`: time for the first connection. The addresses share it, so that each one is tried. None:
         CONNECT_S_MAX for each.
         """
         assert addresses
@@ -60,39 +60,39 @@ class Pool:
 
     @property
     def connected(self) -> bool:
-        """There is a connection just now."""
+        """Whether the first connection is open now."""
         return self._first.connected
 
     @property
     def connections(self) -> int:
-        """How many there are or are being made, besides those to other containers."""
+        """How many connections are open or being opened, without those to other containers."""
         return 1 + len(self._more)
 
     @property
     def trouble(self) -> AmqpStreamsError | None:
-        """Why there is no connection, or not the one that was needed last; None: not known."""
+        """Why the connection that was needed last is missing; None: it is open, or no attempt has failed."""
         return self._more[-1].trouble if self._more else self._first.trouble
 
     @property
     def address(self) -> Address:
-        """The address that is connected to, or is tried next."""
+        """The address of the current connection, or the next one to try."""
         return self._rotation.current
 
     async def connect(self) -> None:
-        """Make the first connection.
+        """Open the first connection.
 
-        Raises:
-            ConnectError: no address answers; with `retry.first_connect`: as often as the policy says.
+        Raises: ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+        policy.
         """
         await self._first.connect()
 
     async def wire(self) -> Wire:
-        """An open connection with room for a link; waits while it is being made.
+        """Return an open connection with space for a link. Waits while it is being opened.
 
         Raises:
-            ConnectionLostError: it could not be, within the retry policy.
-            AuthenticationError: the node does not know us any more.
-            ClosedError: the client was closed.
+            ConnectionLostError: the client could not connect within the retry policy.
+            AuthenticationError: the node now refuses the login.
+            ClosedError: the client is closed.
         """
         if self._first.room > 0 or self._closed:
             self._prune(1)
@@ -106,27 +106,28 @@ class Pool:
         return await found.wire()
 
     async def question_wire(self) -> Wire:
-        """The connection for questions: the first, whether there is room for more links or not.
+        """Return the connection for short requests: the first one, even if it has no space for more links.
 
-        Raises: as `wire`.
+        Raises: the same as `wire`.
         """
         return await self._first.wire()
 
     def elsewhere(self, address: Address) -> "Pool":
-        """The connections to another container, made when they are asked for.
+        """Return the connections to another container. They are opened when needed.
 
-        Raises:
-            ConnectError: there are too many.
+        Raises: ConnectError: the client is connected to too many containers.
         """
         found = self._elsewhere.get(address)
         if found is None:
             if len(self._elsewhere) >= ELSEWHERE_MAX:
-                message = f"{address}: connected to {ELSEWHERE_MAX} other containers already"
+                message = f"{address}: the client is already connected to {ELSEWHERE_MAX} other containers"
                 raise ConnectError(message)
             found = self._elsewhere[address] = Pool(
                 [address],
                 tls=self._tls,
                 sasl=self._sasl,
+                # One attempt: if the container does not answer, the client's own node is asked again for the
+                # right one.
                 retry=replace(self.retry, attempts_max=1, first_ms=0),
                 container_id=self._container_id,
                 idle_timeout_ms=self._idle_timeout_ms,
@@ -134,14 +135,14 @@ class Pool:
         return found
 
     async def close(self) -> None:
-        """End all connections and make no other."""
+        """Close all connections and open no other."""
         self._closed = True
         for other in self._elsewhere.values():
             await other.close()
         await asyncio.gather(*(connector.close() for connector in [self._first, *self._more]), *self._closing)
 
     def _prune(self, idle_max: int) -> None:
-        """Close connections without links, but for the first of all and as many as may be needed soon."""
+        """Close connections without links. Keep `idle_max` - 1 of them, because links may need them soon."""
         idle = [connector for connector in self._more if connector.idle]
         for connector in idle[idle_max - 1 :]:
             self._more.remove(connector)

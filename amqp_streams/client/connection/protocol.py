@@ -1,9 +1,9 @@
-"""One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part
+"""One AMQP connection of a client without I/O: bytes in, bytes and protocol events out (AMQP 1.0 core part
 2).
 
-One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or
-`Detached`. After `Closed` nothing more happens. Links share sessions (`sessions.py`): there may be as many
-links as the peer has sessions and handles for, and `room` says so.
+Law: `receive`, `tick` and `end` never raise because of what the peer does. They report it as `Closed` or
+`Detached`. After `Closed` no more events follow. Links share sessions (`sessions.py`), so the number of links
+is limited: see `room`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class ConnectionProtocol:
             container_id=container_id, hostname=hostname, desired=[names.CAPABILITY_EVENT_STREAMS]
         )
         self._sessions: Final = Sessions(self._engine)
-        self._sessions.begin()  # its answer is awaited, because it says how many links a session may have
+        self._sessions.begin()  # the peer's answer contains the handle-max: links are attached after it
         self._handle_max: Final = HandleMax()
         self._links: dict[Pointer, Link] = {}
         self._detaching: dict[Pointer, Link] = {}
@@ -88,28 +88,28 @@ class ConnectionProtocol:
 
     @property
     def closed(self) -> bool:
-        """`Closed` was told, or `end` called."""
+        """Whether `Closed` was reported or `end` was called."""
         return self._closed
 
     @property
     def links(self) -> int:
-        """How many there are."""
+        """How many links the connection has."""
         return self._sessions.links
 
     @property
     def room(self) -> int:
-        """Links that can be added."""
+        """How many links can be added."""
         return self._sessions.room
 
     @property
     def spare(self) -> int:
-        """How many of them are for questions, which last for one answer."""
+        """How many of them are reserved for short requests."""
         return self._sessions.spare
 
     # -- bytes and time
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Happening]:
-        """Take bytes from the peer; what happened by them, in order."""
+        """Process bytes from the peer. Returns the protocol events, in order."""
         if self._closed:
             return []
         if self._sasl is not None:
@@ -135,28 +135,27 @@ class ConnectionProtocol:
 
     @property
     def fault(self) -> AmqpStreamsError | None:
-        """The error after which Proton only sends heartbeats; None: no error.
-
-        Read it after `take_output`.
+        """The error after which Proton sends nothing but heartbeats; None: no error. Read it after
+        `take_output`.
         """
         return (
             ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
         )
 
     def take_output(self) -> bytes:
-        """Bytes to send now; call it after everything that may have made some, until it is empty."""
+        """Return the bytes to send now. Call it after each change until it returns nothing."""
         if self._sasl is not None:
             return self._sasl.take_output()
         return b"" if self._engine.freed else b"".join(iter(self._engine.pull, b""))
 
     def write_formats(self) -> None:
-        """From here on what is sent may have a message-format that is not 0."""
+        """Prepare for messages that have a message-format other than 0."""
         self._engine.write_formats()
 
     def tick(self, now_ms: int) -> tuple[list[Happening], int | None]:
-        """Tell the time (monotonic, > 0): heartbeats fall due, silence of the peer is found.
+        """Pass the time (monotonic, > 0): sends heartbeats that are due, and detects a silent peer.
 
-        Also when to be called next, or None.
+        Returns the protocol events, and when to call it next, or None.
         """
         if self._closed or self._sasl is not None:
             return [], None
@@ -166,12 +165,12 @@ class ConnectionProtocol:
         return happenings, deadline if deadline > 0 and not self._closed else None
 
     def close(self) -> None:
-        """Say goodbye: `take_output` then has the close frame."""
+        """Begin to close the connection: `take_output` then contains the close frame."""
         if not self._engine.freed and self._sasl is None:
             self._engine.close()
 
     def end(self) -> None:
-        """The byte stream is gone: every pointer with it. May be called twice."""
+        """Free everything: the byte stream has ended. May be called twice."""
         self._closed = True
         for link in self._links.values():
             link.forget()
@@ -189,10 +188,10 @@ class ConnectionProtocol:
         properties: Mapping[str, object] | None = None,
         capabilities: Sequence[str] = (),
     ) -> SenderLink:
-        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of
-        (AMQP 3.5.4).
+        """Attach a link that sends to `address`. `capabilities`: the capabilities to request of the target
+        (AMQP 1.0 core 3.5.4).
 
-        Raises: NoRoomError, WireError for a property that has no AMQP type.
+        Raises: NoRoomError; WireError if a property has no AMQP type.
         """
         session = self._session()
         link = SenderLink(f"producer-{uuid4().hex}", session)
@@ -215,12 +214,13 @@ class ConnectionProtocol:
         durable: bool = False,
         capabilities: Sequence[str] = (),
     ) -> ReceiverLink:
-        """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet.
+        """Attach a link that receives from `address`. It has no credit yet.
 
-        `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is
-        gone (AMQP 3.5.5, 3.5.6). `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
+        `filters`: by name, each a Described. `name`: the link's name, or None for a random one. `durable`:
+        request that the source keeps its cursor after the link ends (AMQP 1.0 core 3.5.5, 3.5.6).
+        `capabilities`: the capabilities to request of the source (3.5.3).
 
-        Raises: NoRoomError, WireError for a filter or property that has no AMQP type.
+        Raises: NoRoomError; WireError if a filter or property has no AMQP type.
         """
         session = self._session()
         link = ReceiverLink(name or f"consumer-{uuid4().hex}", session, MESSAGE_BYTES_MAX)
@@ -241,7 +241,7 @@ class ConnectionProtocol:
         return self._open(link, properties)
 
     def close_link(self, link: Link) -> None:
-        """Detach for good. What it has in flight is forgotten."""
+        """Detach for good. Deliveries in flight are forgotten."""
         if link.alive and not link.detached:
             self._drop(link)
 
@@ -252,7 +252,7 @@ class ConnectionProtocol:
         if session is None:
             raise NoRoomError(
                 names.RESOURCE_LIMIT_EXCEEDED,
-                f"the connection has {self.links} links, which is all that the peer allows",
+                f"the connection has {self.links} links, the most that the peer allows",
             )
         return session
 
@@ -267,7 +267,7 @@ class ConnectionProtocol:
         return link
 
     def _drop(self, link: Link) -> None:
-        """Close a link. Pointers stay good until the peer has answered."""
+        """Close a link. Its pointer stays valid until the peer has answered."""
         link.detached = True
         self._links.pop(link.pointer, None)
         links.close(link.pointer)
@@ -278,7 +278,9 @@ class ConnectionProtocol:
         self._detaching[link.pointer] = link
 
     def _free_spent(self) -> None:
-        """Links that both sides have detached; not earlier, because what was said on them goes out first."""
+        """Free links that both sides have detached. Not earlier, because their last frames must be sent
+        first.
+        """
         spent = [
             link
             for link in self._spent
@@ -290,6 +292,7 @@ class ConnectionProtocol:
     # -- what the peer did
 
     def _collect(self, happenings: list[Happening]) -> None:
+        # Hot path: this loop runs once for each delivery, so that attributes are read only once.
         collector, delivery_kind, flow_kind = self._engine.collector, events.DELIVERY, events.LINK_FLOW
         peek, pop, kind_of, link_of, delivery_of = (
             events.peek,
@@ -316,7 +319,7 @@ class ConnectionProtocol:
                 if link is not None:
                     changed.add(link)
             elif (handler := self._dispatch.get(kind)) is not None:
-                # Outcomes told before a detach count: keep the order.
+                # Outcomes that arrived before a detach still count, so they are reported before it.
                 happenings.extend(outcomes.values())
                 outcomes.clear()
                 latest = None
@@ -345,7 +348,7 @@ class ConnectionProtocol:
     def _session_open(self, event: Any, happenings: list[Happening]) -> None:
         session = events.session(event)
         if sessions.begun_by_peer(session):
-            sessions.close(session)  # a client serves nobody
+            sessions.close(session)  # a client offers nothing that a peer could attach to
         elif not self._opened and self._announced is not None:
             self._opened = True
             self._sessions.links_max = min(SESSION_LINKS_MAX, self._handle_max.value + 1)
@@ -375,7 +378,7 @@ class ConnectionProtocol:
             termini.peer_target(pointer) if isinstance(link, SenderLink) else termini.peer_source(pointer)
         )
         if theirs.absent:
-            return  # refused: the detach that says why is on its way (2.6.3)
+            return  # refused: a detach with the reason follows (AMQP 1.0 core 2.6.3)
         link.attached = True
         if isinstance(link, ReceiverLink):
             link.formats = LinkFormats(self._formats, link.name)

@@ -1,8 +1,7 @@
-"""Where a node sends us when another container has the partition (AMQP 1.0 core 2.8.18, Event Streams 4).
-Pure.
+"""The target of a link redirect (AMQP 1.0 core 2.8.18, Event Streams 4). Pure.
 
-One law: who came over TLS is not sent on without it; user, password and certificate go only where the way is
-as secure as the first.
+Law: a client that connected with TLS does not follow a redirect without TLS. User, password and certificate
+are sent only to a container that is reached as securely as the first one.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,9 @@ _DIGITS_MAX: Final = 5
 
 
 def target(info: Mapping[str, object], came_from: Address) -> Address:
-    """The container that a redirect's `info` names, to be reached as `came_from` was.
+    """Return the address of the container in a redirect's `info`. User and path are those of `came_from`.
 
-    Raises:
-        ValueError: it names no host or port, or a way less secure; says which.
+    Raises: ValueError: it has no host or port, or is less secure; the message says which.
     """
     host = info.get(names.REDIRECT_NETWORK_HOST) or info.get(names.REDIRECT_HOSTNAME)
     if not isinstance(host, str):
@@ -29,7 +27,7 @@ def target(info: Mapping[str, object], came_from: Address) -> Address:
     try:
         way = Address.parse(f"{info.get(names.REDIRECT_SCHEME) or came_from.scheme}://host")
     except ValueError as error:
-        message = f"it names no way to connect: {error}"
+        message = f"its scheme is not valid: {error}"
         raise ValueError(message) from None
     if came_from.secure and not way.secure:
         message = f"it leads from {came_from.scheme}:// to {way.scheme}://, without TLS"
@@ -45,13 +43,13 @@ def target(info: Mapping[str, object], came_from: Address) -> Address:
 
 
 def address_there(info: Mapping[str, object], log: str) -> str:
-    """What the log is called at that container; as here where the redirect does not say."""
+    """Return the log's address at that container; `log` if the redirect does not name one."""
     address = info.get(names.REDIRECT_ADDRESS)
     return str(address) if isinstance(address, str) and address else log
 
 
 def _port(value: object) -> int:
-    """A number, or the digits of one: some put nothing but texts there."""
+    """Return the port. Digits as text are accepted too, because some peers send only strings in the map."""
     number = (
         int(value)
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX

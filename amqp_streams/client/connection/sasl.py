@@ -1,7 +1,7 @@
 """The client's side of SASL, bytes in and bytes out (AMQP 1.0 core part 5.3).
 
-One law: no byte of the AMQP layer is taken from the peer before its outcome says ok. Proton's own SASL is not
-used: its published build has no SCRAM and asks for Cyrus for PLAIN.
+Law: no byte of the AMQP layer is accepted before the peer's outcome is ok. Proton's own SASL is not used: its
+published build has no SCRAM, and needs Cyrus SASL for PLAIN.
 """
 
 from typing import Final, NoReturn
@@ -25,7 +25,10 @@ _OUTCOMES: Final = {2: "system error", 3: "permanent system error"}
 
 
 class SaslClient:
-    """One exchange: feed what comes, send `take_output`, until `done`; then `rest` is the AMQP layer's."""
+    """One SASL exchange: pass received bytes to `receive`, send `take_output`, until `done`.
+
+    After that, `rest` contains the bytes of the AMQP layer.
+    """
 
     def __init__(self, credentials: Credentials, hostname: str | None) -> None:
         self._credentials = credentials
@@ -39,21 +42,21 @@ class SaslClient:
 
     @property
     def rest(self) -> bytes:
-        """Bytes that came after the outcome."""
+        """Bytes that arrived after the outcome."""
         return bytes(self._input)
 
     def take_output(self) -> bytes:
-        """Bytes to send now."""
+        """Return the bytes to send now."""
         output = bytes(self._output)
         self._output.clear()
         return output
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
-        """Take bytes from the peer.
+        """Process bytes from the peer.
 
         Raises:
-            AuthenticationError: refused, or no mechanism in common.
-            ConnectError: the peer speaks something else.
+            AuthenticationError: the login was refused, or no mechanism is possible.
+            ConnectError: the peer does not follow the protocol.
         """
         self._input += data
         if not self._header_seen:
@@ -105,7 +108,7 @@ class SaslClient:
 
     def _take_outcome(self, mechanism: ClientMechanism, outcome: object, data: object) -> None:
         if outcome == _TRY_AGAIN:
-            message = "the peer cannot tell now who we are: try again later"
+            message = "the peer cannot check logins at the moment: try again later"
             raise ConnectError(message)
         if outcome != 0:
             words = (

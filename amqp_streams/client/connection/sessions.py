@@ -1,8 +1,8 @@
-"""The sessions of one connection, shared by its links, and how many links fit (AMQP 1.0 core 2.7.1, 2.7.2).
+"""The sessions of one connection, which its links share, and how many links fit (AMQP 1.0 core 2.7.1, 2.7.2).
 
-Laws: never more sessions than the peer's channel-max allows, nor more links in one of them than its
-handle-max: Proton looks at neither, and stops processing without an error. Links are spread evenly. Unread
-bytes of one link do not close the window of others.
+Laws: never more sessions than the peer's channel-max, and never more links in a session than its handle-max.
+Proton checks neither, and stops processing without an error. Links are spread evenly. Unread bytes of one
+link do not block the other links of its session.
 """
 
 from typing import Final
@@ -16,15 +16,15 @@ from amqp_streams.proton.pointers import Pointer
 from amqp_streams.wire.codec import Described, decode
 
 SESSIONS_MAX: Final = 16
-"""Of one connection. The first so many links have a session each; those that follow share one."""
+"""The most sessions of one connection. While links are fewer, each has its own session."""
 SESSION_LINKS_MAX: Final = 64
-"""Links of one session, however large the peer's handle-max is: 16 sessions of 64 links are the 1,024 links
-that a node allows.
+"""The most links of one session, even if the peer's handle-max is larger: 16 sessions of 64 links are the
+1,024 links that a node allows.
 """
 SESSION_BYTES_MAX: Final = 64 << 20
-"""Unread bytes of one session; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
+"""The most unread bytes of one session. With transfers of FRAME_BYTES_MAX this is a window of 1,024."""
 SPARE_LINKS_MAX: Final = 64
-"""Of the links of a connection, kept for questions, which last for one answer."""
+"""The links of a connection that are reserved for short requests, which last for one answer."""
 
 _BEGIN: Final = 0x11
 _HANDLE_MAX: Final = 4
@@ -32,7 +32,7 @@ _HEADER: Final = 8
 
 
 class Sessions:
-    """Gives each new link its session. Sessions stay open when their last link leaves, for the next one."""
+    """Gives each new link its session. A session without links stays open for the next link."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
@@ -43,7 +43,7 @@ class Sessions:
 
     @property
     def links(self) -> int:
-        """Links of all sessions."""
+        """How many links all sessions have."""
         return sum(len(session.links) for session in self._open.values())
 
     @property
@@ -58,11 +58,11 @@ class Sessions:
         return session
 
     def limit(self, *, channel_max: int) -> None:
-        """The peer's open: the highest channel that it takes."""
+        """Apply the channel-max of the peer's `open`."""
         self.sessions_max = min(SESSIONS_MAX, channel_max + 1)
 
     def pick(self) -> Session | None:
-        """The session for another link; None: there is room in none."""
+        """Return the session for a new link; None: no session has space."""
         least = min(self._open.values(), key=lambda session: len(session.links), default=None)
         if (least is None or least.links) and len(self._open) < self.sessions_max:
             return self.begin()
@@ -70,11 +70,14 @@ class Sessions:
 
     @property
     def spare(self) -> int:
-        """How much of the room is kept for questions."""
+        """How many of all links are reserved for short requests."""
         return min(SPARE_LINKS_MAX, self.sessions_max * self.links_max // 4)
 
     def ended(self, pointer: Pointer, condition: str) -> Session | None:
-        """The peer ended a session of ours. None: it is not one."""
+        """Record that the peer ended a session. Returns it, or None if it is unknown.
+
+        If the peer ended it because of a limit, no more sessions than the remaining ones are used.
+        """
         session = self._open.pop(pointer, None)
         if session is not None and condition == names.RESOURCE_LIMIT_EXCEEDED:
             self.sessions_max = max(1, len(self._open))
@@ -86,7 +89,9 @@ class Sessions:
             self._engine.free_links([link.pointer for link in spent], SESSION_BYTES_MAX)
 
     def relieve(self, links: set[Link]) -> None:
-        """Unread bytes fill the window of a session: move them out of it, for the sake of its other links."""
+        """Move unread bytes out of the windows of shared sessions that fill up, so that their other links can
+        receive.
+        """
         for session in {link.session for link in links}:
             if len(session.links) > 1 and sessions.incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:
                 for link in session.links:
@@ -95,9 +100,9 @@ class Sessions:
 
 
 class HandleMax:
-    """Reads the peer's handle-max from its first `begin`, because Proton does not say it.
+    """Reads the peer's handle-max from its first `begin` frame, because Proton does not report it.
 
-    Give it all bytes from the start until `done`.
+    Pass it all received bytes from the beginning until `done`.
     """
 
     def __init__(self) -> None:
@@ -107,7 +112,7 @@ class HandleMax:
         self.value = (1 << 32) - 1
 
     def receive(self, data: bytes | bytearray | memoryview, frame_bytes_max: int) -> None:
-        """Look at what came. What is not a frame is left to Proton to refuse."""
+        """Examine received bytes. Invalid frames are ignored here, because Proton reports them."""
         received = self._bytes
         received += data
         if not self._greeted and len(received) >= _HEADER:
@@ -126,7 +131,7 @@ class HandleMax:
             received.clear()
 
     def _look(self, body: bytes) -> None:
-        """At one frame; empty ones are heartbeats."""
+        """Examine one frame. An empty frame is a heartbeat."""
         try:
             performative = decode(body)[0] if body else None
         except WireError:

@@ -1,7 +1,4 @@
-"""Byte streams to a node:
-
-TCP, TLS, WebSocket (AMQP over WebSocket, sub-protocol `amqp`), all with one face.
-"""
+"""Byte streams to a node with one interface: TCP, TLS, and WebSocket (sub-protocol `amqp`)."""
 
 import asyncio
 import logging
@@ -20,29 +17,31 @@ from amqp_streams.client.options import TlsOptions
 
 READ_BYTES: Final = 256 << 10
 WRITE_BYTES_MAX: Final = 1 << 20
-"""Bytes waiting for the system beyond which `full` is true, and no more should be written."""
-# It shows the bytes of each frame when asked to tell everything, a password's among them; so it is asked by
-# its own name only.
+"""Unsent bytes from which on `full` is true. Then nothing more should be written."""
+# At level DEBUG this logger writes the bytes of each frame, including passwords. It therefore has its own
+# name and level, and a program must enable it explicitly.
 _FRAMES: Final = logging.getLogger("amqp_streams.client.websocket")
 _FRAMES.setLevel(logging.WARNING)
 _FRAMES_MAX: Final = 16 << 20
-"""Of one WebSocket message: many AMQP frames, or a piece of one."""
+"""The largest WebSocket message in bytes. It may contain many AMQP frames, or a part of one."""
 _ANSWER_BYTES_MAX: Final = 1 << 20
-"""Bytes of pongs since the peer stopped reading; beyond this the client closes the connection."""
+"""The most bytes of pongs while the peer does not read. A peer that sends pings without reading the answers
+must not fill the client's memory; beyond this the client closes the connection.
+"""
 _DATA: Final = frozenset({Opcode.BINARY, Opcode.CONT})
 
 
 class Listener(Protocol):
-    """Who gets the bytes."""
+    """The receiver of a stream's bytes."""
 
     def received(self, data: memoryview) -> None:
-        """Bytes came; a view is good during this call only."""
+        """Bytes arrived. The view is valid during this call only."""
 
     def writable(self) -> None:
         """The stream is not full any more."""
 
     def lost(self, error: Exception | None) -> None:
-        """The stream is gone; called once."""
+        """The stream has ended. Called once."""
 
 
 class Stream(asyncio.BufferedProtocol):
@@ -55,7 +54,7 @@ class Stream(asyncio.BufferedProtocol):
         self.full = False
 
     def write(self, data: bytes) -> None:
-        """Send, buffering what the system does not take; ignored after close."""
+        """Send bytes. Buffers what the system does not accept yet. Ignored after `close`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -72,38 +71,40 @@ class Stream(asyncio.BufferedProtocol):
     # -- asyncio calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
-        """Where to read to. A view: asyncio's TLS slices it, and a slice of a bytearray would be a copy."""
+        """Return the read buffer. It is a memoryview because asyncio's TLS slices it, and slicing a bytearray
+        copies.
+        """
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were read."""
+        """Pass the received bytes on."""
         self._take(self._view[:nbytes])
 
     def _take(self, data: memoryview) -> None:
         self._listener.received(data)
 
     def pause_writing(self) -> None:
-        """The peer does not keep up."""
+        """Mark the stream as full: the peer does not read fast enough."""
         self.full = True
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Mark the stream as not full any more."""
         self.full = False
         self._listener.writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Report the end of the stream."""
         self._transport = None
         self._listener.lost(exc)
 
 
 class WebSocketStream(Stream):
-    """The same inside WebSocket binary messages."""
+    """AMQP bytes inside WebSocket binary messages."""
 
     def __init__(self, listener: Listener, address: Address) -> None:
         super().__init__(listener)
@@ -118,11 +119,11 @@ class WebSocketStream(Stream):
         try:
             self._websocket.send_binary(data)
         except WebSocketException:
-            return  # closing: `lost` follows
+            return  # the WebSocket is closing: `lost` follows
         self._send()
 
     def close(self) -> None:
-        """Say goodbye, then close."""
+        """Send a WebSocket close frame, then close."""
         try:
             self._websocket.send_close(1000)
         except WebSocketException:
@@ -132,13 +133,13 @@ class WebSocketStream(Stream):
         super().close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade."""
+        """Request the upgrade to WebSocket."""
         super().connection_made(transport)
         self._websocket.send_request(self._websocket.connect())
         self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Report the end of the stream, also to a handshake that is not complete."""
         if not self.handshake.done():
             self.handshake.set_exception(exc or ConnectionResetError("closed during the WebSocket handshake"))
         super().connection_lost(exc)
@@ -168,7 +169,7 @@ class WebSocketStream(Stream):
             self.handshake.set_exception(error)
 
     def _send(self) -> int:
-        """Write what there is; how many bytes."""
+        """Write the pending WebSocket frames. Returns their size in bytes."""
         size = 0
         for data in self._websocket.data_to_send():
             if data:
@@ -178,10 +179,9 @@ class WebSocketStream(Stream):
 
 
 async def open_stream(address: Address, tls: TlsOptions | None, listener: Listener) -> Stream:
-    """Connect.
+    """Connect to `address`.
 
-    Raises:
-        ConnectError: it failed, saying where and why.
+    Raises: ConnectError with the address and the reason.
     """
     loop = asyncio.get_running_loop()
     stream = WebSocketStream(listener, address) if address.websocket else Stream(listener)
@@ -199,12 +199,8 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
         )
         if isinstance(stream, WebSocketStream):
             await stream.handshake
-    except (
-        OSError,
-        ssl.SSLError,
-        WebSocketException,
-        ValueError,
-    ) as error:  # ValueError: a host name that cannot be one
+    # ValueError: the host name is not valid.
+    except (OSError, ssl.SSLError, WebSocketException, ValueError) as error:
         stream.abort()
         message = f"{address}: {error}"
         raise ConnectError(message) from error

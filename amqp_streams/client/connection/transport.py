@@ -1,7 +1,7 @@
-"""One connection to a node: a byte stream joined to the sans-IO protocol, and its happenings handed to those
-they concern.
+"""One connection to a node: joins a byte stream to the protocol without I/O, and passes protocol events to
+the links.
 
-One law: after `lost` was told, no link of this connection is touched again.
+Law: after `on_lost` was called, no link of this connection is used again.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _logger: Final = logging.getLogger("amqp_streams.client")
 ATTACH_S_MAX: Final = 30.0
 _QUESTION_LINKS: Final = 2
 _TURNS_MAX: Final = 16
-"""Rounds of output in one turn of the loop, so that one busy producer leaves time to others."""
+"""The most rounds of output in one loop iteration, so that one busy producer does not delay other tasks."""
 
 
 def _nothing(*_: Any) -> None:
@@ -50,7 +50,11 @@ def _nothing(*_: Any) -> None:
 
 
 class Attachment:
-    """A link on a connection. `attached` is done when the peer took it, `ended` when it is over, with why."""
+    """A link on a connection.
+
+    `attached` is done when the peer has accepted the attach. `ended` is done when the link has ended, with
+    the error.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class Attachment:
         self.on_outcomes: Final = on_outcomes
 
     async def wait(self, limit_s: float | None = ATTACH_S_MAX) -> None:
-        """Until the peer took the attach. Without a limit where the peer may keep it waiting, as it does in
+        """Wait until the peer accepts the attach. `limit_s` None: the peer may delay it, as it does in
         consumer groups.
 
         Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
@@ -87,7 +91,7 @@ class Attachment:
             self.close()
             raise
         if self.ended.done():
-            # Some refuse by an attach like any other and a detach on its heels.
+            # Some peers refuse with a normal attach that is followed by a detach at once.
             error = self.ended.result()
             raise (
                 LinkRefusedError(error.condition, error.description, error.info)
@@ -96,20 +100,20 @@ class Attachment:
             )
 
     def end(self, error: AmqpStreamsError) -> None:
-        """The peer or the connection ended it."""
+        """Record that the peer or the connection ended the link."""
         if not self.attached.done():
             self.attached.set_exception(error)
-            self.attached.exception()  # told to whoever waits; nobody has to
+            self.attached.exception()  # read it, or asyncio logs it if no task waits for the attach
         if not self.ended.done():
             self.ended.set_result(error)
 
     def close(self) -> None:
-        """Detach; safe at any time."""
+        """Detach. May be called at any time."""
         self.wire.detach(self)
 
 
 class Wire:
-    """A connection that is being made, is open, or is lost."""
+    """A connection that is being opened, is open, or is lost."""
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class Wire:
         self.lost_by: AmqpStreamsError | None = None
         self.questions: asyncio.Semaphore = asyncio.Semaphore(1)
         self.looks: Final[dict[str, Any]] = {}
-        """Questions about logs that are on their way: of `requests.py`."""
+        """`$info` requests in flight, by log. Used by `management/requests.py` only."""
 
     @classmethod
     async def open(
@@ -148,10 +152,9 @@ class Wire:
         idle_timeout_ms: int,
         on_lost: Callable[["Wire", AmqpStreamsError], None],
     ) -> "Wire":
-        """Connect, authenticate, open.
+        """Connect, authenticate, and open.
 
-        Raises:
-            ConnectError: it failed (AuthenticationError: because of who we are).
+        Raises: ConnectError: the connection failed; AuthenticationError: the login failed.
         """
         credentials = await credentials_for(address, tls, sasl)
         hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
@@ -171,9 +174,8 @@ class Wire:
             raise
         wire.event_streams = opened.event_streams
         wire.container = opened.container
-        wire.questions = asyncio.Semaphore(
-            max(1, protocol.spare // _QUESTION_LINKS - 1)
-        )  # less the links of the `Asker`
+        # Each request uses two links. One pair of the reserved links belongs to the `Asker`.
+        wire.questions = asyncio.Semaphore(max(1, protocol.spare // _QUESTION_LINKS - 1))
         wire.opened_at = wire._loop.time()
         wire._tick()
         return wire
@@ -190,10 +192,9 @@ class Wire:
         *,
         brief: bool = False,
     ) -> Attachment:
-        """Start a link that sends. `brief`: it lasts for one answer, and there is always room for some of
-        these.
+        """Start a link that sends. `brief`: the link lasts for one answer, and may use the reserved links.
 
-        Raises: ConnectionLostError when this connection is lost; NoRoomError when it has no room.
+        Raises: ConnectionLostError if this connection is lost; NoRoomError if it has no space for a link.
         """
         self._check(brief=brief)
         link = self._protocol.open_sender(address, properties=properties, capabilities=capabilities)
@@ -213,9 +214,9 @@ class Wire:
         capabilities: Sequence[str] = (),
         brief: bool = False,
     ) -> Attachment:
-        """Start a link that receives; grant credit when it is attached.
+        """Start a link that receives. Grant credit when it is attached.
 
-        `brief`, and what it raises: as of `attach_sender`.
+        `brief` and the exceptions: see `attach_sender`.
         """
         self._check(brief=brief)
         link = self._protocol.open_receiver(
@@ -238,18 +239,19 @@ class Wire:
 
     @property
     def links(self) -> int:
-        """Links that there are."""
+        """How many links the connection has."""
         return self._protocol.links
 
     @property
     def room(self) -> int:
-        """How many links can be added here, besides brief ones."""
+        """How many links can be added, without the reserved ones."""
         return max(0, min(self._protocol.room - self._protocol.spare, self._links_max - self.links))
 
     def limit(self) -> bool:
-        """The peer refused a link because of the number of links.
+        """Record that the peer refused a link because of a limit.
 
-        True: it has taken others, so it may be this connection's number.
+        Returns True if this connection has other links, so that the limit may be that of the connection, and
+        another connection may help.
         """
         taken = sum(
             1
@@ -265,7 +267,8 @@ class Wire:
             raise ConnectionLostError("connection lost", str(self.lost_by or message))
         if not brief and self.room <= 0:
             raise NoRoomError(
-                names.RESOURCE_LIMIT_EXCEEDED, f"{self.address}: no room for another link beside {self.links}"
+                names.RESOURCE_LIMIT_EXCEEDED,
+                f"{self.address}: the connection is full with {self.links} links",
             )
 
     def _add(self, attachment: Attachment) -> Attachment:
@@ -276,26 +279,28 @@ class Wire:
     # -- bytes
 
     def flush_soon(self) -> None:
-        """Send what there is at the end of this turn of the loop: many small things go out as one."""
+        """Call `flush` at the end of this loop iteration, so that many small writes become one."""
         if self._flush_handle is None:
             self._flush_handle = self._loop.call_soon(self.flush)
 
     def send_soon(self, attachment: Attachment) -> None:
-        """Have `attachment` asked for more to send (`on_changed`) at the end of this turn."""
+        """Call `on_changed` of `attachment` at the end of this loop iteration, so that it can send."""
         self._eager[attachment] = None
         self.flush_soon()
 
     def send_later(self, attachment: Attachment) -> None:
-        """The same when what it gave has gone out; that may take until the peer opens its window."""
+        """Like `send_soon`, but only when the current output is written. That may take until the peer opens
+        its window.
+        """
         self._eager[attachment] = None
 
     def write_formats(self) -> None:
-        """From here on what is sent may have a message-format that is not 0."""
+        """Prepare for messages that have a message-format other than 0."""
         if self.lost_by is None:
             self._protocol.write_formats()
 
     def flush(self) -> None:
-        """Send what there is, and let producers give more as long as the stream takes it."""
+        """Write the pending output, and let producers add more while the stream is not full."""
         if self._flush_handle is not None:
             self._flush_handle.cancel()
             self._flush_handle = None
@@ -319,16 +324,16 @@ class Wire:
         self.flush_soon()
 
     def received(self, data: memoryview) -> None:
-        """Bytes came."""
+        """Process received bytes."""
         self._handle(self._protocol.receive(data))
         self.flush_soon()
 
     def writable(self) -> None:
-        """The stream takes more."""
+        """Continue writing: the stream is not full any more."""
         self.flush()
 
     def lost(self, error: Exception | None) -> None:
-        """The stream is gone."""
+        """End the connection: the stream has ended."""
         self._stream = None
         why = f"{self.address}: {error or 'closed by the peer'}"
         self._end(ConnectionLostError("connection lost", why) if self._opened.done() else ConnectError(why))
@@ -336,7 +341,7 @@ class Wire:
             self._gone.set_result(None)
 
     def _tick(self) -> None:
-        """Heartbeats, and the peer's silence."""
+        """Send heartbeats that are due, and detect a silent peer."""
         happenings, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
         self._handle(happenings)
         self.flush_soon()
@@ -344,7 +349,7 @@ class Wire:
             self._timer = self._loop.call_at(next_ms / 1000, self._tick)
 
     async def close(self) -> None:
-        """Say goodbye and wait for the stream to end."""
+        """Close the connection in order, and wait at most a second for the end of the stream."""
         if self._stream is not None and self.lost_by is None:
             self._protocol.close()
             self.flush()
@@ -352,7 +357,7 @@ class Wire:
                 await asyncio.shield(self._gone)
 
     def abandon(self, error: AmqpStreamsError) -> None:
-        """End it at once."""
+        """End the connection at once."""
         self._end(error)
 
     # -- happenings
@@ -375,13 +380,13 @@ class Wire:
                     assert_never(happening)
 
     def _tell(self, attachment: Attachment, callback: Callable[..., None], *arguments: object) -> None:
-        """A fault in what a link does with its news ends that link, and no other."""
+        """Run a callback of a link. An exception in it ends that link only."""
         try:
             callback(*arguments)
         except Exception as error:
             _logger.exception("link_fault link=%s", attachment.link.name if attachment.link.alive else "")
             attachment.close()
-            attachment.end(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+            attachment.end(LinkError(names.INTERNAL_ERROR, f"internal error of the client: {error!r}"))
 
     def _handle_link(self, happening: Attached | Detached | Outcomes) -> None:
         attachment = self._attachments.get(happening.link)

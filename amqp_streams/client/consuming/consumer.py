@@ -314,7 +314,6 @@ class Consumer(Endpoint):
         room = max(0, self._room(link))
         # Proton sends a drain before earlier dispositions. A node whose window of unsettled events was full
         # then answers that it has nothing to send: such an answer does not count.
-
         self._stale, self._settled = self._settled, False
         link.drain(room)
         self._owed -= room
@@ -379,7 +378,6 @@ class Consumer(Endpoint):
             if info is not None:
                 # The ends are read before the attach: a link that is lost before its first event then misses
                 # nothing.
-
                 self._cursor.anchor({entry.partition: entry.latest_offset for entry in info.partitions})
             return self._open(wire, {})
         partitions = [] if info is None else [entry.partition for entry in info.partitions]

@@ -1,7 +1,7 @@
-"""Questions to `$management` over one pair of links that stays: for those who ask often. Only questions: they
-may be asked again.
+"""Requests to `$management` on one pair of links that stays open: for frequent requests.
 
-Law: whoever waits hears of an answer, a refusal, or the end of the links, once.
+Only for requests that change nothing, because a request is repeated after a lost connection. Law: a waiting
+call ends exactly once: with the answer, a refusal, or the end of the links.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _TAKEN: Final = 16
 
 
 class _Line:
-    """The two links on one connection."""
+    """The two links on one connection: requests go out on one, answers come on the other."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire: Final = wire
@@ -44,11 +44,11 @@ class _Line:
 
     @property
     def usable(self) -> bool:
-        """Nothing has ended."""
+        """Whether both links are still attached."""
         return not (self._incoming.ended.done() or self._outgoing.ended.done())
 
     async def open(self) -> None:
-        """Until both are attached."""
+        """Wait until both links are attached."""
         try:
             await self._incoming.wait()
             self._incoming.link.grant(_CREDIT)
@@ -99,7 +99,9 @@ class _Line:
                 self._answered(ReceivedEvent(message))
 
     def _answered(self, reply: ReceivedEvent) -> None:
-        """An answer that cannot be read, or that nobody waits for, is passed over."""
+        """Pass an answer to the call that waits for it. An answer that is not valid, or that no call waits
+        for, is ignored.
+        """
         try:
             answer = self._waiting.get(str(reply.correlation_id))
         except AmqpStreamsError:
@@ -126,7 +128,7 @@ class _Line:
 
 
 class Asker:
-    """Asks on the connection that there is, with links that are made when they are first needed."""
+    """Sends requests on the current connection, with links that are opened at the first request."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool: Final = pool
@@ -134,12 +136,12 @@ class Asker:
         self._opening: Final = asyncio.Lock()
 
     async def ask(self, operation: str, body: Mapping[str, object]) -> dict[str, object]:
-        """The body of the answer; asked again on the next connection when this one is lost.
+        """Return the body of the answer. If the connection is lost, the request is repeated on the next one.
 
         Raises:
             ManagementError: the status is not 2xx.
-            LinkRefusedError: the node has no `$management`, or not for us.
-            ConnectionLostError: it could not be made again.
+            LinkRefusedError: the node has no `$management`, or the user has no right to use it.
+            ConnectionLostError: the client could not reconnect.
         """
         while True:
             wire = await self._pool.question_wire()

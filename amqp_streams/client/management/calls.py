@@ -1,4 +1,4 @@
-"""`$management` of a node as calls: logs, cursors and consumer groups.
+"""The `$management` address of a node as methods: logs, cursors and consumer groups.
 
 Spec: AMQP Management 1.0 (working draft).
 """
@@ -27,10 +27,9 @@ _T = TypeVar("_T")
 
 
 def on_the_wire(settings: LogSettingValues) -> dict[str, object]:
-    """The settings that have a value, by their names on the wire.
+    """Return the settings that have a value, by their names on the wire.
 
-    Raises:
-        TypeError: a setting is unknown.
+    Raises: TypeError: a setting is unknown.
     """
     unknown = sorted(settings.keys() - BY_FIELD.keys())
     if unknown:
@@ -40,9 +39,7 @@ def on_the_wire(settings: LogSettingValues) -> dict[str, object]:
 
 
 async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
-    """Wait for `work`. Raises TimedOutError, naming `what` it was, when it takes longer than `timeout`
-    seconds.
-    """
+    """Await `work`. Raises TimedOutError, which names `what`, if it takes longer than `timeout` seconds."""
     try:
         async with asyncio.timeout(timeout) as limit:
             return await work
@@ -54,13 +51,11 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 
 
 class Management:
-    """Makes, lists, describes, changes and deletes logs; lists, moves and deletes the places that are kept in
-    them.
+    """Creates, lists, describes, changes and deletes logs; lists, moves and deletes cursors and consumer
+    groups.
 
-    Each call raises ManagementError (status 404, 409, …) when refused.
-
-    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it
-    may have been done.
+    Each call raises ManagementError with a status (404, 409, …) if the node refuses it. No call is repeated
+    when the connection is lost: after ConnectionLostError it is unknown whether the node carried it out.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -69,22 +64,24 @@ class Management:
     async def create_log(
         self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]
     ) -> LogInfo:
-        """Create a log; durable when this returns. The settings are those of `amqp_streams.log_settings`."""
+        """Create a log; it is durable when this returns. The settings are those of
+        `amqp_streams.log_settings`.
+        """
         return log_info(name, await self._ask("CREATE", name, on_the_wire(settings), timeout))
 
     async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
-        """All logs, by name."""
+        """Return all logs that the user may see, sorted by name."""
         summaries = [_summary(entry) for entry in await self._list("logs", timeout)]
         return sorted(summaries, key=lambda summary: summary.name)
 
     async def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
-        """Settings and figures of one log."""
+        """Return the settings, partitions and offsets of one log."""
         return log_info(name, await self._ask("READ", name, {}, timeout))
 
     async def update_log(
         self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0
     ) -> LogInfo:
-        """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
+        """Change settings: keys `retention-ms`, `retention-bytes`, …; the value None removes a limit."""
         return log_info(name, await self._ask("UPDATE", name, settings, timeout))
 
     async def delete_log(self, name: str, *, timeout: float | None = 30.0) -> None:
@@ -92,14 +89,14 @@ class Management:
         await self._ask("DELETE", name, {}, timeout)
 
     async def list_cursors(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[CursorInfo]:
-        """The places kept in a log, or in all of them: those of subscriptions and of groups."""
+        """Return the cursors of a log, or of all logs: those of subscriptions and of consumer groups."""
         return [
             cursor_info(entry)
             for entry in await self._list(names.CURSORS, timeout, type_=names.CURSOR_TYPE, log=log)
         ]
 
     async def describe_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> CursorInfo:
-        """One of them, by its id."""
+        """Return the cursor with this id."""
         return cursor_info(await self._ask("READ", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log))
 
     async def reset_cursor(
@@ -111,9 +108,9 @@ class Management:
         partition: str | None = None,
         timeout: float | None = 30.0,
     ) -> CursorInfo:
-        """Move it in one partition or in all: the next event is the first after `to`.
+        """Move a cursor in one partition, or in all: the next event is the first one after `to`.
 
-        Refused (409) while a link uses it.
+        The node refuses it (409) while a link uses the cursor.
         """
         return cursor_info(
             await self._ask(
@@ -122,26 +119,28 @@ class Management:
         )
 
     async def delete_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> None:
-        """Forget it: whoever attaches with its name begins anew. Refused (409) while a link uses it."""
+        """Delete a cursor: the next link with its name begins at its own start. Refused (409) while a link
+        uses the cursor.
+        """
         await self._ask("DELETE", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log)
 
     async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
-        """The consumer groups of a log, or of all."""
+        """Return the consumer groups of a log, or of all logs."""
         return [
             group_info(entry)
             for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)
         ]
 
     async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
-        """One of them: its place, epoch and owner in each partition."""
+        """Return one consumer group: its position, epoch and owner in each partition."""
         return group_info(await self._ask("READ", group, {}, timeout, type_=names.GROUP_TYPE, log=log))
 
     async def reset_group(
         self, log: str, group: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
     ) -> GroupInfo:
-        """Move its place in one partition or in all: the next event is the first after `to`.
+        """Move the cursor of a group in one partition, or in all: the next event is the first one after `to`.
 
-        Refused (409) while it has links.
+        The node refuses it (409) while the group has links.
         """
         return group_info(
             await self._ask(
@@ -150,13 +149,13 @@ class Management:
         )
 
     async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
-        """Forget its place and its epochs. Refused (409) while it has links."""
+        """Delete the cursor and the epochs of a group. Refused (409) while the group has links."""
         await self._ask("DELETE", group, {}, timeout, type_=names.GROUP_TYPE, log=log)
 
     async def _list(
         self, what: str, timeout: float | None, *, type_: str = names.LOG_TYPE, log: str | None = None
     ) -> list[dict[str, object]]:
-        """All entries of a list, page by page."""
+        """Return all entries of a list, which the node sends in pages."""
 
         async def ask() -> list[dict[str, object]]:
             entries: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""Where logs begin and end: what it takes to plan which ranges to read."""
+"""The first and next offsets of logs, as numbers: the input for planning which ranges to read."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,16 @@ from amqp_streams.wire.codec import Symbol, Timestamp
 _BAD_REQUEST: Final = 400
 
 Ask = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, object]]]
-"""Sends an operation with its body to `$management`; the body of the answer."""
+"""Sends an operation with this body to `$management` and returns the body of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionExtent:
-    """A moment's bounds of one partition: the events from offset `earliest` to before `next` are there; none
-    when they are equal.
+    """The bounds of one partition at one moment: it has the events from offset `earliest` to before `next`.
 
-    `bytes`: held on the disk. The timestamps, in milliseconds since 1970 UTC, are None when it is empty.
-    `found`: offset of the first event at or after the time that was asked for, `next` when there is none;
-    None: no time was asked for.
+    It is empty if both are equal; then the timestamps (milliseconds since 1970 UTC) are None. `bytes`: its
+    size on the disk. `found`: offset of the first event at or after the requested time, or `next` if no event
+    is that late; None: no time was requested.
     """
 
     partition: str
@@ -36,9 +35,8 @@ class PartitionExtent:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """The bounds of a log's partitions.
-
-    `incarnation` tells the log from a namesake that was deleted or is made later.
+    """The bounds of a log's partitions. `incarnation` distinguishes it from other logs of the same name,
+    earlier or later.
     """
 
     log: str
@@ -47,8 +45,8 @@ class LogExtent:
 
 
 async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
-    """The extents of logs: in one answer, or in several if the logs have more partitions than the node
-    describes in one (400).
+    """Return the extents of logs, by name. If the node refuses because of too many partitions (400), each
+    half is requested separately.
 
     Raises: what `ask` and `read_extents` raise.
     """
@@ -69,7 +67,7 @@ def extents_body(
     *,
     missing_ok: bool = False,
 ) -> dict[str, object]:
-    """What is asked."""
+    """Return the body of the request."""
     body: dict[str, object] = {names.EXTENT_LOGS: list(logs)}
     if missing_ok:
         body[names.EXTENT_MISSING_OK] = True
@@ -81,16 +79,15 @@ def extents_body(
 
 
 def read_extents(answer: Mapping[str, object]) -> dict[str, LogExtent]:
-    """What is answered, by log.
+    """Return the extents in an answer, by log.
 
-    Raises:
-        LinkError: that is something else.
+    Raises: LinkError: the answer is not valid.
     """
     try:
         return {extent.log: extent for extent in map(_extent, _list(answer[names.EXTENT_LOGS]))}
     except (KeyError, TypeError, ValueError) as error:
         raise LinkError(
-            names.DECODE_ERROR, f"the answer is not about where logs begin and end: {error!r}"
+            names.DECODE_ERROR, f"the answer of the node does not contain valid extents: {error!r}"
         ) from error
 
 

@@ -1,4 +1,6 @@
-"""What `$info` and `$management` say of a log, as values. Spec: Event Streams section 6."""
+"""What the node reports about a log in `$info` and `$management`, as values. Spec: Event Streams section
+6.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A moment's figures of one partition; what the peer did not say is None.
+    """The state of one partition at one moment. A value is None if the node did not send it.
 
-    `earliest_offset` and `latest_offset` are those of the first and the last event; an empty partition has
-    none.
+    An empty partition has no offsets.
     """
 
     partition: str
@@ -24,11 +25,11 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """A moment's figures of a log.
+    """The state of a log at one moment.
 
-    `settings`: the settings that can change, by their names in `amqp_streams.log_settings` (`retention_ms`);
-    a setting without a bound, or that the node does not give, is not in it. `details` has every entry of the
-    answer as the node sent it, also those without a field here; offsets are texts there.
+    `settings`: the settings that can be changed, by their names in `amqp_streams.log_settings`
+    (`retention_ms`). A setting is missing if it has no limit, or if the node did not send it. `details`:
+    every entry of the answer, including those without a field here.
     """
 
     log: str
@@ -40,12 +41,14 @@ class LogInfo:
 
     @property
     def retention_ms(self) -> int | None:
-        """Events older than this may be deleted; None: no bound, or the node does not say."""
+        """Retention may delete events that are older. None: no limit, or the node did not send it."""
         return self.settings.get("retention_ms")
 
     @property
     def retention_bytes(self) -> int | None:
-        """A larger partition loses its oldest segments; None: no bound, or the node does not say."""
+        """Retention deletes the oldest segments of a larger partition. None: no limit, or the node did not
+        send it.
+        """
         return self.settings.get("retention_bytes")
 
 

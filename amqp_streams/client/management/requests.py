@@ -1,5 +1,5 @@
-"""Questions to a node: `<log>/$info` (Event Streams 6) and `$management`, each on links of its own that last
-for one answer.
+"""Requests to `<log>/$info` (Event Streams 6) and `$management`, each on its own links, which last for one
+answer.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ class _Inbox:
 
 
 async def read_info(wire: Wire, log: str) -> LogInfo:
-    """Figures of a log.
+    """Read the state of a log from its `$info` address.
 
     Raises:
-        LinkRefusedError: there is no such log, or it may not be seen.
-        ConnectionLostError: ask again on the next connection.
+        LinkRefusedError: the log does not exist, or the user has no right to see it.
+        ConnectionLostError: the caller may repeat the request on the next connection.
     """
     async with wire.questions:
         inbox = _Inbox(wire, log + names.INFO_SUFFIX)
@@ -73,8 +73,8 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
 
 
 class _Looks:
-    """Figures of one log, shared: one request at a time; callers that come during a request share the next
-    one.
+    """Shares `$info` answers of one log: one request at a time. Calls during a request share the next
+    request.
     """
 
     def __init__(self) -> None:
@@ -93,9 +93,10 @@ class _Looks:
 
 
 async def shared_info(wire: Wire, log: str) -> LogInfo:
-    """The same; a thousand links of a log that are attached at once ask once or twice.
+    """Like `read_info`, but calls for the same log share requests: a thousand links that attach at once cause
+    one or two.
 
-    The figures are never older than the call.
+    The answer is never older than the call.
     """
     looks = wire.looks.setdefault(log, _Looks())
     if looks.next is None:
@@ -110,7 +111,7 @@ def _seen(task: "asyncio.Task[LogInfo]") -> None:
 
 
 def log_info(log: str, body: object) -> LogInfo:
-    """Read an answer of `$info` or a log's description."""
+    """Convert an answer of `$info`, or the description of a log."""
     if not isinstance(body, dict):
         raise LinkError(names.DECODE_ERROR, "the answer is not a map")
     details: dict[str, Any] = {str(key): value for key, value in body.items()}
@@ -163,15 +164,15 @@ async def manage(
     log: str | None = None,
     offset: int | None = None,
 ) -> dict[str, object]:
-    """One `$management` request about something of a type; the body of the answer. `log`: the one it is of,
-    where it is none itself.
+    """Send one `$management` request and return the body of the answer.
 
-    `offset`: of a QUERY, where in the list the answer begins.
+    `log`: the log of the object, unless the object is itself a log. `offset`: for QUERY, the index in the
+    list where the answer begins.
 
     Raises:
         ManagementError: the status is not 2xx.
-        LinkRefusedError: the node has no `$management`, or not for us.
-        ConnectionLostError: the request may have been done or not.
+        LinkRefusedError: the node has no `$management`, or the user has no right to use it.
+        ConnectionLostError: it is unknown whether the node carried out the request.
     """
     async with wire.questions:
         return await _manage(wire, operation, name, body, type_=type_, log=log, offset=offset)
@@ -242,7 +243,7 @@ async def _first(ours: "asyncio.Future[Any]", other: "asyncio.Future[Any]") -> N
 
 
 def answer_of(reply: ReceivedEvent) -> dict[str, object]:
-    """The body of an answer. Raises ManagementError: the status is not 2xx."""
+    """Return the body of an answer. Raises ManagementError if the status is not 2xx."""
     status = next(
         (_number(reply.properties.get(key)) for key in names.STATUS_CODES if key in reply.properties), None
     )

@@ -1,7 +1,7 @@
-"""Numbers for the events of a producer that has an id, so that the node stores each once however often it is
-sent. Pure.
+"""Sequence numbers for the events of an idempotent producer, with which the node stores each event once.
+Pure.
 
-Law: numbers rise in the order of sending, and an event keeps its own however often it goes out.
+Law: numbers increase in the order of sending, and an event keeps its number each time it is sent. See
 docs/idempotent-producers.md.
 """
 
@@ -16,37 +16,37 @@ from amqp_streams.wire.sequences import SEQUENCE_MAX, with_sequences
 PRODUCER_ID_BYTES_MAX: Final = 256
 
 Sequences = int | Sequence[int] | None
-"""The number of the first event, each following one higher by one; or one for each; or None: the producer
-numbers by itself.
+"""The number of the first event, if the others follow by one; or a number for each event; or None: the
+producer numbers the events.
 """
 
 
 def checked_id(producer_id: str) -> str:
-    """The id. Raises ValueError if it cannot be one."""
+    """Return `producer_id`. Raises ValueError if it is not a valid id."""
     if not 0 < len(producer_id.encode()) <= PRODUCER_ID_BYTES_MAX:
-        message = f"a producer's id is text of 1 to {PRODUCER_ID_BYTES_MAX} bytes"
+        size = len(producer_id.encode())
+        message = f"producer_id must have 1 to {PRODUCER_ID_BYTES_MAX} bytes in UTF-8 (got {size})"
         raise ValueError(message)
     return producer_id
 
 
 class Numbering:
-    """The numbers of one producer."""
+    """The sequence numbers of one producer."""
 
     def __init__(self) -> None:
         self._last = -1
         self._next = 0
 
     def heard(self, highest: object) -> None:
-        """The node says how far the producer has come: what is numbered here goes on behind that."""
+        """Record the highest number that the node has of this producer: numbering continues after it."""
         if isinstance(highest, int):
             self._next = max(self._next, highest + 1)
 
     def number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
-        """Put numbers into messages that were never sent.
+        """Write numbers into messages that were never sent.
 
-        Raises:
-            SequenceError: they do not rise, or one is too large. Nothing is changed.
-            WireError: one is not a message.
+        Raises: SequenceError if the numbers do not increase or one is too large, and WireError if a message
+        is not valid. Then nothing has changed.
         """
         if not entries:
             return
@@ -59,8 +59,8 @@ class Numbering:
         rising = isinstance(numbers, range) or all(map(lt, numbers, numbers[1:]))
         if numbers[0] <= previous or not rising or numbers[-1] > SEQUENCE_MAX:
             description = (
-                f"numbers rise from event to event, up to {SEQUENCE_MAX}: {list(numbers[:3])} after"
-                f" {previous}"
+                f"sequence numbers must increase and be at most {SEQUENCE_MAX} (got {list(numbers[:3])}"
+                f" after {previous})"
             )
             raise SequenceError(description)
         for entry, message in zip(
@@ -72,7 +72,7 @@ class Numbering:
 
 
 def share(sequences: Sequences, at: int, count: int) -> Sequences:
-    """The part of them for `count` events from number `at` on."""
+    """Return the part of `sequences` for `count` events, from the event with index `at` on."""
     if sequences is None:
         return None
     return sequences + at if isinstance(sequences, int) else sequences[at : at + count]

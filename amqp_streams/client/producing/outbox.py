@@ -1,8 +1,8 @@
-"""What a producer has been given and does not know the outcome of: order, window, resending. Pure.
+"""The events of a producer that have no outcome yet: order, window and resending. Pure.
 
-Three laws. What goes out first is the oldest there is. An event leaves by exactly one outcome: accepted or an
-error. While events wait to be sent again after a release, nothing younger overtakes them; on a new link
-everything without an outcome goes again, in order.
+Laws: the oldest event is sent first. An event leaves with exactly one outcome: accepted or an error. While
+released events wait to be sent again, no newer event overtakes them. On a new link all events without an
+outcome are sent again, in order.
 """
 
 from collections import deque
@@ -13,12 +13,14 @@ from amqp_streams.client.errors import ClosedError, EndpointError, ReleasedError
 from amqp_streams.errors import AmqpStreamsError
 
 FAILURES_KEPT: Final = 100
-"""Failures named by a SendError; the others are counted."""
-_CANCELLED: Final = ClosedError("given up before it was sent")
+"""The most failures that a SendError names; more are only counted."""
+_CANCELLED: Final = ClosedError("the send was cancelled before the event was sent")
 
 
 class Entry:
-    """One event on its way. `outcome` is None, True for accepted, or why not; `on_outcome` is called then."""
+    """One event without an outcome. When it has one, `outcome` is True (accepted) or the error, and
+    `on_outcome` is called.
+    """
 
     __slots__ = ("attempts", "event", "message", "message_format", "number", "on_outcome", "outcome")
     cancelled = False
@@ -35,7 +37,9 @@ class Entry:
 
 
 class LoneEntry(Entry):
-    """One whose sender waits for just this outcome, and may give up: a flush does not report it."""
+    """An event whose sender waits for this one outcome and may cancel the send. `flush` does not report its
+    failure.
+    """
 
     __slots__ = ("cancelled",)
     awaited_alone = True
@@ -60,7 +64,7 @@ class Outbox:
         self._number = 0
         self.largest = 0
         self.formatted = False
-        """Some events had a message-format that is not 0."""
+        """Whether an event ever had a message-format other than 0."""
         self.events = 0
         self.bytes = 0
         self.failures: list[tuple[object, AmqpStreamsError]] = []
@@ -73,21 +77,24 @@ class Outbox:
 
     @property
     def bytes_left(self) -> int:
-        """Bytes that may be added now; an event that is larger may be, too, as the last."""
+        """How many bytes may be added now. The last event may exceed it: otherwise a large one could never be
+        sent.
+        """
         return self._bytes_max - self.bytes
 
     @property
     def ready(self) -> bool:
-        """There is something to `take`."""
+        """Whether `take` returns events."""
         return bool(self._unsent) and not self._released
 
     @property
     def resend_due(self) -> bool:
-        """Released events wait, and nothing else is in flight: `resend` after a wait."""
+        """Whether released events wait and nothing else is in flight: call `resend` after a wait."""
         return bool(self._released) and self._in_flight_count == 0
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take events; the caller has asked for `room`."""
+        """Add events. The caller has checked `room`."""
+        # Hot path: local variables, and one update of the totals per batch.
         number, size, largest = self._number, 0, self.largest
         for entry in entries:
             number += 1
@@ -104,12 +111,15 @@ class Outbox:
         self._unsent.extend(entries)
 
     def add_failed(self, entry: Entry, error: AmqpStreamsError) -> None:
-        """Take one that cannot be sent at all: its outcome is known at once."""
+        """Add an event that cannot be sent. Its outcome is `error` at once."""
         self.add([entry])
         self._give_up(self._unsent.pop(), error)
 
     def take(self, count_max: int) -> list[Entry]:
-        """The next to send, at most `count_max`; they are in flight now. Nothing while released ones wait."""
+        """Return the next events to send, at most `count_max`, and count them as in flight.
+
+        Returns nothing while released events wait, to keep the order.
+        """
         taken: list[Entry] = []
         if self._released:
             return taken
@@ -126,7 +136,7 @@ class Outbox:
         return taken
 
     def put_back(self, entries: Sequence[Entry]) -> None:
-        """The last taken were not sent after all."""
+        """Undo the last `take` for events that the link did not accept."""
         for entry in reversed(entries):
             last = self._in_flight.pop()
             assert last is entry
@@ -135,7 +145,7 @@ class Outbox:
         self._in_flight_count -= len(entries)
 
     def accepted(self, entries: Sequence[Entry]) -> None:
-        """The peer accepted these."""
+        """Record that the peer accepted these events."""
         size = 0
         for entry in entries:
             size += len(entry.message)
@@ -147,7 +157,9 @@ class Outbox:
         self._landed(len(entries))
 
     def refused(self, entry: Entry, error: EndpointError) -> bool:
-        """The peer did not store this one: for good (then this is True), or it is kept to be sent again."""
+        """Record that the peer did not store an event. Returns True if that is final, False if it will be
+        sent again.
+        """
         again = (
             isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled
         )
@@ -160,17 +172,17 @@ class Outbox:
         return not again
 
     def reject(self, entry: Entry, error: AmqpStreamsError) -> None:
-        """A taken one that cannot be sent at all."""
+        """Give a taken event that cannot be sent its outcome."""
         self._give_up(entry, error)
         self._landed(1)
 
     def resend(self) -> None:
-        """Released events go first again, in order."""
+        """Put released events before all others, in order."""
         self._to_front(self._released)
         self._released = []
 
     def lost(self) -> None:
-        """The link is gone: everything without an outcome goes again, in order."""
+        """Record the loss of the link: all events without an outcome will be sent again, in order."""
         again = [entry for entry in self._in_flight if entry.outcome is None] + self._released
         self._in_flight.clear()
         self._in_flight_count = 0
@@ -178,23 +190,27 @@ class Outbox:
         self._to_front(again)
 
     def fail(self, error: AmqpStreamsError) -> None:
-        """No link comes any more: nothing that is here will be known to be stored."""
+        """Give all events the outcome `error`: no link will follow. Some may be stored although the producer
+        cannot know it.
+        """
         self.lost()
         while self._unsent:
             self._give_up(self._unsent.popleft(), error)
 
     def take_failures(self) -> tuple[list[tuple[object, AmqpStreamsError]], int]:
-        """Failures since this was last asked for, and their count."""
-        told = self.failures, self.failure_count
+        """Return the failures since the last call, and their number."""
+        taken = self.failures, self.failure_count
         self.failures, self.failure_count = [], 0
-        return told
+        return taken
 
     def _to_front(self, entries: list[Entry]) -> None:
         for entry in sorted(entries, key=_number, reverse=True):
             self._unsent.appendleft(entry)
 
     def _landed(self, count: int) -> None:
-        """Outcomes mostly come in the order of sending: those that are known leave in front."""
+        """Remove events with an outcome. Outcomes mostly come in the order of sending, so the front is the
+        place to look.
+        """
         self._in_flight_count -= count
         in_flight = self._in_flight
         while in_flight and in_flight[0].outcome is not None:

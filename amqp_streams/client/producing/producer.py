@@ -1,7 +1,8 @@
-"""A producer: pipelined sending under a window, outcomes, resending.
+"""A producer: sends events without waiting for each outcome, within a window, and sends again what was lost.
 
-At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice.
-Nothing accepted is lost. With an id, exactly once: events have numbers by which the node knows them again.
+At least once: if a connection is lost before the outcome arrives, the event is sent again and may be stored
+twice. An accepted event is never lost. With a producer id, exactly once: the node recognizes events by their
+sequence numbers.
 """
 
 import asyncio
@@ -34,30 +35,32 @@ from amqp_streams.proton.sending import Sendable
 from amqp_streams.wire.codec import Symbol
 
 Sent = Event | ReceivedEvent | bytes
-"""What can be sent: an event, one received elsewhere, or the bytes of an AMQP message."""
+"""What can be sent: an event, a received event, or the bytes of an AMQP message."""
 
 WINDOW_BYTES_MAX: Final = 64 << 20
-"""Bytes of events without an outcome that one producer holds, however few events they are; one more always
-fits.
+"""Bytes of events without an outcome that one producer holds in memory, whatever its `window` is. The event
+that reaches the limit may exceed it.
 """
-NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
+NO_NUMBERS: Final = "sequence= needs a producer with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
+"""Events that one loop iteration sends or encodes, so that other links of the client are not delayed."""
 _SHOWN_MAX: Final = 60
 _FORMAT_MAX: Final = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An event is durable in its log.
+    """The event is durable in its log.
 
-    `attempts` is how often it was sent (more than 1: it may be stored more than once, without an id).
+    `attempts`: how often it was sent. If more than once, it may be stored more than once, unless the producer
+    has an id.
     """
 
     attempts: int
 
 
 class Pending(Awaitable[Receipt]):
-    """An event on its way: await it for its receipt; it raises what `Producer.send` raises."""
+    """An event without an outcome yet. Await it for its receipt. Raises what `Producer.send` raises."""
 
     __slots__ = ("_entry",)
 
@@ -66,7 +69,7 @@ class Pending(Awaitable[Receipt]):
 
     @property
     def done(self) -> bool:
-        """The outcome is known."""
+        """Whether the outcome is known."""
         return self._entry.outcome is not None
 
     def __await__(self) -> Generator[object, None, Receipt]:
@@ -81,9 +84,9 @@ class Pending(Awaitable[Receipt]):
 
 
 class Producer(Endpoint):
-    """Sends events to one log (or to one partition of it).
+    """Sends events to one log, or to one partition of it.
 
-    Made by `Client.producer`; use it with `async with`, which flushes.
+    Created by `Client.producer`. Use it with `async with`, which flushes at the end.
     """
 
     def __init__(
@@ -122,8 +125,8 @@ class Producer(Endpoint):
 
     @property
     def obstacle(self) -> AmqpStreamsError | None:
-        """Why events have no outcome, if that is known: the node's last message, or why there is no
-        connection.
+        """Why events have no outcome, if the reason is known: the node's last error, or why the connection is
+        closed.
         """
         return self._obstacle()
 
@@ -135,11 +138,10 @@ class Producer(Endpoint):
         sequence: int | None = None,
         timeout: float | None = 30.0,
     ) -> Receipt:
-        """Send one event and wait until it is accepted: durable. `sequence`: its number, of a producer with
-        an id; None: the next.
+        """Send one event, and wait until the node has accepted it. The event is then durable.
 
-        When this is cancelled or times out before the event was sent, it is not sent; after that its outcome
-        is unknown.
+        `sequence`: its number, for a producer with an id; None: the next number. If this call is cancelled or
+        times out before the event was sent, the event is not sent. Later, its outcome is unknown.
 
         Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError,
         SequenceError, WireError.
@@ -167,7 +169,7 @@ class Producer(Endpoint):
         sequence: int | None = None,
         timeout: float | None = 30.0,
     ) -> Pending:
-        """Send one event and wait only for room in the window; await what it returns for the outcome, or call
+        """Send one event, and wait only until the window has space. Await the result for the outcome, or call
         `flush`.
         """
         self._check()
@@ -183,11 +185,12 @@ class Producer(Endpoint):
         sequence: Sequences = None,
         timeout: float | None = 30.0,
     ) -> None:
-        """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those.
+        """Send many events, and wait only for space in the window. This is the fastest way to send; `flush`
+        waits for the outcomes.
 
-        `timeout` is for each wait. Should this raise, a first part of `events` has been posted. `sequence`,
-        of a producer with an id: the number of the first event, each following one higher by one, or one for
-        each; None: the next.
+        `timeout` applies to each wait. If this method raises, the first events may have been sent.
+        `sequence`, for a producer with an id: the number of the first event, if the others follow by one; or
+        a number for each event; None: the next numbers.
         """
         self._check()
         outbox, at = self._outbox, 0
@@ -209,9 +212,9 @@ class Producer(Endpoint):
             self._check()
 
     def post_entries(self, entries: Sequence[Entry], sequences: Sequence[int | None] = ()) -> None:
-        """Take entries without asking for room: for a face that has a window of its own.
+        """Add entries without a check of the window. For the blocking client, which has its own window.
 
-        `sequences`: theirs, of a producer with an id.
+        `sequences`: a number for each entry, if the producer has an id.
         """
         if self._numbering is None:
             self._outbox.add(entries)
@@ -227,9 +230,10 @@ class Producer(Endpoint):
         self._pump_soon()
 
     async def flush(self, *, timeout: float | None = 30.0) -> None:
-        """Wait for the outcome of everything posted.
+        """Wait until all events have an outcome.
 
-        Raises: SendError naming what was refused since the last flush; TimedOutError, what is left goes on.
+        Raises: SendError, which names the events that failed since the last flush; TimedOutError, after which
+        the remaining events are still sent.
         """
         outbox = self._outbox
         await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
@@ -241,11 +245,11 @@ class Producer(Endpoint):
 
     @property
     def unsettled(self) -> int:
-        """Events that were posted and have no outcome yet."""
+        """How many events have no outcome yet."""
         return self._outbox.events
 
     async def close(self, *, timeout: float | None = 30.0) -> None:
-        """Flush, then detach. Raises what `flush` raises, detached all the same."""
+        """Flush, then detach. Raises what `flush` raises; the producer is detached in any case."""
         try:
             await self.flush(timeout=timeout)
         finally:
@@ -265,7 +269,9 @@ class Producer(Endpoint):
         self._pump_soon()
 
     def _number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
-        """Right before they are added: in the order of sending."""
+        """Assign sequence numbers. Call it immediately before `add`, so that numbers follow the order of
+        sending.
+        """
         if self._numbering is not None:
             self._numbering.number(entries, sequences)
         elif sequences is not None:
@@ -278,12 +284,14 @@ class Producer(Endpoint):
         )
 
     def _pump_soon(self) -> None:
-        """Send at the end of this turn of the loop, everything that was posted in it at once."""
+        """Send in this loop iteration's end, so that all events posted in one iteration are written
+        together.
+        """
         if self._attachment is not None:
             self._attachment.wire.send_soon(self._attachment)
 
     def _pump(self) -> None:
-        """Send what credit and the buffers allow."""
+        """Send as many events as the credit and the buffers allow."""
         attachment, outbox = self._attachment, self._outbox
         if attachment is None:
             return
@@ -305,7 +313,7 @@ class Producer(Endpoint):
     def _fits(self, entry: Entry, largest: int) -> bool:
         if len(entry.message) <= largest:
             return True
-        description = f"{len(entry.message)} bytes; the node takes {largest}"
+        description = f"the message has {len(entry.message)} bytes; the node accepts at most {largest}"
         self._outbox.reject(entry, RejectedError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
         self._signal.fire()
         return False
@@ -332,14 +340,16 @@ class Producer(Endpoint):
             self._resend_task = asyncio.create_task(self._resend())
         if outbox.ready:
             self._pump_soon()
-        # Waking a poster for every disposition would make it send crumbs.
+        # A waiting sender is woken only when a quarter of the window is free. Otherwise it would send very
+        # small batches.
         if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
 
     def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
-        """Events with numbers: whether one is given up.
+        """Record refused events of an idempotent producer, oldest first. Returns whether one of them has
+        failed for good.
 
-        Those behind it were refused on its account, and go again without it.
+        The node refused the events after it only because its number is missing, so they are sent again.
         """
         for entry, error in sorted(cast("list[tuple[Entry, EndpointError]]", refused), key=_order):
             if self._outbox.refused(entry, error) and isinstance(error, ReleasedError):
@@ -347,18 +357,20 @@ class Producer(Endpoint):
         return False
 
     def _begin_anew(self) -> None:
-        """The node waits for an event that was given up, and would refuse all that follow on this link."""
+        """Attach again. On this link the node waits for the number of the failed event and would refuse all
+        others.
+        """
         attachment = self._attachment
         if attachment is not None:
             attachment.close()
             attachment.end(
                 ConnectionLostError(
-                    names.LINK_DETACH_FORCED, "an event was given up, the others go over another link"
+                    names.LINK_DETACH_FORCED, "an event failed for good: the others are sent on a new link"
                 )
             )
 
     async def _resend(self) -> None:
-        """Released events go again after a wait that grows as long as nothing is accepted."""
+        """Send released events again after a wait, which grows until an event is accepted."""
         await asyncio.sleep(self._pool.retry.wait_s(self._releases))
         self._releases += 1
         self._resend_task = None
@@ -372,17 +384,17 @@ class Producer(Endpoint):
         return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties, wanted)
 
     def _inspect(self, attachment: Attachment) -> None:
-        """Nothing that a producer asks for may be left out silently."""
+        """Refuse a node that ignores the producer id: the program relies on exactly-once storage."""
         if self._numbering is not None:
             answered = attachment.link.properties
             if names.PRODUCER_ID not in answered:
                 description = (
-                    "the node does not know idempotent producers: it would store twice what is sent twice"
+                    "the node does not support idempotent producers: it would store repeated events twice"
                 )
                 raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
             self._numbering.heard(answered.get(names.PRODUCER_SEQUENCE))
 
-    def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
+    def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (`_pump` uses the current link)
         self._pump_soon()
 
     def _suspend(self) -> None:
@@ -414,13 +426,16 @@ def _chain(earlier: Callable[[], None] | None, future: "asyncio.Future[None]") -
 
 
 def encode(event: Sent, partition: str | int | None) -> bytes:
-    """The bytes to send for an event, on its way to `partition` if that is given."""
+    """Return the message bytes of an event, with `partition` as its target partition if given.
+
+    Raises: TypeError if it cannot be sent; WireError.
+    """
     message = event if type(event) is bytes else _encoded(event)
     return message if partition is None else with_target_partition(message, str(partition))
 
 
 def format_of(event: Sent) -> int:
-    """The message-format of an event. Raises WireError: it is not from 0 to 2^32 - 1."""
+    """Return the message-format of an event. Raises WireError if it is not from 0 to 2^32 - 1."""
     message_format = event.message_format if isinstance(event, Event | ReceivedEvent) else 0
     if not 0 <= message_format <= _FORMAT_MAX:
         message = f"message_format must be from 0 to {_FORMAT_MAX} (got {message_format})"

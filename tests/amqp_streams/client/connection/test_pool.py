@@ -207,7 +207,7 @@ async def test_a_fault_of_ours_ends_a_consumer_with_an_error_and_not_in_silence(
     async with connect(URL, retry=AT_ONCE) as client, client.consumer("log") as consumer:
         monkeypatch.setattr(consumer, "_attach", lambda _wire: 1 / 0)
         node.lose()
-        with pytest.raises(LinkError, match="a fault of the client: ZeroDivisionError"):
+        with pytest.raises(LinkError, match="internal error of the client: ZeroDivisionError"):
             await consumer.receive()
 
 

@@ -256,7 +256,8 @@ def test_scram_with_our_server_ends_well_for_the_right_password_only(
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "words"), [("OAUTHBEARER", "not good: invalid_token"), ("XOAUTH2", "not good")]
+    ("mechanism", "words"),
+    [("OAUTHBEARER", "refused the token: invalid_token"), ("XOAUTH2", "refused the token")],
 )
 def test_a_token_with_our_server_is_good_or_said_not_to_be(mechanism: str, words: str) -> None:
     offered: dict[str, Callable[[], Mechanism]] = {mechanism: lambda: BearerServer(mechanism)}

@@ -162,5 +162,5 @@ def test_what_is_asked_is_a_list_of_logs_and_more_only_where_given() -> None:
     ],
 )
 def test_another_answer_is_an_error(answer: dict[str, object]) -> None:
-    with pytest.raises(LinkError, match="begin and end"):
+    with pytest.raises(LinkError, match="valid extents"):
         read_extents(answer)
