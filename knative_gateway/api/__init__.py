@@ -1,4 +1,4 @@
-"""The Kubernetes-style API: what kubectl and Kubernetes clients speak, and our few endpoints beside it."""
+"""The Kubernetes-style API for kubectl and Kubernetes clients, with a few endpoints of this gateway."""
 
 from knative_gateway.api.app import Api
 from knative_gateway.api.handlers import ApiSettings

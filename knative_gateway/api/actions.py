@@ -1,12 +1,12 @@
-"""What a Trigger or Subscription can be asked beyond Kubernetes: its delivery history, pause and resume,
-replay and redrive. [io]
+"""Actions on a Trigger or Subscription beyond Kubernetes: delivery history, pause, resume, replay, redrive.
+[io]
 
-GET  …/NAME/deliveries    the latest failures and how far it has come
-POST …/NAME/pause         as the annotation knative-gateway/paused
-POST …/NAME/resume
-POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
-deliver again from there POST …/NAME/redrive       deliver again what went to the dead letter sink or was
-given up
+  GET  …/NAME/deliveries    the latest failures, and the positions
+  POST …/NAME/pause         sets the annotation knative-gateway/paused
+  POST …/NAME/resume        removes it
+  POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…":
+                            delivers again from there
+  POST …/NAME/redrive       delivers again the events that went to the dead letter sink or were dropped
 """
 
 from collections.abc import Mapping
@@ -32,26 +32,26 @@ POSTED: Final = (PAUSE, RESUME, REPLAY, REDRIVE)
 
 
 class Replays(Protocol):
-    """What the data plane does again when it is asked to."""
+    """The part of the data plane that delivers events again."""
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
-        """Deliver again from `start`, written like the annotation knative-gateway/start; what was begun, for
+        """Deliver again from `start`, in the form of the annotation knative-gateway/start. Return the body of
         the answer.
 
         Raises:
-            StatusError: that cannot be.
+          StatusError: the request is refused.
         """
 
     async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:
-        """Deliver again what was given up; what was begun, for the answer.
+        """Deliver dead-lettered and dropped events again. Return the body of the answer.
 
         Raises:
-            StatusError: that cannot be.
+          StatusError: the request is refused.
         """
 
 
 def applies(kind: Kind, subresource: str) -> bool:
-    """Whether a kind has such a subresource."""
+    """Return whether objects of a kind have this subresource."""
     return (kind.group, kind.kind) in {
         (EVENTING, "Trigger"),
         (MESSAGING, "Subscription"),
@@ -59,7 +59,7 @@ def applies(kind: Kind, subresource: str) -> bool:
 
 
 class Actions:
-    """The endpoints."""
+    """The handlers of these endpoints."""
 
     def __init__(self, objects: Objects, cursors: CursorStore, replays: Replays | None) -> None:
         self._objects: Final = objects
@@ -67,10 +67,10 @@ class Actions:
         self._replays: Final = replays
 
     async def deliveries(self, kind: Kind, namespace: str, name: str) -> dict[str, object]:
-        """The history of a subscriber, the latest first, and its positions.
+        """Return the history of a subscriber, the latest failure first, and its positions.
 
         Raises:
-            StatusError: there is no such subscriber.
+          StatusError: the subscriber does not exist (404).
         """
         uid = uid_of(await self._objects.get(kind, namespace, name))
         cursor, failures = (await self._cursors.load([uid])).get(uid), await self._cursors.history(uid)
@@ -89,10 +89,10 @@ class Actions:
         }
 
     async def act(self, request: admission.Request, action: str, options: object) -> Mapping[str, object]:
-        """Carry out an action; the answer's body.
+        """Perform an action and return the body of the answer.
 
         Raises:
-            StatusError: it cannot be carried out.
+          StatusError: the request is refused.
         """
         if action in {PAUSE, RESUME}:
             change = {"metadata": {"annotations": {extensions.PAUSED: "true" if action == PAUSE else None}}}
@@ -105,7 +105,7 @@ class Actions:
         subscriber = await self._objects.get(request.kind, request.namespace, request.name)
         start = _start(options) if action == REPLAY else ""
         if self._replays is None:
-            raise StatusError(501, "NotImplemented", f"{action} is not available here")
+            raise StatusError(501, "NotImplemented", f"{action} is not available on this gateway")
         if action == REDRIVE:
             return await self._replays.redrive(subscriber, options or {})
         return await self._replays.replay(subscriber, start)

@@ -1,4 +1,4 @@
-"""The application: who may, which document or kind a path means, and how every error is told. [io]"""
+"""The ASGI application: authorization, routing to documents and kinds, errors as Status objects. [io]"""
 
 import time
 from collections.abc import Callable
@@ -35,7 +35,8 @@ def _wall_ms() -> int:
 class Api:
     """The whole API as an ASGI application.
 
-    `start` before the first request, `close` before the listener drains: it ends watches.
+    Call `start` before the first request. Call `close` before the listener drains: it ends the watches, which
+    would otherwise keep their connections open.
     """
 
     def __init__(
@@ -60,31 +61,30 @@ class Api:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """For a Starlette application; last, as it answers every path."""
+        """Routes for a Starlette application. They match every path, so they must come last."""
         return [Route("/{path:path}", self)]
 
     async def start(self) -> None:
-        """Know the stored definitions, and make the default namespace.
+        """Read the stored definitions, and create the default namespace.
 
         Raises:
-            UnavailableError: the store is away.
+          UnavailableError: the store is not available.
         """
         await self.definitions.start()
         await self.objects.make_namespace(DEFAULT_NAMESPACE, self._now_ms())
 
     async def close(self) -> None:
-        """End the watches."""
         self._handlers.closing.set()
         await self.definitions.close()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
+        """Answer one request. Every error becomes a Status."""
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001  # the last line: every error becomes a Status
+        except Exception as error:  # noqa: BLE001  # the outermost handler: every error becomes a Status
             response = _refusal(error, request)
         await response(scope, receive, send)
 
@@ -101,7 +101,7 @@ class Api:
                 ),
                 201,
             )
-        if meant is None:  # discovery is for everybody who is known
+        if meant is None:  # every authenticated user may read the discovery documents
             found = document(request, self.definitions.registry)
             if found is None:
                 raise nowhere()
@@ -117,16 +117,17 @@ class Api:
 
 
 def _authorization(request: Request) -> str | None:
-    """The only such header: with two, a proxy and the gateway could each use a different one."""
+    """Return the Authorization header. Two of them are refused: a proxy and the gateway could use different
+    ones.
+    """
     values = request.headers.getlist("authorization")
     if len(values) > 1:
-        message = "the request has several Authorization headers"
+        message = "the request has more than one Authorization header"
         raise bad_request(message)
     return values[0] if values else None
 
 
 def _refusal(error: Exception, request: Request) -> Response:
-    """An error as a Status."""
     headers: dict[str, str] = {}
     match error:
         case StatusError():

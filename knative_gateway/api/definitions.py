@@ -1,5 +1,6 @@
-"""The kinds that are served now: ours and those of the stored CustomResourceDefinitions, whoever stored them.
-[io]
+"""The kinds that are served now: the built-in ones, and those of stored CustomResourceDefinitions. [io]
+
+With replicas, any gateway may store a definition; the others follow through the store.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ _log: Final = structlog.get_logger("knative_gateway.api")
 
 
 class Definitions:
-    """`registry` is what is served; it follows the store while this runs."""
+    """`registry` has the kinds that are served. It follows the store from `start` to `close`."""
 
     def __init__(self, store: ResourceStore, *, started: str, tasks: Supervisor | None = None) -> None:
-        """`started`: a timestamp, the age of what is built in."""
+        """Create the definitions. `started` (RFC 3339) is the creation time of the built-in kinds."""
         self._store: Final = store
         self._supervisor: Final = tasks or Supervisor()
         self.registry = BUILT_IN
@@ -35,21 +36,22 @@ class Definitions:
         self._closed = False
 
     async def start(self) -> None:
-        """Know what is stored, and follow."""
+        """Read the stored definitions, and begin to follow the store."""
         await self.refresh()
         self._task = self._supervisor.keep("api.definitions", self._follow, finished=lambda: self._closed)
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop following the store."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
     async def refresh(self) -> int:
-        """Read the definitions; the version they are of."""
+        """Read the definitions and return their version."""
         version, stored = await self._store.list(EXTENSIONS, DEFINITION)
-        if version >= self._version:  # of two that run at once the later one may come first
+        # two refreshes may run concurrently, and the older result may arrive last
+        if version >= self._version:
             self._version, self.registry = version, BUILT_IN.with_definitions(stored)
         return version
 

@@ -1,4 +1,4 @@
-"""Verbs on collections and objects: from a request to its answer. [io]"""
+"""The verbs on collections and objects: a request becomes an answer. [io]"""
 
 import asyncio
 import json
@@ -29,13 +29,13 @@ from knative_gateway.security.access import Access
 BODY_BYTES_MAX: Final = 3 << 20
 WARNING_CHARACTERS_MAX: Final = 256
 WATCHES_MAX: Final = 1_000
-"""Each change is looked at for each of them."""
+"""Open watches. Each change is compared with each of them, so their number limits the cost of a write."""
 WATCHES_RETRY_S: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """How the API behaves. `body_bytes_max`: of a request."""
+    """Settings of the API. `body_bytes_max` limits the body of one request."""
 
     namespaces: Namespaces = Namespaces.ON_DEMAND
     defaults: Defaults = field(default_factory=Defaults)
@@ -43,7 +43,7 @@ class ApiSettings:
 
 
 class Handlers:
-    """One for all kinds; `closing` ends the watches."""
+    """The handlers for all kinds. Setting `closing` ends the watches."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Handlers:
         self._watches = 0
 
     async def answer(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
-        """The answer to a request for a kind that is served.
+        """Answer a request for a kind that is served.
 
         Raises:
-            StatusError: it is refused.
+          StatusError: the request is refused.
         """
         if kind.namespaced and target.name and not target.namespace:
             raise nowhere()
@@ -89,7 +89,9 @@ class Handlers:
             case "POST" if target.namespace or not kind.namespaced:
                 body = await self._body(request)
                 made = await self._objects.create(
-                    self._meant(request, target, kind, access), body, dry_run=reading.dry_run(request)
+                    self._admission_request(request, target, kind, access),
+                    body,
+                    dry_run=reading.dry_run(request),
                 )
                 return self._written(request, kind, made)
             case "DELETE" if target.namespace or not kind.namespaced:
@@ -115,7 +117,7 @@ class Handlers:
                 return await self._patch(request, target, kind, access)
             case "DELETE" if not target.subresource:
                 options = await self._body(request)
-                meant = self._meant(request, target, kind, access)
+                meant = self._admission_request(request, target, kind, access)
                 gone = await self._objects.delete(meant, options, dry_run=reading.dry_run(request, options))
                 return answer(_deleted(kind, gone))
             case _:
@@ -130,7 +132,7 @@ class Handlers:
         wanted = form(request.headers.get("accept", ""))
         watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
         if self._watches >= WATCHES_MAX:
-            words = f"there are {WATCHES_MAX} watches already, please try again later"
+            words = f"the limit of {WATCHES_MAX} watches is reached, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
         stream = events(
             watch, self._objects, self._store, self.closing, now_ms=self._now_ms, allowed=access.may_read
@@ -139,8 +141,8 @@ class Handlers:
         async def lines() -> AsyncIterator[bytes]:
             self._watches += 1
             try:
-                async with aclosing(stream) as told:
-                    async for event in told:
+                async with aclosing(stream) as changes:
+                    async for event in changes:
                         yield _json(event) + b"\n"
             finally:
                 self._watches -= 1
@@ -151,7 +153,7 @@ class Handlers:
 
     async def _replace(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         body = await self._body(request)
-        meant = self._meant(request, target, kind, access)
+        meant = self._admission_request(request, target, kind, access)
         once = bool(text(body, "metadata", "resourceVersion"))
         written = await self._objects.change(
             meant,
@@ -163,7 +165,7 @@ class Handlers:
 
     async def _patch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         type_ = reading.media_type(request)
-        meant = self._meant(request, target, kind, access)
+        meant = self._admission_request(request, target, kind, access)
         dry_run = reading.dry_run(request)
         body = await self._body(request)
         if type_ == json_patches.APPLY:
@@ -194,7 +196,7 @@ class Handlers:
         gone: list[Object] = []
         if kind.namespaced and not reading.dry_run(
             request, options
-        ):  # nothing goes with them, and there may be many
+        ):  # namespaced objects do not own others, so many can be removed in one transaction
             gone += await self._objects.remove(kind, chosen)
             removed = {(namespace_of(each), name_of(each)) for each in gone}
             chosen = [each for each in chosen if (namespace_of(each), name_of(each)) not in removed]
@@ -202,10 +204,12 @@ class Handlers:
             one = Target(target.group, target.version, target.plural, namespace_of(each), name_of(each))
             try:
                 deleted = await self._objects.delete(
-                    self._meant(request, one, kind, access), {}, dry_run=reading.dry_run(request, options)
+                    self._admission_request(request, one, kind, access),
+                    {},
+                    dry_run=reading.dry_run(request, options),
                 )
             except StatusError as error:
-                if error.code not in {403, 404}:  # gone meanwhile; or one of those that always stay
+                if error.code not in {403, 404}:  # another client deleted it, or it must not be deleted
                     raise
                 continue
             gone.append(deleted)
@@ -224,7 +228,9 @@ class Handlers:
             options = await self._body(request)
             return answer(
                 await self._actions.act(
-                    self._meant(request, target, kind, access, plain=True), target.subresource, options
+                    self._admission_request(request, target, kind, access, plain=True),
+                    target.subresource,
+                    options,
                 )
             )
         raise not_allowed()
@@ -232,7 +238,7 @@ class Handlers:
     async def _body(self, request: Request) -> object:
         return await reading.body(request, self._settings.body_bytes_max)
 
-    def _meant(
+    def _admission_request(
         self, request: Request, target: Target, kind: Kind, access: Access, *, plain: bool = False
     ) -> admission.Request:
         return admission.Request(
@@ -263,19 +269,19 @@ class Handlers:
 
 
 def answer(document: object, code: int = 200) -> Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return Response(
         _json(document), code, media_type="application/json", headers={"cache-control": "no-cache, private"}
     )
 
 
 def nowhere() -> StatusError:
-    """No such path (404)."""
+    """The path does not exist (404)."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def not_allowed() -> StatusError:
-    """No such verb there (405)."""
+    """The path does not support this method (405)."""
     return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
     )

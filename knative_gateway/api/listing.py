@@ -1,8 +1,9 @@
-"""Lists in pages, by selectors, in the form that was asked for. Pure.
+"""Lists in pages, with selectors, in the form that the client asked for. Pure.
+
+A page continues after the last name of the previous page. All pages have the version of the first one, so a
+client that watches from this version sees every change that was made while it read the pages.
 
 Spec: Kubernetes API concepts, "Retrieving large results sets in chunks".
-A page goes on behind the last name of the one before. All pages tell the version of the first: who watches
-after it sees whatever changed while the pages were read.
 """
 
 import base64
@@ -24,7 +25,7 @@ TOKEN_CHARACTERS_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list. `token` continues it; None: this was the end."""
+    """A part of a list. `token` continues the list; None marks the last page."""
 
     version: int
     objects: Sequence[Object]
@@ -33,10 +34,10 @@ class Page:
 
 
 def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
-    """Both selectors of a request for objects of a kind.
+    """Return the label selector and the field selector of a request as one.
 
     Raises:
-        StatusError: one cannot be read (400).
+      StatusError: a selector is not valid (400).
     """
     chosen = [
         made
@@ -50,27 +51,27 @@ def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
 
 
 def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
-    """What a request gets of a sorted list.
+    """Return the requested page of a sorted list.
 
     Raises:
-        StatusError: its selectors, limit or token cannot be read (400).
+      StatusError: a selector, the limit or the token is not valid (400).
     """
     matches = selector(kind, query)
     after: tuple[str, str] | None = None
     if query.get("continue"):
         version, after = _read(query["continue"])
-    found = [each for each in objects if (after is None or _place(each) > after) and matches(each)]
+    found = [each for each in objects if (after is None or _identity(each) > after) and matches(each)]
     limit = number(query, "limit")
     if not limit or len(found) <= limit:
         return Page(version, found)
-    return Page(version, found[:limit], _written(version, _place(found[limit - 1])), len(found) - limit)
+    return Page(version, found[:limit], _written(version, _identity(found[limit - 1])), len(found) - limit)
 
 
 def number(query: Mapping[str, str], name: str) -> int:
-    """A parameter that is a count; 0 if it is not there.
+    """Return a query parameter that is a count; 0 if it is missing.
 
     Raises:
-        StatusError: it is none (400).
+      StatusError: the value is not a number (400).
     """
     written = query.get(name, "")
     if not written:
@@ -83,7 +84,7 @@ def number(query: Mapping[str, str], name: str) -> int:
 def list_document(
     kind: Kind, part: Page, form: Form, *, now_ms: int, include: str = "Metadata"
 ) -> dict[str, object]:
-    """The list as it is sent."""
+    """Return the list in the requested form."""
     more: dict[str, object] = (
         {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
     )
@@ -110,19 +111,19 @@ def list_document(
 def object_document(
     kind: Kind, object_: Object, form: Form, *, now_ms: int, include: str = "Metadata"
 ) -> Object:
-    """One object as it is sent."""
+    """Return one object in the requested form."""
     if form is Form.TABLE:
         version = str(object_.get("metadata", {}).get("resourceVersion", ""))  # type: ignore[attr-defined]  # every object has metadata
         return table(kind, [object_], now_ms=now_ms, version=version, include=include)
     return partial(object_) if form is Form.METADATA else object_
 
 
-def _place(object_: Object) -> tuple[str, str]:
+def _identity(object_: Object) -> tuple[str, str]:
     return namespace_of(object_), name_of(object_)
 
 
-def _written(version: int, place: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([version, *place]).encode()).decode()
+def _written(version: int, last: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps([version, *last]).encode()).decode()
 
 
 def _read(token: str) -> tuple[int, tuple[str, str]]:

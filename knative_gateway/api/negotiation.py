@@ -1,4 +1,4 @@
-"""In what form a client wants its answer: plain objects, Tables, metadata alone. Pure.
+"""The form of an answer: plain objects, Tables, or metadata only. Pure.
 
 Spec: Kubernetes API concepts, "Alternate representations of resources".
 """
@@ -29,10 +29,10 @@ _FORMS = {
 
 
 def form(accept: str) -> Form:
-    """The first form in an Accept header that is served.
+    """Return the first form in an Accept header that is supported.
 
     Raises:
-        StatusError: none is (406).
+      StatusError: no form in the header is supported (406).
     """
     for media_type, parameters in ranges(accept):
         wanted = _FORMS.get(parameters.get("as", ""))
@@ -43,16 +43,16 @@ def form(accept: str) -> Form:
         ):
             return wanted
     message = (
-        "only the following media types are accepted: application/json (as Table or PartialObjectMetadata of"
+        "only the following media types are accepted: application/json (also as Table or PartialObjectMetadata of"
         " meta.k8s.io, too)"
     )
     raise StatusError(406, "NotAcceptable", message)
 
 
 def ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The media ranges of an Accept header in their order, with parameters.
+    """Yield the media ranges of an Accept header with their parameters, in their order.
 
-    Weights are left alone: clients write the best first.
+    Weights are ignored: Kubernetes clients write the preferred range first.
     """
     for part in accept.split(",", _PARTS_MAX)[:_PARTS_MAX]:
         media_type, *written = (piece.strip() for piece in part.split(";"))

@@ -1,7 +1,7 @@
-"""Reading and writing objects: admission, then the store; again if somebody else was faster. [io]
+"""Reading and writing objects: admission, then the store, with a retry after a concurrent write. [io]
 
-What a client sends is judged in `resources.admission`; here is what needs the store: namespaces, definitions
-and what goes with them.
+`resources.admission` judges what a client sends. This module does what needs the store: namespaces,
+definitions, and the objects that are deleted with them.
 """
 
 import json
@@ -23,25 +23,25 @@ from knative_gateway.resources.references import foreign
 from knative_gateway.resources.refusals import StatusError, already_exists, not_found, outdated
 
 ATTEMPTS: Final = 10
+"""Attempts of a write without a resourceVersion while other clients write the same object."""
 REMOVED_AT_ONCE: Final = 100
-"""In one transaction: others write meanwhile, between two of them."""
-"""Of a write without a version of its own, when others write the same object meanwhile."""
+"""Objects removed in one transaction. Other writers proceed between two transactions."""
 DEFAULT_NAMESPACE: Final = "default"
 _NAMESPACE: Final = next(kind for kind in BUILT_IN.kinds if kind.kind == "Namespace")
 
 
 class Namespaces(StrEnum):
-    """What becomes of an object in a namespace that is not there."""
+    """What happens to an object in a namespace that does not exist."""
 
     ON_DEMAND = "on-demand"
-    """The namespace is made."""
+    """The namespace is created."""
     REQUIRED = "required"
-    """It is refused, as in Kubernetes (404)."""
+    """The object is refused, as in Kubernetes (404)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a write. `made`: it was not there before."""
+    """The result of a write. `made`: the object was created."""
 
     object: Object
     warnings: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Written:
 
 
 class Objects:
-    """All kinds alike."""
+    """Reads and writes objects of all kinds."""
 
     def __init__(self, store: ResourceStore, definitions: Definitions, namespaces: Namespaces) -> None:
         self._store: Final = store
@@ -57,10 +57,10 @@ class Objects:
         self._namespaces: Final = namespaces
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """The object in the version of `kind`.
+        """Return the object in the version of `kind`.
 
         Raises:
-            StatusError: there is none (404).
+          StatusError: the object does not exist (404).
         """
         found = await self.find(kind, namespace, name)
         if found is None:
@@ -68,21 +68,23 @@ class Objects:
         return found
 
     async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """The same; None if there is none."""
+        """Return the object in the version of `kind`, or None."""
         built_in = self._built_in(kind).get(name)
         stored = built_in or await self._store.get(Key(kind.group, kind.kind, namespace, name))
         return None if stored is None else in_version(kind, stored)
 
     async def list(self, kind: Kind, namespace: str = "") -> tuple[int, Sequence[Object]]:
-        """All of a kind, in all namespaces if none is named, and the version that the list is of."""
+        """Return the version of the list, and all objects of a kind. An empty `namespace` means all
+        namespaces.
+        """
         version, stored = await self._store.list(kind.group, kind.kind, namespace or None)
         return version, [in_version(kind, each) for each in (*self._built_in(kind).values(), *stored)]
 
     async def create(self, request: Request, body: object, *, dry_run: bool = False) -> Written:
-        """A new object.
+        """Create an object.
 
         Raises:
-            StatusError: it is refused, or there is one of that name.
+          StatusError: the request is refused, or an object with this name exists.
         """
         admitted = admission.create(request, body, uid=str(uuid.uuid4()))
         name = name_of(admitted.object)
@@ -106,10 +108,13 @@ class Objects:
         dry_run: bool = False,
         once: bool = False,
     ) -> Written:
-        """What `change` makes of the object that is there; `once`: its author meant this very version.
+        """Replace the stored object with the result of `change`.
+
+        `change` is called again after a concurrent write, except with `once`: the body has a resourceVersion,
+        so the client means exactly this version.
 
         Raises:
-            StatusError: there is none, the change is refused, or somebody else writes it all the time.
+          StatusError: the object does not exist, the change is refused, or all attempts met a concurrent write.
         """
 
         def changed(old: Object | None) -> Admitted:
@@ -120,10 +125,10 @@ class Objects:
         return await self._write(request, changed, dry_run=dry_run, once=once)
 
     async def apply(self, request: Request, body: object, *, force: bool, dry_run: bool = False) -> Written:
-        """Server-side apply: it is made if it is not there.
+        """Server-side apply. Creates the object if it does not exist.
 
         Raises:
-            StatusError: it is refused.
+          StatusError: the request is refused.
         """
         uid = str(uuid.uuid4())
         if request.subresource:
@@ -138,10 +143,11 @@ class Objects:
         )
 
     async def delete(self, request: Request, options: object, *, dry_run: bool = False) -> Object:
-        """The object that was deleted, and with it what lives in it or by it.
+        """Delete an object, and the objects in a namespace or of a definition with it. Return the deleted
+        object.
 
         Raises:
-            StatusError: there is none, or it is not as `options` demand.
+          StatusError: the object does not exist, or the preconditions in `options` do not hold.
         """
         kind = request.kind
         if kind.group == CORE and kind.kind == "Namespace" and request.name == DEFAULT_NAMESPACE:
@@ -157,15 +163,18 @@ class Objects:
                 gone = await self._store.write(_key(request), None, expected_version=version_of(old))
             except ConflictError:
                 continue
-            # Again: something may have come while it was still there. And not only now: a crash here would
-            # leave all of it.
+            # Delete a second time: objects may have been created in the meantime. The first time is needed
+            # too: after a crash at this point, a namespace that is gone would still have objects.
             await self._delete_with(kind, old)
             assert gone is not None, "deleted at a version that it had"
             return in_version(kind, gone)
         raise outdated(kind.group, kind.plural, request.name)
 
     async def remove(self, kind: Kind, objects: Sequence[Object]) -> Sequence[Object]:
-        """Delete those that are as they are given; of a kind with which nothing goes. What was deleted."""
+        """Delete the objects that are unchanged since they were read, and return these.
+
+        Only for kinds whose objects do not own others.
+        """
         gone: list[Object] = []
         for start in range(0, len(objects), REMOVED_AT_ONCE):
             part = objects[start : start + REMOVED_AT_ONCE]
@@ -232,10 +241,10 @@ class Objects:
             await self.make_namespace(name, request.now_ms)
 
     async def make_namespace(self, name: str, now_ms: int) -> None:
-        """Make it, unless it is there.
+        """Create a namespace unless it exists.
 
         Raises:
-            StatusError: no namespace can have that name.
+          StatusError: the name is not a valid name of a namespace.
         """
         request = Request(_NAMESPACE, "", name, now_ms, manager="knative-gateway")
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -246,7 +255,7 @@ class Objects:
             return
 
     async def _delete_with(self, kind: Kind, object_: Object) -> None:
-        """Delete what goes with a namespace or a definition."""
+        """Delete the objects in a namespace or of a definition."""
         if kind.group == CORE and kind.kind == "Namespace":
             for each in self._definitions.registry.stored():
                 if each.namespaced:
@@ -270,7 +279,7 @@ class Objects:
         if name in self._built_in(kind):
             if create:
                 raise already_exists(kind.group, kind.plural, name)
-            raise _forbidden(kind, name, "it is built in and cannot be changed")
+            raise _forbidden(kind, name, "built-in definitions cannot be changed")
 
 
 def _check_references(request: Request, object_: Object, old: Object | None) -> None:
@@ -279,14 +288,14 @@ def _check_references(request: Request, object_: Object, old: Object | None) -> 
 
 
 def in_version(kind: Kind, stored: Object) -> Object:
-    """As it is told to who asks for this version of its kind."""
+    """Return a stored object in the requested version of its kind."""
     return (
         stored if stored.get("apiVersion") == kind.api_version else {**stored, "apiVersion": kind.api_version}
     )
 
 
 def version_of(object_: Object) -> int:
-    """`metadata.resourceVersion` of what is stored."""
+    """Return `metadata.resourceVersion` of a stored object as a number."""
     return int(text(object_, "metadata", "resourceVersion"))
 
 
@@ -295,7 +304,7 @@ def _key(request: Request) -> Key:
 
 
 def _served(definition: Object, now: str) -> Object:
-    """With the status that a definition has as soon as it is stored."""
+    """Return a definition with its status. A definition is served as soon as it is stored."""
     spec = child(definition, "spec")
     since = next(
         (text(each, "lastTransitionTime") for each in entries(definition, "status", "conditions")), now

@@ -1,11 +1,12 @@
-"""The core's objects as newer clients in Go send them: protobuf in Kubernetes' envelope. Pure.
+r"""Reads core objects in protobuf, as newer Go clients send them. Answers are always JSON. Pure.
 
-Only reading: answers are JSON.
+  k8s\\0 | Unknown {1: TypeMeta {1: apiVersion, 2: kind}, 2: the message of the object}
 
-k8s\\0 | Unknown {1: TypeMeta {1: apiVersion, 2: kind}, 2: the object's own message} Spec: Kubernetes API
-concepts, "Kubernetes Protobuf encoding"; field numbers from the generated.proto of k8s.io/api and
-apimachinery. What a table does not name is left out, as every reader of protobuf does; empty texts are what
+Fields that a table does not name are skipped, as in every protobuf reader. An empty text means that the field
 was not set.
+
+Spec: Kubernetes API concepts, "Kubernetes Protobuf encoding"; field numbers from the generated.proto of
+k8s.io/api and apimachinery.
 """
 
 import base64
@@ -19,12 +20,14 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
 
 class ProtobufError(ValueError):
-    """It is no such message."""
+    """The body is not a supported Kubernetes protobuf message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """`type`: text, bytes, int, bool, map, bytes-map, time, int-or-string, or `message` with its table."""
+    """One field. `type` is text, bytes, int, bool, map, bytes-map, time, int-or-string, or `message` with a
+    table.
+    """
 
     name: str
     type: str = "text"
@@ -105,10 +108,10 @@ _OPTIONS: Final = {
 
 
 def read_protobuf(raw: bytes) -> dict[str, object]:
-    """The object in a message.
+    """Return the object in a message.
 
     Raises:
-        ProtobufError: it cannot be read, or it is of a kind that is taken as JSON only.
+      ProtobufError: the message is malformed, or its kind is accepted as JSON only.
     """
     if not raw.startswith(MAGIC):
         message = "the body does not begin like a Kubernetes protobuf"
@@ -201,39 +204,39 @@ def _text(raw: bytes) -> str:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The numbers and values of a message, in their order."""
-    place = 0
-    while place < len(raw):
-        tag, place = _varint(raw, place)
+    """Yield the numbers and values of the fields in their order."""
+    position = 0
+    while position < len(raw):
+        tag, position = _varint(raw, position)
         match tag & 7:
             case 0:
-                value, place = _varint(raw, place)
+                value, position = _varint(raw, position)
                 yield tag >> 3, value
             case 2:
-                length, place = _varint(raw, place)
-                if place + length > len(raw):
+                length, position = _varint(raw, position)
+                if position + length > len(raw):
                     message = "the body ends too early"
                     raise ProtobufError(message)
-                yield tag >> 3, raw[place : place + length]
-                place += length
+                yield tag >> 3, raw[position : position + length]
+                position += length
             case 1:
-                place += 8
+                position += 8
             case 5:
-                place += 4
+                position += 4
             case _:
                 message = "the body has a field of an unknown type"
                 raise ProtobufError(message)
 
 
-def _varint(raw: bytes, place: int) -> tuple[int, int]:
+def _varint(raw: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
-        if place >= len(raw):
+        if position >= len(raw):
             break
-        byte = raw[place]
-        value, place = value | (byte & 0x7F) << shift, place + 1
+        byte = raw[position]
+        value, position = value | (byte & 0x7F) << shift, position + 1
         if byte < 0x80:
-            return value, place
+            return value, position
     message = "the body has a number that is too long"
     raise ProtobufError(message)
 

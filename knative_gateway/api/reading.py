@@ -1,4 +1,4 @@
-"""What a request says: its body and the parameters of writes. [io]"""
+"""Reading a request: its body and the parameters of writes. [io]"""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError, bad_request, unsupported_media
 
 YAML_BYTES_MAX: Final = 1 << 20
-"""Reading it takes long."""
+"""Bytes of a YAML body. The limit is lower than for JSON because reading YAML is slow."""
 YAML_BYTES_INLINE: Final = 16 << 10
 MANAGER_CHARACTERS_MAX: Final = 128
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", json_patches.APPLY})
 
 
 def media_type(request: Request) -> str:
-    """The Content-Type less its parameters."""
+    """Return the Content-Type without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def body(request: Request, bytes_max: int) -> object:
-    """The body as the document it is; None if it is empty.
+    """Return the body as a document; None if it is empty.
 
     Raises:
-        StatusError: too large (413), of another media type (415), or no document (400).
+      StatusError: the body is too large (413), of another media type (415), or not valid (400).
     """
     raw = bytearray()
     async for part in request.stream():
@@ -39,14 +39,15 @@ async def body(request: Request, bytes_max: int) -> object:
         return None
     type_ = media_type(request)
     try:
-        if type_ in _YAML and not raw.lstrip().startswith(b"{"):  # JSON is YAML, and read much faster
+        # JSON is YAML too, and the JSON reader is much faster
+        if type_ in _YAML and not raw.lstrip().startswith(b"{"):
             if len(raw) > YAML_BYTES_MAX:
                 raise StatusError(
                     413,
                     "RequestEntityTooLarge",
                     f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}",
                 )
-            # Large ones aside from the event loop: deliveries go on meanwhile.
+            # Large documents are read in a thread, so that they do not block deliveries on the event loop.
             documents = (
                 await asyncio.to_thread(read_yaml, bytes(raw))
                 if len(raw) > YAML_BYTES_INLINE
@@ -68,10 +69,10 @@ async def body(request: Request, bytes_max: int) -> object:
 
 
 def manager(request: Request) -> str:
-    """Who writes: as the request says, else the first word of its user agent.
+    """Return the field manager: the parameter `fieldManager`, else the first word of the user agent.
 
     Raises:
-        StatusError: that cannot be a name (400).
+      StatusError: the name is not valid (400).
     """
     name = (
         request.query_params.get("fieldManager")
@@ -84,10 +85,10 @@ def manager(request: Request) -> str:
 
 
 def validation(request: Request) -> FieldValidation:
-    """What becomes of unknown fields.
+    """Return the treatment of unknown fields.
 
     Raises:
-        StatusError: it is none of the ways there are (400).
+      StatusError: the value is not one of Strict, Warn, Ignore (400).
     """
     written = request.query_params.get("fieldValidation") or FieldValidation.WARN
     try:
@@ -99,10 +100,10 @@ def validation(request: Request) -> FieldValidation:
 
 
 def dry_run(request: Request, options: object = None) -> bool:
-    """Whether nothing is to be stored.
+    """Return whether the request must not change the store.
 
     Raises:
-        StatusError: it is asked for in a way that is not known (400).
+      StatusError: the value is not All (400).
     """
     given = [value for value in request.query_params.getlist("dryRun") if value]
     if isinstance(options, Mapping) and isinstance(options.get("dryRun"), list):

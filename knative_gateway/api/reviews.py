@@ -1,6 +1,6 @@
-"""What somebody may, asked beforehand:
+"""Access reviews, which answer what the user may do: `kubectl auth can-i` and `whoami`. Pure.
 
-`kubectl auth can-i`. Pure. Spec: Kubernetes API, SelfSubjectAccessReview.
+Spec: Kubernetes API, SelfSubjectAccessReview, SelfSubjectRulesReview, SelfSubjectReview.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ _READING: Final = frozenset({"get", "list", "watch"})
 
 
 def review(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """The question, with the answer in its status.
+    """Return the review with the answer in its status.
 
     Raises:
-        StatusError: it is no such question (400).
+      StatusError: the body is not a SelfSubjectAccessReview (400).
     """
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectAccessReview":
         raise bad_request("the body must be a SelfSubjectAccessReview")
@@ -47,7 +47,9 @@ def review(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
 
 
 def who(body: object, identity: Identity) -> dict[str, object]:
-    """Answer who the user is: `kubectl auth whoami`. Raises StatusError: the body is another kind (400)."""
+    """Answer `kubectl auth whoami`: the name and groups of the user. Raises StatusError: the body is another
+    kind (400).
+    """
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectReview":
         raise bad_request("the body must be a SelfSubjectReview")
     user = {"username": identity.user, **({"groups": sorted(identity.groups)} if identity.groups else {})}
@@ -60,9 +62,10 @@ def who(body: object, identity: Identity) -> dict[str, object]:
 
 
 def rules(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """Answer what the user may do in a namespace:
+    """Answer `kubectl auth can-i --list`: what the user may do in a namespace.
 
-    `kubectl auth can-i --list`. Raises StatusError: the body is another kind (400).
+    Raises:
+      StatusError: the body is another kind (400).
     """
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectRulesReview":
         raise bad_request("the body must be a SelfSubjectRulesReview")
@@ -86,7 +89,7 @@ def rules(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
 
 
 def answered(path: str, body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """The answer to a POST at one of `PATHS`. Raises StatusError: the body is another kind (400)."""
+    """Return the answer to a POST at one of `PATHS`. Raises StatusError: the body is another kind (400)."""
     if path == RULES_PATH:
         return rules(body, gate, identity)
     return review(body, gate, identity) if path == PATH else who(body, identity)
@@ -101,7 +104,10 @@ def _refused(gate: Gate, identity: Identity, verb: Verb, namespace: str) -> bool
 
 
 def _problem(asked: Object, gate: Gate, identity: Identity) -> str:
-    """Why not; empty: they may. What is not a resource (discovery, health) is open to all who are known."""
+    """Return why the request is not allowed; empty if it is allowed.
+
+    Paths that are not resources (discovery, health) are open to every authenticated user.
+    """
     verb = text(asked, "verb")
     wanted = [Verb.READ] if verb in _READING else [Verb.READ, Verb.WRITE] if verb == "*" else [Verb.WRITE]
     what = ".".join(part for part in (text(asked, "resource"), text(asked, "group")) if part)

@@ -1,7 +1,7 @@
-"""Objects from a directory of YAML when the gateway starts. [io]
+"""Applies the objects in a directory of YAML files when the gateway starts. [io]
 
-They are applied like by server-side apply under a manager of their own: what somebody changed since is set
-back, what is no longer in the directory stays until it is deleted.
+They are applied by server-side apply with a manager of their own. Changes that users made to their fields are
+reset. Objects that are no longer in the directory stay until a user deletes them.
 """
 
 import asyncio
@@ -22,16 +22,18 @@ _FIRST: Final = {"CustomResourceDefinition": 0, "Namespace": 1, "ConfigMap": 2}
 
 
 async def load_directory(api: Api, directory: Path) -> int:
-    """Apply all objects of a directory's files, definitions and namespaces first; how many there are.
+    """Apply all objects in the files of a directory, and return their number.
+
+    Definitions, namespaces and ConfigMaps are applied first, because other objects refer to them.
 
     Raises:
-        ConfigError: a file cannot be read, or an object is refused; names it.
-        UnavailableError: the store is away.
+      ConfigError: a file cannot be read, or an object is refused. The message names the file.
+      UnavailableError: the store is not available.
     """
     found = await asyncio.to_thread(_read, directory)
-    for place, object_ in sorted(found, key=lambda each: _FIRST.get(text(each[1], "kind"), 3)):
+    for path, object_ in sorted(found, key=lambda each: _FIRST.get(text(each[1], "kind"), 3)):
         kind = api.definitions.registry.of(text(object_, "apiVersion"), text(object_, "kind"))
-        words = f"{place}: {text(object_, 'kind')} {name_of(object_)}"
+        words = f"{path}: {text(object_, 'kind')} {name_of(object_)}"
         if kind is None:
             message = f"{words}: the gateway does not serve this kind of {text(object_, 'apiVersion')}"
             raise ConfigError(message)

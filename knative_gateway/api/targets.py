@@ -1,8 +1,9 @@
-"""What a path names: a collection, an object, a subresource. Pure. Spec: Kubernetes API concepts, "Resource
-URIs".
+"""The meaning of a path: a collection, an object or a subresource. Pure.
 
-/api/v1/namespaces/NS/services/NAME/status        the core group
-/apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME     all others
+  /api/v1/namespaces/NS/services/NAME/status        the core group
+  /apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME     all other groups
+
+Spec: Kubernetes API concepts, "Resource URIs".
 """
 
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ _CHARACTERS_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`namespace` is empty for all namespaces and for what has none;
+    """What a path names.
 
-    `name` for a collection; `subresource` for the thing itself.
+    `namespace` is empty for all namespaces and for cluster-scoped kinds. `name` is empty for a collection.
+    `subresource` is empty for the object itself.
     """
 
     group: str
@@ -29,7 +31,7 @@ class Target:
 
 
 def target(path: str) -> Target | None:
-    """What a decoded path names; None if it is not a path of this kind."""
+    """Return what a decoded path names, or None if it is not the path of a resource."""
     segments = path.strip("/").split("/")
     if (
         len(segments) > _SEGMENTS_MAX
@@ -37,7 +39,7 @@ def target(path: str) -> Target | None:
         or not path.isprintable()
         or len(path) > _CHARACTERS_MAX
     ):
-        return None  # no name of anything; PostgreSQL could not even look for some of them
+        return None  # not a valid name; PostgreSQL refuses some of these characters even in a query
     if segments[0] == "api" and len(segments) > 2:
         return _below("", segments[1], segments[2:])
     if segments[0] == "apis" and len(segments) > 3:
@@ -47,8 +49,8 @@ def target(path: str) -> Target | None:
 
 def _below(group: str, version: str, rest: list[str]) -> Target | None:
     namespace = ""
-    # The core's namespaces are objects themselves: namespaces/NAME/status is one's status,
-    # namespaces/NAME/services a collection in it.
+    # In the core group, namespaces are objects too: namespaces/NAME/status is the status of one, and
+    # namespaces/NAME/services is a collection in it.
     if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2:] == [STATUS]):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3:

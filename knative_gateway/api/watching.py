@@ -1,9 +1,10 @@
-"""Watches: changes of a collection as they happen, one JSON document a line. [io]
+"""Watches: the changes of a collection as they happen, one JSON document on each line. [io]
+
+Without a version, or with version 0, the existing objects come first, as ADDED. With selectors, an object
+that begins to match is ADDED, and one that stops matching is DELETED. A version that is too old ends the
+watch with an ERROR of code 410: the client must list again.
 
 Spec: Kubernetes API concepts, "Efficient detection of changes".
-Without a version, or with 0, what is there comes first, as ADDED. An object that comes to match the selectors
-is ADDED, one that ceases to is DELETED, as if there were no others. A version that is too old ends the watch
-with an ERROR of code 410: list again.
 """
 
 import asyncio
@@ -24,39 +25,41 @@ from knative_gateway.resources.refusals import StatusError, gone
 from knative_gateway.resources.selectors import Selector
 
 TIMEOUT_S: Final = 3_600
-"""Default and maximum; the client watches again after it."""
+"""The default and the maximum. The client opens a new watch afterwards."""
 ALLOWED_S: Final = 5.0
-"""How long a watch goes on at most after its token was revoked or has expired."""
+"""A watch continues at most for this time after its token was revoked or has expired."""
 BOOKMARK_S: Final = 60
 INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 ALLOWED_OBJECTS: Final = 100
-"""Of an initial list: a slow reader takes as long for it as it likes."""
+"""The access check runs once for this many objects of the initial list: a slow client can take very long to
+read the list.
+"""
 Event = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is watched, and how it is told."""
+    """The parameters of a watch."""
 
     kind: Kind
     namespace: str
     name: str
     matches: Selector
     after: int
-    """0: begin with what is there."""
+    """The version after which changes are sent. 0: begin with the existing objects."""
     form: Form
     include: str
     bookmarks: bool
     initial_end: bool
-    """Whether to tell when what was there has been told."""
+    """Whether to send a bookmark after the existing objects."""
     timeout_s: int
 
 
 def watch_of(kind: Kind, namespace: str, name: str, query: Mapping[str, str], form: Form) -> Watch:
-    """What a request asks for.
+    """Return the watch that a request asks for.
 
     Raises:
-        StatusError: it cannot be read (400).
+      StatusError: a parameter is not valid (400).
     """
     initial = query.get("sendInitialEvents", "").lower() in {"1", "true"}
     return Watch(
@@ -82,13 +85,15 @@ async def events(
     now_ms: Callable[[], int],
     allowed: Callable[[], bool],
 ) -> AsyncGenerator[Event, None]:
-    """What a watch sends until its time is over, `closing` is set, or its sender is not `allowed` any more."""
+    """Yield the events of a watch until its timeout, until `closing` is set, or until `allowed` returns
+    False.
+    """
     position = watch.after
     try:
         if not position:
             position, present = await objects.list(watch.kind, watch.namespace)
-            for place, each in enumerate(present):
-                if not place % ALLOWED_OBJECTS and not allowed():
+            for index, each in enumerate(present):
+                if not index % ALLOWED_OBJECTS and not allowed():
                     return
                 if _is_meant(watch, each) and watch.matches(each):
                     yield _event("ADDED", watch, each, now_ms())
@@ -111,9 +116,8 @@ async def events(
 async def _changes(
     watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int, allowed: Callable[[], bool]
 ) -> AsyncGenerator[Change | int, None]:
-    """Changes of this kind; numbers: all changes up to this version have been told."""
-    # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one
-    # are.
+    """Yield the changes of this kind, and integers: a version up to which all changes have been yielded."""
+    # The store is watched for all kinds. A bookmark then advances even if changes of this kind are rare.
     changes = store.watch("", "", after)
     loop = asyncio.get_running_loop()
     ends = loop.time() + watch.timeout_s

@@ -46,12 +46,12 @@ class Resource:
 
     @property
     def full_name(self) -> str:
-        """`trigger.eventing.knative.dev`, as in kubectl's words."""
+        """`trigger.eventing.knative.dev`, the form that kubectl prints."""
         group = group_of(self.api_version)
         return f"{self.singular}.{group}" if group else self.singular
 
     def path(self, namespace: str, name: str = "", action: str = "") -> str:
-        """The path of the kind or of one object. Without a namespace: of all namespaces."""
+        """Return the path of the kind or of one object. An empty namespace means all namespaces."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
         parts = [quote(part, safe="") for part in (self.plural, name, action) if part]
@@ -59,10 +59,10 @@ class Resource:
 
 
 class Client:
-    """The connection of a command to one gateway."""
+    """A client for one gateway."""
 
     def __init__(self, server: str, token: str | None, ca: Path | None) -> None:
-        """Raises ConfigError if the URL is not valid, or the certificates cannot be read."""
+        """Create a client. Raises ConfigError if the URL is not valid or the certificates cannot be read."""
         parts = urlsplit(server)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             message = f"--server: {server!r} is not an http:// or https:// URL"
@@ -82,6 +82,8 @@ class Client:
             [urllib.request.HTTPSHandler(context=context)] if context else []
         )
         if parts.hostname in _LOOPBACK:
+            # urllib would send requests to the loopback through a proxy of the environment, which cannot
+            # reach it.
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener: Final = urllib.request.build_opener(*handlers)
         self._resources: list[Resource] = []
@@ -96,18 +98,19 @@ class Client:
         type_: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, Any]]:
-        """The status and the document of an answer.
+        """Send a request, and return the status and the document of the answer.
 
         Raises:
-            RefusedError: the answer is an error.
-            GatewayError: the gateway does not answer.
+          RefusedError: the answer is an error.
+          GatewayError: the gateway does not answer.
         """
         asked = f"?{urlencode(query)}" if query else ""
         headers = {"Accept": accept, "Content-Type": type_, "User-Agent": f"{MANAGER}/{__version__}"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.server}{path}{asked}", data, headers, method=method)  # noqa: S310  # checked when made
+        # the constructor checks the scheme
+        request = urllib.request.Request(f"{self.server}{path}{asked}", data, headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 return answer.status, _document(answer.read())
@@ -120,7 +123,7 @@ class Client:
             raise GatewayError(message) from None
 
     def resources(self, *, again: bool = False) -> Sequence[Resource]:
-        """All kinds that are served, those of the core first."""
+        """Return all kinds that the gateway serves, those of the core first. `again`: ask the gateway again."""
         if again or not self._resources:
             _, groups = self.ask("GET", "/apis")
             versions = [text(each, "preferredVersion", "groupVersion") for each in entries(groups, "groups")]
@@ -130,11 +133,11 @@ class Client:
         return self._resources
 
     def named(self, written: str) -> list[Resource]:
-        """The kinds that a name means: plural, singular, kind, short name, with the group behind it or not;
-        or a category.
+        """Return the kinds that `written` means: plural, singular, kind or short name, optionally with the
+        group; or a category.
 
         Raises:
-            GatewayError: it means none.
+          GatewayError: the gateway does not serve such a kind.
         """
         name, _, group = written.lower().partition(".")
         for resource in self.resources():
@@ -154,13 +157,13 @@ class Client:
         raise GatewayError(message)
 
     def kind_of(self, object_: Object) -> Resource:
-        """The kind of a written object.
+        """Return the kind of an object.
 
         Raises:
-            GatewayError: it is not served.
+          GatewayError: the gateway does not serve the kind.
         """
         identity = (text(object_, "apiVersion"), text(object_, "kind"))
-        for again in (False, True):  # it may have been declared a moment ago
+        for again in (False, True):  # the definition may have been stored after the first look
             for resource in self.resources(again=again):
                 if (resource.api_version, resource.kind) == identity:
                     return resource
@@ -183,7 +186,7 @@ class Client:
 
 
 def _unreachable(reason: object) -> str:
-    """Why there is no answer, and what to do."""
+    """Return why the gateway does not answer, and what the user can do."""
     match reason:
         case ConnectionRefusedError():
             return (
@@ -212,7 +215,7 @@ def _document(raw: bytes) -> dict[str, Any]:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """The message of a Status, or what HTTP says."""
+    """Return the message of a Status, or the HTTP status if the answer is not a Status."""
     try:
         words = text(_document(error.read()), "message")
     except (OSError, ValueError):

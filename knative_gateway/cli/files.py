@@ -1,4 +1,4 @@
-"""Objects from the files that a command is given."""
+"""The objects in the files of a command."""
 
 import sys
 from pathlib import Path
@@ -13,19 +13,18 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def read_files(names: tuple[str, ...]) -> list[Object]:
-    """The objects of files, of the files in directories, and of stdin (`-`), in the order in which they
-    stand.
+    """Return the objects in files, in the files of directories, and in stdin (`-`), in their order.
 
     Raises:
-        ConfigError: one cannot be read; names it.
+      ConfigError: a file cannot be read. The message names the file.
     """
     found: list[Object] = []
     for name in names:
-        for place, content in _contents(name):
+        for source, content in _contents(name):
             try:
                 found += objects(read_yaml(content))
             except ManifestError as error:
-                message = f"{place}: {error}"
+                message = f"{source}: {error}"
                 raise ConfigError(message) from None
     return found
 

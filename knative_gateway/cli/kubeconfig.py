@@ -15,9 +15,9 @@ NAME = "knative-gateway"
 def kubeconfig(
     server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None
 ) -> str:
-    """The text of the file.
+    """Return the text of a kubeconfig file.
 
-    `authority`: the certificate authorities of the server, PEM; None: those of the system.
+    `authority` is the PEM bundle of certificate authorities of the server; None means those of the system.
     """
     cluster: dict[str, object] = {"server": server}
     if authority is not None:
@@ -41,7 +41,7 @@ def kubeconfig(
     default="default",
     show_default=True,
     metavar="NAME",
-    help="The namespace of objects that name none.",
+    help="The namespace of objects without one.",
 )
 @click.option(
     "-o",
@@ -59,7 +59,7 @@ def command(server: str, token: str | None, ca: Path | None, namespace: str, out
       kubectl --kubeconfig gateway.kubeconfig get triggers --all-namespaces
     """
     if token and server.startswith("http://"):
-        click.echo("knative-gateway: kubectl sends the token over https only", err=True)
+        click.echo("knative-gateway: warning: kubectl sends a token only over https", err=True)
     try:
         written = kubeconfig(
             server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None

@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
-    """The same for a command that takes `client`."""
+    """Add the flags of `server_options`, and call the command with a `client`."""
 
     @wraps(command)
     def run(*, server: str, token: str | None, ca: Path | None, **given: Any) -> int:
@@ -24,7 +24,7 @@ def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def server_options(command: _Command) -> _Command:
-    """`--server`, `--token`, `--ca`."""
+    """Add `--server`, `--token` and `--ca`."""
     for option in (
         click.option(
             "--ca",
@@ -51,10 +51,10 @@ def server_options(command: _Command) -> _Command:
 
 
 def namespace_option(command: _Command) -> _Command:
-    """`--namespace`."""
+    """Add `--namespace`."""
     return click.option(
         "-n",
         "--namespace",
         metavar="NAME",
-        help="The namespace of objects that name none.  [default: default]",
+        help="The namespace of objects without one.  [default: default]",
     )(command)

@@ -28,7 +28,7 @@ _COMMANDS: Final = {
         (
             "pause",
             "knative_gateway.cli.subscribers:pause",
-            "Deliver nothing for now; events wait in the log.",
+            "Stop deliveries; events wait in the log.",
         ),
         ("resume", "knative_gateway.cli.subscribers:resume", "Continue after `pause`."),
         (

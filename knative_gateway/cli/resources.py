@@ -19,7 +19,7 @@ _files = click.option(
     "files",
     multiple=True,
     metavar="FILE",
-    help="A file of YAML, a directory of them, or - for stdin.",
+    help="A YAML file, a directory of YAML files, or - for stdin.",
 )
 
 
@@ -31,7 +31,7 @@ _files = click.option(
     multiple=True,
     required=True,
     metavar="FILE",
-    help="A file of YAML, a directory of them, or - for stdin.",
+    help="A YAML file, a directory of YAML files, or - for stdin.",
 )
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Let the gateway check the resources, and change nothing.")
@@ -53,7 +53,7 @@ def apply(
     failed = False
     for object_ in read_files(files):
         try:
-            resource, path, name = _place(client, object_, namespace)
+            resource, path, name = _target(client, object_, namespace)
             before = _version(client, path)
             query = {
                 "fieldManager": MANAGER,
@@ -84,8 +84,10 @@ def apply(
 @click.argument("kinds", metavar="KIND[,KIND…]")
 @click.argument("names", nargs=-1, metavar="[NAME…]")
 @namespace_option
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
-@click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels: app=x,tier!=y.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show the resources of all namespaces.")
+@click.option(
+    "-l", "--selector", metavar="LABELS", help="Show only resources with these labels: app=x,tier!=y."
+)
 @click.option(
     "-o",
     "--output",
@@ -121,13 +123,13 @@ def get(
         kinds, _, name = kinds.partition("/")
         names = (name, *names)
     resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
-    place = "" if all_namespaces else namespace or "default"
+    space = "" if all_namespaces else namespace or "default"
     query = {"labelSelector": selector} if selector else {}
     if as_json or output in {"json", "yaml"}:
         answers = [
             client.ask("GET", path, query=query)[1]
             for resource in resources
-            for path in _paths(resource, place, names)
+            for path in _paths(resource, space, names)
         ]
         found = [
             each
@@ -144,7 +146,7 @@ def get(
     shown: list[str] = []
     for resource in resources:
         tables = [
-            client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, place, names)
+            client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, space, names)
         ]
         rows = [row for table in tables for row in table["rows"]]
         prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
@@ -154,13 +156,13 @@ def get(
                     tables[0]["columnDefinitions"],
                     rows,
                     wide=wide or output == "wide",
-                    spaces=not place and resource.namespaced,
+                    spaces=not space and resource.namespaced,
                     prefix=prefix,
                 )
             )
     click.echo("\n".join(shown), nl=False)
     if not shown:
-        click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {place}'}", err=True)
+        click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {space}'}", err=True)
     return 0
 
 
@@ -193,7 +195,7 @@ def delete(
     targets = (
         _named(client, kind, names, namespace)
         if kind
-        else [_place(client, object_, namespace) for object_ in read_files(files)]
+        else [_target(client, object_, namespace) for object_ in read_files(files)]
     )
     failed = False
     for resource, path, name in targets:
@@ -227,11 +229,11 @@ def _named(
     ]
 
 
-def _place(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:
-    """An object's kind, path and name.
+def _target(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:
+    """Return an object's kind, path and name.
 
     Raises:
-        GatewayError: it is of no kind that is served, or has no name.
+      GatewayError: the gateway does not serve the kind, or the object does not have a name.
     """
     resource, name = client.kind_of(object_), name_of(object_)
     if not name:
@@ -256,7 +258,7 @@ def _version(client: Client, path: str) -> str:
 def _table(
     columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str
 ) -> str:
-    """A table whose columns are as wide as their longest cells."""
+    """Return a table whose columns are as wide as their longest cells."""
     chosen = [index for index, column in enumerate(columns) if wide or not column.get("priority")]
     lines = [[str(columns[index]["name"]).upper() for index in chosen]]
     lines += [[_cell(row["cells"][index], prefix if index == 0 else "") for index in chosen] for row in rows]

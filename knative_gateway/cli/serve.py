@@ -1,4 +1,4 @@
-"""`knative-gateway serve`: settings in, a running gateway, its exit status out."""
+"""`knative-gateway serve`: reads the settings and runs a gateway. [io]"""
 
 import os
 from functools import partial
@@ -24,7 +24,7 @@ _setting = setting_option(PREFIX)
     "listen",
     metavar="HOST:PORT",
     multiple=True,
-    help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:8080]",
+    help="The address to listen on; may be repeated. Port 0 chooses a free port.  [default: 127.0.0.1:8080]",
 )
 @_setting(
     "state_dir",
@@ -34,7 +34,7 @@ _setting = setting_option(PREFIX)
 @_setting(
     "amqp",
     metavar="URL",
-    help="The event log node to use, amqp://USER:PASSWORD@HOST:PORT; without it one is started.",
+    help="The event log node, amqp://USER:PASSWORD@HOST:PORT. Without it, the gateway starts a node.",
 )
 @_setting(
     "amqp_listen",
@@ -44,13 +44,13 @@ _setting = setting_option(PREFIX)
 @_setting(
     "public_url",
     metavar="URL",
-    help="How senders reach this gateway: what status.address.url begins with.  [default: where it listens]",
+    help="The URL of this gateway for senders; status.address.url begins with it.  [default: where it listens]",
 )
 @_setting(
     "store",
     metavar="URL",
     help=(
-        "Where resources and positions are, postgresql://… for replicas.  [default: a file in the state"
+        "The database for resources and positions: postgresql://… for replicas.  [default: a file in the state"
         " directory]"
     ),
 )
@@ -81,10 +81,8 @@ _setting = setting_option(PREFIX)
     metavar="SECONDS",
     help="On SIGTERM, continue to serve for this time while /readyz answers 503.  [default: 0]",
 )
-@_setting(
-    "log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]"
-)
-@_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
+@_setting("log_format", metavar="|".join(LogFormat), help="The format of log lines.  [default: text]")
+@_setting("log_level", metavar="|".join(LogLevel), help="The lowest level that is logged.  [default: info]")
 @service_options(
     PREFIX,
     check="Check settings and the files that they name, then exit: 0 if a gateway can start with them.",
@@ -113,16 +111,20 @@ def serve(
       [limits]
       body = "1MiB"
 
-    \b Examples: knative-gateway serve knative-gateway serve --listen 0.0.0.0:8080 --state-dir
-    /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672 knative-gateway serve --amqp amqp://127.0.0.1:5672
-    knative-gateway serve --config gateway.toml --check knative-gateway serve --schema > gateway.schema.json
+    \b
+    Examples:
+      knative-gateway serve
+      knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672
+      knative-gateway serve --amqp amqp://127.0.0.1:5672
+      knative-gateway serve --config gateway.toml --check
+      knative-gateway serve --schema > gateway.schema.json
     """
     if schema:
         print_schema(file_contents(), "Settings of knative-gateway serve")
         return 0
     given = given_flags(flags)
     settings = gateway_settings(given, os.environ, config)
-    # Imported when it is known to be needed: it loads the whole server.
+    # The imports are late because they load the whole server, which --help and --schema do not need.
     if check:
         from knative_gateway.checks import check_settings  # noqa: PLC0415
 

@@ -1,8 +1,7 @@
 """The settings of `serve`, from flags, environment, file and defaults, in that order.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the
-variable `KNATIVE_GATEWAY_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read
-at.
+A setting has one name everywhere: `tls.certificate` in the file is the flag `--tls-certificate` and the
+variable `KNATIVE_GATEWAY_TLS_CERTIFICATE`. An error names the setting and where its value was read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +30,7 @@ from service_parts.settings.sources import (
 
 PREFIX: Final = "KNATIVE_GATEWAY_"
 _OTHERS: Final = frozenset({PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN"})
-"""Variables of other flags than settings."""
+"""Variables of flags that are not settings."""
 _LISTS: Final = frozenset(
     {
         ("listen",),
@@ -42,11 +41,11 @@ _LISTS: Final = frozenset(
     }
 )
 _FILE_ONLY: Final = frozenset({"services", "rules"})
-"""Tables with names of their own, and lists of tables: no flag or variable gives them."""
+"""Tables with free names, and lists of tables. Only the file can set them."""
 
 
 def sections(model: type[BaseModel] = GatewaySettings) -> dict[str, type[BaseModel]]:
-    """The settings that are tables, with what is in them."""
+    """Return the settings that are tables, with the model of each table."""
     found = {}
     for name, field in model.model_fields.items():
         annotation = field.annotation
@@ -58,7 +57,7 @@ def sections(model: type[BaseModel] = GatewaySettings) -> dict[str, type[BaseMod
 
 
 def settable() -> list[Name]:
-    """Every setting that a flag or a variable can give: those with one value, and lists of texts."""
+    """Return every setting that a flag or a variable can set: single values and lists of texts."""
     tables = sections()
     names: list[Name] = []
     for name in GatewaySettings.model_fields:
@@ -68,7 +67,7 @@ def settable() -> list[Name]:
 
 
 def file_contents() -> Contents:
-    """What the file of `--config` may contain."""
+    """Return the description of the file of `--config`."""
     return contents(GatewaySettings)
 
 
@@ -83,7 +82,7 @@ def gateway_settings(
     """Build and check the settings of a gateway. Lists in variables are separated by spaces or commas.
 
     Raises:
-        ConfigError: a line for each setting that cannot be, naming it and where it was read.
+      ConfigError: one line for each wrong setting, with its name and where it was read.
     """
     known = {variable_of(name): name for name in settable()}
     try:
@@ -99,7 +98,7 @@ def gateway_settings(
 
 
 def _from_file(path: Path) -> dict[Name, Given]:
-    """The settings of a TOML file. Relative paths in it start at its folder."""
+    """Read a TOML file. Relative paths in it begin at its folder."""
     try:
         settings = from_file(path, _leaves)
     except SettingError as error:
@@ -125,7 +124,7 @@ def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Nam
 
 
 def _words(name: Name, problem: str) -> str | None:
-    """What to say of a setting that does not exist."""
+    """Return the message for an unknown setting."""
     if problem != "extra_forbidden":
         return None
     model = sections().get(name[0], GatewaySettings) if len(name) > 1 else GatewaySettings

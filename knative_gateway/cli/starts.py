@@ -1,13 +1,9 @@
-"""The start of a replay, as users write it: the same forms as in `amqp-streams receive --from`. Pure.
+"""The start of a replay as users write it, with the same forms as in `amqp-streams receive --from`. Pure.
 
-| written | means |
-|---|---|
-| `earliest` | the earliest event that the log has |
-| `latest`, `new` | only events that are stored from now on |
-| `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `time=…` | a moment; without a zone it is UTC |
-| `1795242600000` | a moment in milliseconds since 1970: 13 digits |
-| `-1h`, `-1h30m`, `now` | a moment before the present |
-| `0:42`, `0:42,1:40`, `offset=0=42,1=40` | offsets, each with its partition |
+| written | meaning | |---|---| | `earliest` | the earliest event in the log | | `latest`, `new` | only events
+that are stored from now on | | `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `time=…` | a time; without a zone
+it is UTC | | `1795242600000` | milliseconds since 1970: 13 digits | | `-1h`, `-1h30m`, `now` | a time before
+the present | | `0:42`, `0:42,1:40`, `offset=0=42,1=40` | offsets by partition |
 """
 
 import re
@@ -23,17 +19,18 @@ _AGO: Final = re.compile(
 
 
 def written_start(text: str, now: datetime) -> str:
-    """The start in the API's form: `earliest`, `new`, `time=…` or `offset=…`. `now` has a zone.
+    """Return the start in the API's form: `earliest`, `new`, `time=…` or `offset=…`. `now` must have a time
+    zone.
 
     Raises:
-        ValueError: the text has none of these forms; the message lists them.
+      ValueError: `text` does not have any of these forms; the message lists them.
     """
     if text in {"earliest", "new"}:
         return text
     if text == "latest":
         return "new"
-    if _OFFSETS.fullmatch(place := text.removeprefix("offset=")):
-        return f"offset={place.replace(':', '=')}"
+    if _OFFSETS.fullmatch(offsets := text.removeprefix("offset=")):
+        return f"offset={offsets.replace(':', '=')}"
     moment = _moment(text.removeprefix("time="), now)
     if moment is None:
         message = f"{text!r} is not a valid start. Use {FORMS}"

@@ -18,24 +18,24 @@ KINDS: Final = frozenset({"Trigger", "Subscription"})
 
 
 def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
-    """The arguments and flags that they have in common."""
+    """Add the arguments and flags that all these commands have."""
     return click.argument("subscriber", metavar="[KIND/]NAME")(namespace_option(asks_gateway(command)))
 
 
 def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:
-    """The path of an action of `trigger/NAME` or `subscription/NAME`, or of the only one of both kinds that
-    has a NAME.
+    """Return the path of an action on `trigger/NAME`, on `subscription/NAME`, or on NAME if only one kind has
+    it.
 
     Raises:
-        click.UsageError: it is of another kind, or the name alone is not enough.
-        GatewayError: neither a Trigger nor a Subscription has the name.
+      click.UsageError: the kind is wrong, or both kinds have the name.
+      GatewayError: neither a Trigger nor a Subscription has the name.
     """
-    place = namespace or "default"
+    space = namespace or "default"
     kind, slash, name = subscriber.rpartition("/")
     resources = (
         [resource for resource in client.named(kind) if resource.kind in KINDS]
         if slash
-        else _having(client, name, place)
+        else _having(client, name, space)
     )
     if len(resources) != 1 or not name:
         message = f"{subscriber!r} is not trigger/NAME or subscription/NAME"
@@ -45,11 +45,11 @@ def _path(client: Client, subscriber: str, namespace: str | None, action: str) -
                 f" subscription/{name}"
             )
         raise click.UsageError(message)
-    return resources[0].path(place, name, action)
+    return resources[0].path(space, name, action)
 
 
 def _having(client: Client, name: str, namespace: str) -> list[Resource]:
-    """The kinds of which an object has this name."""
+    """Return the kinds that have an object with this name."""
     kinds = [resource for resource in client.resources() if resource.kind in KINDS]
     names = {
         resource: [
@@ -78,11 +78,11 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     Example:
       knative-gateway history trigger/measured
     """
-    _, told = client.ask("GET", _path(client, subscriber, namespace, "deliveries"))
+    _, answer = client.ask("GET", _path(client, subscriber, namespace, "deliveries"))
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(answer))
         return 0
-    for failure in _joined(list(map(child, entries(told, "failures")))):
+    for failure in _joined(list(map(child, entries(answer, "failures")))):
         moment = datetime.fromtimestamp(number(failure, "at_ms") / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = f"{text(failure, 'event_source')} {text(failure, 'event_id')}"
         code = child(failure).get("code") or "-"
@@ -90,13 +90,13 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
         click.echo(
             f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}{end}"
         )
-    if not entries(told, "failures"):
+    if not entries(answer, "failures"):
         click.echo("no failures", err=True)
     return 0
 
 
 def _joined(failures: Sequence[Object]) -> Iterator[Object]:
-    """The failures; an event's last attempt and its outcome, which are two entries, become one."""
+    """Yield the failures, with an event's last attempt and its outcome (two records) joined to one."""
     ended: tuple[object, ...] | None = None
     for failure in failures:
         attempt = tuple(
@@ -109,7 +109,7 @@ def _joined(failures: Sequence[Object]) -> Iterator[Object]:
         yield failure
 
 
-@click.command(short_help="Deliver nothing for now; events wait in the log.")
+@click.command(short_help="Stop deliveries; events wait in the log.")
 @_of_subscriber
 def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
     """Stop deliveries to the subscriber of a Trigger or Subscription until `resume`.
@@ -142,11 +142,11 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
       knative-gateway replay measured --start 2026-01-31T12:00:00Z
     """
     try:
-        place = written_start(start, datetime.now(UTC))
+        first = written_start(start, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--start'") from error
-    client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": place})
-    click.echo(f"{subscriber} continues from {place}")
+    client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": first})
+    click.echo(f"{subscriber} continues from {first}")
     return 0
 
 
@@ -154,6 +154,6 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
 @_of_subscriber
 def redrive(*, client: Client, subscriber: str, namespace: str | None) -> int:
     """Deliver again the events in the history that went to the dead letter sink or were dropped."""
-    _, told = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
-    click.echo(f"{subscriber}: {number(told, 'events')} events are delivered again")
+    _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
+    click.echo(f"{subscriber}: {number(answer, 'events')} events are delivered again")
     return 0

@@ -1,6 +1,5 @@
-"""Which events a Trigger gets:
-
-CloudEvents SQL, the filter dialects, and the index over all Triggers of a Broker.
+"""Selection of the events that a Trigger receives: CloudEvents SQL, the filter dialects, and the index over
+all Triggers of a Broker.
 """
 
 from knative_gateway.filters.cesql.expression import Expression, Result, compile_expression, evaluate

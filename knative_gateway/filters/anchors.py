@@ -1,8 +1,8 @@
-"""What an event must have for a filter to pass it: one attribute that is one of few values. The index looks
-events up by it.
+"""Anchors of filters: an attribute and the values that an event must have to pass. The index looks events up
+by them.
 
-Law: an anchor is necessary, not sufficient: an event whose attribute, as text, is not among the values does
-not pass the filter, whatever else it has. Where that is not certain there is no anchor.
+An anchor is necessary, not sufficient: an event whose attribute does not have one of the values does not pass
+the filter. If this is not certain, the filter does not have an anchor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from knative_gateway.filters.validation import ATTRIBUTES, EXPRESSIONS
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The attribute `name` must be one of `values`. `whole`: that is all that the filters ask."""
+    """The attribute `name` must have one of `values`. `whole`: the filter does not require anything else."""
 
     name: str
     values: frozenset[str]
@@ -27,7 +27,7 @@ class Anchor:
 
 
 def anchors(filters: Sequence[Mapping[str, object]]) -> list[Anchor]:
-    """All that can be told of these valid filters, which are ANDed; `whole` only if there is no other."""
+    """Return all anchors of valid filters, which are ANDed. `whole` is set only if there is a single filter."""
     found = [anchor for filter_ in filters for anchor in _of_filter(filter_)]
     contents = [filter_ for filter_ in filters if any(filter_.values())]
     return found if len(contents) == 1 else [Anchor(each.name, each.values) for each in found]
@@ -54,7 +54,7 @@ def _of_map(content: Mapping[str, str]) -> Iterator[Anchor]:
 
 
 def _of_any(alternatives: Sequence[Iterable[Anchor]]) -> Iterator[Anchor]:
-    """An attribute that every alternative has an anchor on."""
+    """Return the attributes on which every alternative has an anchor."""
     by_name = [{anchor.name: anchor for anchor in alternative} for alternative in alternatives]
     for name in by_name[0] if by_name else ():
         of_name = [found[name] for found in by_name if name in found]
@@ -76,7 +76,9 @@ def _of_expression(node: Node) -> Iterator[Anchor]:
                 for member in members
                 if isinstance(member, Constant) and isinstance(member.value, str)
             ]
-            if len(values) == len(members) and all(map(_says_itself, values)):
+            # IN casts the members to the type of the attribute. Only members that survive the casts unchanged
+            # can be compared as text.
+            if len(values) == len(members) and all(map(_survives_casts, values)):
                 yield Anchor(name, frozenset(values))
         case Logic(first, rest):
             operands = [first, *(operand for _, operand in rest)]
@@ -94,10 +96,8 @@ def _of_expression(node: Node) -> Iterator[Anchor]:
 _CASTS: Final = (as_integer, as_boolean)
 
 
-def _says_itself(member: str) -> bool:
-    """Cast to the type of a left operand that is not a String, and back, it is the same text; or it cannot be
-    cast.
-    """
+def _survives_casts(member: str) -> bool:
+    """Return whether casting a text to Integer or Boolean and back gives the same text, or the cast fails."""
     for cast in _CASTS:
         try:
             value = cast(member)

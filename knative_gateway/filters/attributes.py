@@ -1,8 +1,10 @@
-"""What filters read of an event: attributes by name, as text. Spec: Knative Eventing, TriggerFilter.
+"""Attributes of an event as text, for filters.
 
-Laws: an attribute that is not a String counts as the text that CloudEvents gives it, so that an event matches
-alike whether it came over HTTP, where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one;
-`datamediatype` is the content type less its parameters.
+An attribute that is not a String is compared in its canonical text form, so that the result does not depend
+on the transport: over HTTP all attributes are texts, over AMQP they have types. `schemaurl` of CloudEvents
+0.3 and `dataschema` are the same attribute. `datamediatype` is the content type without its parameters.
+
+Spec: Knative Eventing, TriggerFilter.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +16,7 @@ Attributes: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[Attributes], str | None]
 
 _MEDIA_TYPE_MAX: Final = 1024
-"""Characters of a content type that are looked at.
-
-Spec: RFC 6838, 4.2: type and subtype have 127 each at most.
-"""
+"""Characters of a content type that are examined. RFC 6838, 4.2, allows 127 each for type and subtype."""
 
 
 def _schema(attributes: Attributes) -> str | None:
@@ -35,11 +34,11 @@ DERIVED: Final[Mapping[str, Lookup]] = {
     "schemaurl": _schema,
     "datamediatype": _media_type,
 }
-"""Names that are not simply looked up."""
+"""Attributes whose text is computed."""
 
 
 def lookup(name: str) -> Lookup:
-    """What gives the attribute's text; None where the event has none."""
+    """Return a function that returns the text of the attribute `name` in an event, or None."""
     if name in DERIVED:
         return DERIVED[name]
 

@@ -1,12 +1,13 @@
-"""The filters of a Trigger as one test: `exact`, `prefix`, `suffix`, `all`, `any`, `not`, `cesql` (also
-`sql`), and `attributes`.
+"""The filters of a Trigger as one test.
 
-Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. `attributes` is what
-`spec.filter.attributes` becomes, no dialect that a user may write.
+The dialects are `exact`, `prefix`, `suffix`, `all`, `any`, `not` and `cesql` (also `sql`). `attributes` is
+the internal dialect for `spec.filter.attributes`; users cannot write it.
 
-Laws: filters are ANDed. A dialect without content is not a filter: it is left out of what it stands in, and
-`all`, `any`, `not` of nothing are none themselves; no filter at all passes every event. A CESQL expression
-passes only by the Boolean true and no error.
+- Filters are ANDed. Without filters, every event passes.
+- A dialect without content is ignored. `all`, `any` and `not` of ignored dialects are ignored too.
+- A CESQL expression passes an event only if its value is the Boolean true and no error occurs.
+
+Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,27 +26,23 @@ Filters: TypeAlias = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilters:
-    """Filters ready to use.
-
-    `test` None: there is none, every event passes. `work`: where its steps are counted.
-    """
+    """Compiled filters. `test` is None if every event passes. `work` counts the steps of the evaluation."""
 
     test: Test | None
     work: Work
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these context attributes passes.
+        """Return whether an event with these context attributes passes.
 
         Raises:
-            FilterWorkError: that takes more steps than it may.
+          FilterWorkError: the evaluation takes more steps than the limit.
         """
         return self.test is None or self.test(attributes)
 
 
 def trigger_filters(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """The filters that a valid Trigger's spec means:
-
-    `filters` if there are any, otherwise those of `filter`.
+    """Return the filters of a valid Trigger's spec: `filters` if the list is not empty, else those of
+    `filter`.
     """
     filters = spec.get("filters")
     if isinstance(filters, Sequence) and filters:
@@ -56,11 +53,13 @@ def trigger_filters(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilters:
-    """All of them as one. `work`: where steps are counted, with those of others, by an owner that calls
-    `begin`.
+    """Compile filters into one test.
+
+    Without `work`, each evaluation has its own step limit. With `work`, several filters share one limit, and
+    the caller must call `work.begin()` before each event.
 
     Raises:
-        FilterError: `validate` has problems with them.
+      FilterError: the filters are not valid; `validate` returns all problems.
     """
     problems = validate(filters, attributes_too=True)
     if problems:
@@ -160,7 +159,7 @@ def _conjunction(tests: list[Test]) -> Test | None:
         return tests[0] if tests else None
 
     def conjunction(attributes: Attributes) -> bool:
-        for test in tests:  # noqa: SIM110  a generator would take as long as the tests do
+        for test in tests:  # noqa: SIM110  a generator expression takes as long as the tests themselves
             if not test(attributes):
                 return False
         return True

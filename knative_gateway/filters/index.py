@@ -1,9 +1,9 @@
-"""All Triggers of a Broker at once: which of them does an event go to? Spec: Knative Eventing, Content Based
-Routing.
+"""An index over all Triggers of a Broker: which of them receive an event?
 
-Laws: each subscriber is evaluated exactly once for an event, however many there are, and the answer is the
-same as that of its own filters. Subscribers that ask for one of few values of an attribute are found in a
-dictionary by the event's value; equal filters are evaluated once.
+The result is the same as that of evaluating each subscriber's filters alone. Filters that require one of few
+values of an attribute are found in a dictionary by the event's value. Equal filters are evaluated once.
+
+Spec: Knative Eventing, Content Based Routing.
 """
 
 import json
@@ -18,15 +18,19 @@ from knative_gateway.filters.dialects import Filters, Test, compile_filters
 from knative_gateway.filters.work import Work
 
 STEPS_MAX: Final = 4 << 20
-"""For all subscribers and one event at once."""
+"""Steps of the filters of all subscribers together for one event."""
 
 KeyT = TypeVar("KeyT")
 _Entry = tuple[Test | None, tuple[int, ...]]
-"""Subscribers, by their place in the index, with the same filters; None: nothing is left to evaluate."""
+"""Compiled filters, and the index numbers of the subscribers that have them. None: the table lookup decides
+already.
+"""
 
 
 class Index(Generic[KeyT]):
-    """The subscribers of one Broker, compiled. Immutable: another set of Triggers is another index."""
+    """The compiled filters of one Broker's subscribers. Immutable: a change of the Triggers builds a new
+    index.
+    """
 
     __slots__ = ("_always", "_keys", "_rest", "_tables", "_work")
 
@@ -34,7 +38,7 @@ class Index(Generic[KeyT]):
         """Compile the filters of each subscriber.
 
         Raises:
-            FilterError: filters that `validate` has problems with.
+          FilterError: filters are not valid; `validate` returns all problems.
         """
         self._keys: Final = tuple(key for key, _ in subscribers)
         self._work: Final = Work(STEPS_MAX)
@@ -51,6 +55,8 @@ class Index(Generic[KeyT]):
             elif not candidates:
                 rest.append((test, places))
             else:
+                # The anchor with the fewest values makes the smallest table. Of equal ones, the attribute
+                # with the most values among all subscribers excludes the most filters.
                 anchor = min(candidates, key=lambda each: (len(each.values), -spread[each.name]))
                 entry = (None if anchor.whole else test, places)
                 table = tables.setdefault(anchor.name, {})
@@ -65,15 +71,14 @@ class Index(Generic[KeyT]):
 
     @property
     def spent(self) -> int:
-        """Steps that the last `matching` took."""
+        """Steps of the last call of `matching`."""
         return self._work.spent
 
     def matching(self, attributes: Attributes) -> list[KeyT]:
-        """The keys of the subscribers that an event with these context attributes goes to, in the order of
-        the subscribers.
+        """Return the keys of the subscribers that receive an event, in the order of the subscribers.
 
         Raises:
-            FilterWorkError: all together take more steps than may be taken at once.
+          FilterWorkError: all filters together take more steps than the limit.
         """
         self._work.begin()
         found = list(self._always)
@@ -93,7 +98,7 @@ class Index(Generic[KeyT]):
 
 
 def _alike(filters: Sequence[Filters]) -> list[tuple[Filters, tuple[int, ...]]]:
-    """Subscribers by their filters."""
+    """Group the subscribers by equal filters."""
     places: dict[str, list[int]] = {}
     for place, each in enumerate(filters):
         places.setdefault(json.dumps(each, default=_plain), []).append(place)
@@ -111,7 +116,9 @@ def _plain(value: object) -> object:
 
 
 def _spread(found: Sequence[Sequence[Anchor]]) -> Counter[str]:
-    """How many values of each attribute are asked for: the more, the more a look-up by it rules out."""
+    """Count the values that filters require of each attribute. A lookup by an attribute with more values
+    excludes more filters.
+    """
     values = {
         (anchor.name, value) for candidates in found for anchor in candidates for value in anchor.values
     }

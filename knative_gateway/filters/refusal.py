@@ -1,8 +1,8 @@
-"""What can go wrong with a filter: errors of CESQL as values, a text that cannot be read as an exception, and
-how much of one is taken.
+"""Errors of filters: evaluation errors as values, malformed texts as exceptions; and the limits of a filter.
 
-Spec: CESQL 3.3. An error of an evaluation never leaves this package as an exception: `cesql.Expression` makes
-a value of it.
+`Failed` never leaves this package: `cesql.Expression` converts it to a value.
+
+Spec: CESQL 3.3.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Primitive: TypeAlias = str | int | bool
 
 
 class ErrorKind(StrEnum):
-    """The kinds of CESQL 3.3, in the words of its conformance suite."""
+    """The kinds of errors in CESQL 3.3, with the names of its conformance suite."""
 
     PARSE = "parse"
     MATH = "math"
@@ -36,10 +36,7 @@ class EvaluationError:
 
 
 class ParseError(GatewayError):
-    """A CESQL text is malformed or beyond a limit.
-
-    `position`: the number of the character at which the error was found, from 1.
-    """
+    """A CESQL text is malformed or exceeds a limit. `position` is the number of the character, from 1."""
 
     def __init__(self, reason: str, position: int) -> None:
         self.reason: Final = reason
@@ -48,18 +45,15 @@ class ParseError(GatewayError):
 
 
 class FilterError(GatewayError):
-    """Filters that `validation.validate` has problems with were compiled all the same.
-
-    The message names the first problem.
-    """
+    """The filters are not valid. The message names the first problem that `validation.validate` returns."""
 
 
-class Failed(Exception):  # noqa: N818  it is a result on its way, not an error of the program
-    """An evaluation stops here (CESQL 4.1, fail fast). Inside this package only.
+class Failed(Exception):  # noqa: N818  a result of an evaluation, not an error of the program
+    """The evaluation stops here (CESQL 4.1, fail fast). Internal to this package.
 
-    `value` is what the operator or function that failed returns beside the error, None for its type's zero
-    value; `source` is its node, so that the whole expression returns `value` if that node is all there is,
-    and the zero value of its own type otherwise.
+    `value` is what the failed operator or function returns in addition to the error; None stands for the zero
+    value of its type. `source` is its node. If that node is the whole expression, the expression returns
+    `value`; otherwise it returns the zero value of its own type.
     """
 
     def __init__(self, kind: ErrorKind, reason: str, value: Primitive | None = None) -> None:
@@ -72,11 +66,11 @@ class Failed(Exception):  # noqa: N818  it is a result on its way, not an error 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one Trigger may ask for, so that no filter costs more than a bounded time for each event.
+    """Limits of one Trigger's filters. They limit the time for each event.
 
-    `characters`, `tokens`: of one CESQL text. `depth`: of parentheses, functions and operators within each
-    other, and of `all`, `any` and `not` within each other. `filters`: dialect objects in all, the inner ones
-    included.
+    `characters` and `tokens` apply to one CESQL text. `depth` applies to nested parentheses, functions and
+    operators, and to nested `all`, `any` and `not`. `filters` counts all dialect objects, including nested
+    ones.
     """
 
     characters: int = 8192

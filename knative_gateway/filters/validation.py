@@ -1,7 +1,9 @@
-"""Whether a Trigger's filters can be taken, and what to tell a user otherwise.
+"""Validation of a Trigger's filters, with messages for users.
 
-Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. The words are those of Knative's
-own admission. Whatever the filters are made of, the answer is a list; empty: they can be compiled.
+The messages have the wording of Knative's admission. Validation never raises: the result is a list of
+problems, and an empty list means that the filters can be compiled.
+
+Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4.
 """
 
 import re
@@ -24,10 +26,7 @@ _NAME_RULE: Final = "Attribute name must start with a letter and can only contai
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong:
-
-    `field` is its path, as `spec.filters[0].exact[Type]`; `details` may be empty.
-    """
+    """One error. `field` is the path, for example `spec.filters[0].exact[Type]`; `details` may be empty."""
 
     field: str
     message: str
@@ -44,15 +43,15 @@ class Problem:
 def validate(
     filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS
 ) -> list[Problem]:
-    """What is wrong with `spec.filters`.
+    """Return the problems of `spec.filters`.
 
-    `attributes_too`: the dialect that `trigger_filters` makes of `spec.filter` is taken as well.
+    `attributes_too`: also allow the internal dialect that `trigger_filters` creates for `spec.filter`.
     """
     return list(_Validation(limits, attributes_too).list(filters, path, 1))
 
 
 def validate_attributes(attributes: object, path: str = "filter.attributes") -> list[Problem]:
-    """What is wrong with `spec.filter.attributes`; an empty value is nothing wrong."""
+    """Return the problems of `spec.filter.attributes`. An empty value is allowed."""
     return list(_map(attributes, path, empty_too=True))
 
 
@@ -70,8 +69,8 @@ class _Validation:
         if not isinstance(filters, Sequence) or isinstance(filters, str | bytes):
             yield Problem(path, f"invalid value: {_shown(filters)}", "expected a list of filters")
             return
-        for place, each in enumerate(filters):
-            yield from self.one(each, f"{path}[{place}]", depth)
+        for index, each in enumerate(filters):
+            yield from self.one(each, f"{path}[{index}]", depth)
             if self._count > self._limits.filters:
                 return
 
@@ -83,7 +82,9 @@ class _Validation:
             return
         if not isinstance(filter_, Mapping):
             yield Problem(
-                path, f"invalid value: {_shown(filter_)}", "expected a filter, as {exact: {type: example}}"
+                path,
+                f"invalid value: {_shown(filter_)}",
+                "expected a filter, for example {exact: {type: example}}",
             )
             return
         if depth > self._limits.depth:
@@ -134,13 +135,13 @@ def _map(content: object, path: str, *, empty_too: bool) -> Iterator[Problem]:
         yield Problem(path, f"invalid value: {_shown(content)}", "expected attributes and their values")
         return
     for name, value in content.items():
-        place = f"{path}[{name}]"
+        where = f"{path}[{name}]"
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-            yield Problem(place, f'invalid key name "{name}"', _NAME_RULE)
+            yield Problem(where, f'invalid key name "{name}"', _NAME_RULE)
         elif not isinstance(value, str):
-            yield Problem(place, f"invalid value: {_shown(value)}", "expected a string")
+            yield Problem(where, f"invalid value: {_shown(value)}", "expected a string")
         elif not value and not empty_too:
-            yield Problem(place, "invalid value: ", "the value must not be empty")
+            yield Problem(where, "invalid value: ", "the value must not be empty")
 
 
 def _shown(value: object) -> str:

@@ -1,8 +1,8 @@
 """A limit on the work of one Trigger's filters for one event, counted in steps. Pure.
 
-An expression is bounded when it is read (`refusal.Limits`), an event when it is accepted; what is bounded
-here is their product. A step is about one character that is looked at; evaluating one node of an expression
-counts as `NODE_STEPS`.
+An expression has a limit when it is parsed (`refusal.Limits`), and an event has one when it is accepted. The
+steps limit the product of the two. A step is about one character that is examined; evaluating one node of an
+expression counts as `NODE_STEPS`.
 """
 
 from typing import Final
@@ -10,10 +10,10 @@ from typing import Final
 from knative_gateway.errors import GatewayError
 
 STEPS_MAX: Final = 1 << 20
-"""For all filters of a Trigger and one event: some milliseconds."""
+"""Steps of all filters of a Trigger for one event: some milliseconds."""
 NODE_STEPS: Final = 8
 TEXT_MAX: Final = 1 << 16
-"""Characters of a text that a function makes; filters of the event log node have the same bound."""
+"""Characters of a text that a function creates. Filters of the event log node have the same limit."""
 
 
 class FilterWorkError(GatewayError):
@@ -21,7 +21,7 @@ class FilterWorkError(GatewayError):
 
 
 class Work:
-    """The remaining steps. Call `begin` before an evaluation."""
+    """The remaining steps. Call `begin` before each evaluation."""
 
     __slots__ = ("left", "most", "used")
 
@@ -29,19 +29,19 @@ class Work:
         self.most: Final = most
         self.left = most
         self.used = False
-        """An expression counts its steps here."""
+        """Whether an expression counts its steps here."""
 
     @property
     def spent(self) -> int:
-        """Steps taken since `begin`."""
+        """Steps since the last `begin`."""
         return self.most - self.left
 
     def begin(self) -> None:
-        """Evaluation begins."""
+        """Reset the remaining steps to the limit."""
         self.left = self.most
 
     def spend(self, steps: int) -> None:
-        """Take so many steps. Raises FilterWorkError: that is more than are left."""
+        """Count steps. Raises FilterWorkError if the limit is exceeded."""
         self.left -= steps
         if self.left < 0:
             message = (

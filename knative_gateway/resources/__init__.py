@@ -1,4 +1,4 @@
-"""Kubernetes objects as data: kinds, validation, defaults, conditions, patches, selectors, printing.
+"""Kubernetes objects as data: kinds, validation, defaults, conditions, patches, selectors, printing. Pure.
 
-Pure; `admission` is the way in.
+Every write of a client enters through `admission`.
 """

@@ -1,8 +1,8 @@
-"""The way in: what a client sends becomes the object that is stored, or is refused with a Status.
+"""Every write of a client enters here: the request becomes the object to store, or is refused with a Status.
 
-create, replace and patch, of the object or of its status. In order: read, prune by the schema, fill in
-defaults, carry over what is the server's (uid, times, status, spec.subscribers), check the rules, count the
-generation, note who set what. The store gives resourceVersion.
+Create, replace, patch and apply, of an object or of its status. The order of the steps: read the body, prune
+unknown fields, fill in defaults, carry over what the server owns (uid, times, status, spec.subscribers),
+check the rules, count the generation, record which manager set which field. The store sets resourceVersion.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ from knative_gateway.resources.validation import check_object
 STATUS: Final = "status"
 _SUBSCRIBABLE: Final = ("Channel", "InMemoryChannel")
 SUFFIX_CHARACTERS: Final = 5
-"""Of a uid, behind a generateName."""
+"""The number of characters of the uid that are appended to a generateName."""
 METADATA: Final = own_kinds.record(
     {
         **dict.fromkeys(
@@ -63,7 +63,9 @@ _ACCEPTED: Final = (json_patches.JSON, json_patches.MERGE, json_patches.APPLY)
 
 
 class FieldValidation(StrEnum):
-    """What becomes of fields that nobody knows: refused, left out with a warning, left out."""
+    """The treatment of unknown fields: refuse the request, remove them with a warning, or remove them
+    silently.
+    """
 
     STRICT = "Strict"
     WARN = "Warn"
@@ -72,9 +74,9 @@ class FieldValidation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is known of a writing request beside its body.
+    """A write request without its body.
 
-    `namespace` and `name` are those of the path (name empty for a POST).
+    `namespace` and `name` come from the path; `name` is empty for a POST.
     """
 
     kind: Kind
@@ -86,32 +88,32 @@ class Request:
     validation: FieldValidation = FieldValidation.WARN
     defaults: Defaults = field(default_factory=Defaults)
     check_reference: Callable[[str], None] = lambda _namespace: None
-    """Raises ForbiddenError if its author may not refer to objects of that namespace."""
+    """Raises ForbiddenError if the user must not refer to objects in the given namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The object to store, and what its author should hear."""
+    """The object to store, and warnings for the client."""
 
     object: dict[str, object]
     warnings: tuple[str, ...] = ()
 
 
 def create(request: Request, body: object, *, uid: str) -> Admitted:
-    """A new object. `uid`: a new one.
+    """Return a new object. `uid` must be unused.
 
     Raises:
-        StatusError: it is refused.
+      StatusError: the request is refused.
     """
     object_, warnings = _read(request, body)
     return Admitted(_noted(request, {}, _new(request, object_, uid)), warnings + _not_taken(object_, {}))
 
 
 def replace(request: Request, old: Object, body: object) -> Admitted:
-    """Another state of an object (PUT), of its status alone if the request says so.
+    """Return the object after a PUT; if the request names the subresource, only its status changes.
 
     Raises:
-        StatusError: it is refused; Conflict if the body is of another version or uid.
+      StatusError: the request is refused. 409 if the body has another resourceVersion or uid.
     """
     object_, warnings = _read(request, body)
     merged = _over(request, old, object_)
@@ -119,10 +121,10 @@ def replace(request: Request, old: Object, body: object) -> Admitted:
 
 
 def patch(request: Request, old: Object, media_type: str, body: object) -> Admitted:
-    """An object after a merge patch, a JSON patch, or (core kinds) a strategic merge patch.
+    """Return the object after a merge patch, a JSON patch, or (core kinds only) a strategic merge patch.
 
     Raises:
-        StatusError: it is refused; 415 for other patches.
+      StatusError: the request is refused. 415 for other media types.
     """
     if media_type == json_patches.MERGE:
         patched = json_patches.merge_patch(old, body)
@@ -139,7 +141,7 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
 
 
 def _not_taken(object_: Object, old: Object) -> tuple[str, ...]:
-    """Warnings about fields that the server fills in."""
+    """Return warnings about fields that only the server writes."""
     given = at(object_, *SUBSCRIBERS) if text(object_, "kind") in _SUBSCRIBABLE else None
     if given is None or same(given, at(old, *SUBSCRIBERS)):
         return ()
@@ -149,10 +151,10 @@ def _not_taken(object_: Object, old: Object) -> tuple[str, ...]:
 
 
 def apply(request: Request, old: Object | None, body: object, *, uid: str, force: bool = False) -> Admitted:
-    """Server-side apply; it makes the object if there is none. `uid`: for that case.
+    """Return the object after a server-side apply. If `old` is None, the object is created with `uid`.
 
     Raises:
-        StatusError: it is refused; Conflict if fields of others would change.
+      StatusError: the request is refused. 409 if it would change fields of other managers without `force`.
     """
     object_, warnings = _read(request, body)
     if at(object_, *applying.MANAGED) is not None:
@@ -177,10 +179,10 @@ def apply(request: Request, old: Object | None, body: object, *, uid: str, force
 
 
 def check_preconditions(request: Request, old: Object, options: object) -> None:
-    """What a DELETE demands of the object that it is to meet.
+    """Check the preconditions of a DELETE request.
 
     Raises:
-        StatusError: it is another one, or of another version (409).
+      StatusError: the stored object has another uid or resourceVersion (409).
     """
     wanted = child(options, "preconditions")
     for name in ("uid", "resourceVersion"):
@@ -193,7 +195,7 @@ def check_preconditions(request: Request, old: Object, options: object) -> None:
 
 
 def _noted(request: Request, old: Object, new: dict[str, object]) -> dict[str, object]:
-    """With its author as the owner of what changed."""
+    """Return the new object with the author of the request as the owner of the changed fields."""
     manager = Manager(request.manager, applying.UPDATE, request.subresource)
     return applying.updated(old, new, manager, _now(request), _schema(request.kind))
 
@@ -207,12 +209,13 @@ def _now(request: Request) -> str:
 
 
 def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The body as an object of its kind, known fields only, and warnings."""
+    """Return the body as an object of its kind without unknown fields, and warnings."""
     kind = request.kind
     if not isinstance(body, Mapping):
         raise bad_request("the body must be an object")
     try:
-        Budget(OBJECT_VALUES_MAX).spend(body)  # patches can make more of a document than was sent
+        # a patch can make the document larger than the body that was checked
+        Budget(OBJECT_VALUES_MAX).spend(body)
     except TooMuchError as error:
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {error}") from None
     if (text(body, "apiVersion"), text(body, "kind")) != (kind.api_version, kind.kind):
@@ -221,24 +224,27 @@ def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str,
             f"the object ({given}) is not of the kind of the path ({kind.api_version}, {kind.kind})"
         )
     metadata = check(METADATA, body.get("metadata") or {}, "metadata")
-    rest = check(
+    body_checked = check(
         kind.schema,
         {name: value for name, value in body.items() if name not in {"apiVersion", "kind", "metadata"}},
     )
-    causes = metadata.causes + rest.causes
+    causes = metadata.causes + body_checked.causes
     if causes:
         raise invalid(kind.group, kind.kind, request.name or text(body, "metadata", "name"), causes)
     object_ = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": _metadata(request, metadata),
-        **child(rest.value),
+        **child(body_checked.value),
     }
-    return object_, _told(request, metadata.unknown + rest.unknown)
+    return object_, _warnings(request, metadata.unknown + body_checked.unknown)
 
 
 def _metadata(request: Request, checked: Checked) -> dict[str, object]:
-    """The names of the path hold; finalizers and deletion times are not kept: deletion is at once."""
+    """Return the metadata with namespace and name of the path.
+
+    Finalizers and deletionTimestamp are removed, because deletion is immediate here.
+    """
     metadata = {
         name: value
         for name, value in child(checked.value).items()
@@ -258,7 +264,7 @@ def _metadata(request: Request, checked: Checked) -> dict[str, object]:
     return metadata
 
 
-def _told(request: Request, unknown: list[str]) -> tuple[str, ...]:
+def _warnings(request: Request, unknown: list[str]) -> tuple[str, ...]:
     if not unknown or request.validation is FieldValidation.IGNORE:
         return ()
     words = [f'unknown field "{path}"' for path in unknown]
@@ -289,7 +295,7 @@ def _new(request: Request, object_: dict[str, object], uid: str) -> dict[str, ob
 
 
 def _over(request: Request, old: Object, new: dict[str, object]) -> dict[str, object]:
-    """The old object's place taken by the new one, as far as it may."""
+    """Return `new` with everything that a client must not change taken from `old`."""
     kind = request.kind
     _check_versions(request, old, new)
     if request.subresource == STATUS:
@@ -309,14 +315,15 @@ def _over(request: Request, old: Object, new: dict[str, object]) -> dict[str, ob
 
 
 def counted(kind: Kind, old: Object, new: dict[str, object]) -> dict[str, object]:
-    """The new object with its generation: one more if anything but metadata and status changed."""
+    """Return the new object with its generation, incremented if anything except metadata and status changed."""
     if kind.group == CORE or same(_meant(kind, old), _meant(kind, new)):
         return new
     return put(new, ("metadata", "generation"), number(old, "metadata", "generation") + 1)
 
 
 def unchanged(old: Object, new: Object) -> bool:
-    """Whether storing it would change nothing: then nothing is stored."""
+    """Return whether a write would change nothing except times. Such a write is not stored."""
+    # The times in managedFields differ at every write, so only the owned fields are compared.
     before, after = (
         {manager: managed.fields for manager, managed in applying.owners(each).items()} for each in (old, new)
     )
@@ -339,7 +346,7 @@ def _checked(request: Request, object_: dict[str, object], old: Object | None) -
 
 
 def _check_versions(request: Request, old: Object, new: Object) -> None:
-    """A body that names a version or a uid means that very one."""
+    """Refuse a body with a resourceVersion or a uid that is not the stored one."""
     kind, name = request.kind, request.name
     version, uid = text(new, "metadata", "resourceVersion"), uid_of(new)
     if old and version and version != text(old, "metadata", "resourceVersion"):

@@ -1,8 +1,10 @@
-"""Conditions: what is the matter with an object, each with a reason, and Ready that sums them up.
+"""Conditions describe the state of an object, each with a reason. The condition Ready summarizes the others.
 
-Laws: Ready is False if any is False, else Unknown if any is Unknown, else True; a time of transition changes
-with the status only; what is False has a reason. Spec: knative-eventing-test-spec, "Error Signalling", and
-Knative's common conditions.
+- Ready is False if any condition is False, else Unknown if any is Unknown, else True.
+- The time of transition changes only when the status of the condition changes.
+- A condition that is not True has a reason.
+
+Spec: knative-eventing-test-spec, "Error Signalling", and Knative's common conditions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,12 +18,12 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 READY: Final = "Ready"
 PAUSED: Final = "Paused"
-"""The reason of a condition that is True while a user has paused the object; Ready has it too."""
+"""The reason of a True condition while a user has paused the object. Ready takes the reason over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition. `reason` is one word in CamelCase, `message` is for people."""
+    """One condition. `reason` is one CamelCase word for programs; `message` is for people."""
 
     type: str
     status: str = TRUE
@@ -34,22 +36,25 @@ class Condition:
 
 
 def is_true(type_: str, reason: str = "", message: str = "") -> Condition:
-    """All is well."""
+    """Return a condition with the status True."""
     return Condition(type_, TRUE, reason, message)
 
 
 def is_false(type_: str, reason: str, message: str) -> Condition:
-    """It is wrong until somebody changes something."""
+    """Return a condition with the status False: it stays so until a user changes an object."""
     return Condition(type_, FALSE, reason, message)
 
 
 def is_unknown(type_: str, reason: str, message: str) -> Condition:
-    """It is not known yet."""
+    """Return a condition with the status Unknown: a later reconciliation decides."""
     return Condition(type_, UNKNOWN, reason, message)
 
 
 def summary(conditions: Iterable[Condition]) -> Condition:
-    """Ready: the first False, else the first Unknown, with its reason; a True one says whether it is paused."""
+    """Return Ready: the first False condition, else the first Unknown one, each with its reason, else True.
+
+    A True Ready has the reason PAUSED if a condition has it.
+    """
     worst = Condition(READY)
     for condition in conditions:
         if condition.status == FALSE:
@@ -60,9 +65,9 @@ def summary(conditions: Iterable[Condition]) -> Condition:
 
 
 def living(conditions: Sequence[Condition], before: Object, now: str) -> list[dict[str, object]]:
-    """The list for the status, Ready among it, by type.
+    """Return the list for `status.conditions`, including Ready, sorted by type.
 
-    `before`: the object as it was; a time holds while its status does.
+    `before` is the object as it was: a condition with an unchanged status keeps its time of transition.
     """
     times = {
         text(each, "type"): (text(each, "status"), text(each, "lastTransitionTime"))
@@ -82,7 +87,7 @@ def living(conditions: Sequence[Condition], before: Object, now: str) -> list[di
 
 
 def status_of(object_: Object, type_: str) -> str:
-    """A condition's status in a stored object; empty if it has none."""
+    """Return the status of a condition of a stored object; empty if the object does not have the condition."""
     return next(
         (
             text(each, "status")
@@ -94,5 +99,5 @@ def status_of(object_: Object, type_: str) -> str:
 
 
 def is_ready(object_: Object) -> bool:
-    """Whether a stored object is Ready."""
+    """Return whether a stored object is Ready."""
     return status_of(object_, READY) == TRUE

@@ -1,8 +1,9 @@
-"""What an object gets that its author left out. Spec: knative-eventing-test-spec, "Detailed Resources"; the
-values are Knative's own.
+"""The default values of objects. They are Knative's own.
 
-What was decided once stays: a Broker's class and a Channel's template that a later manifest leaves out are
-carried over, not decided anew.
+Values that were set once are kept: if a later manifest leaves out a Broker's class or a Channel's template,
+the stored value is used, even if the default has changed since.
+
+Spec: knative-eventing-test-spec, "Detailed Resources".
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ def _template() -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What is put where nothing is said."""
+    """The defaults that an administrator can change."""
 
     broker_class: str = "MTChannelBasedBroker"
     broker_delivery: Object = field(default_factory=_delivery)
@@ -38,7 +39,7 @@ class Defaults:
 
 
 def filled(kind: Kind, object_: Object, old: Object | None, defaults: Defaults) -> dict[str, object]:
-    """The object with what it lacks. `old`: what it replaces."""
+    """Return the object with its defaults. `old` is the stored object that it replaces."""
     result = dict(object_)
     if kind.group in {EVENTING, MESSAGING}:
         result.setdefault("spec", {})
@@ -73,7 +74,7 @@ def _channel(channel: dict[str, object], old: Object | None, defaults: Defaults)
 
 
 def _with_namespace(object_: dict[str, object], path: tuple[str, ...]) -> dict[str, object]:
-    """A reference without a namespace means the object's own."""
+    """Set the namespace of a reference without one to the namespace of the object."""
     found = at(object_, *path)
     if not isinstance(found, Mapping) or text(found, "namespace"):
         return object_
@@ -85,7 +86,7 @@ def _broker(broker: dict[str, object], old: Object | None, defaults: Defaults) -
         kept = annotation(old, BROKER_CLASS) if old else None
         broker = put(broker, CLASS_PATH, kept or defaults.broker_class)
     if at(broker, "spec", "config") is None:
-        # With a ConfigMap the default may be there: it is looked up when the Broker is reconciled.
+        # The ConfigMap may contain the default delivery. It is read when the Broker is reconciled.
         return (
             broker
             if child(broker, "spec", "delivery")
@@ -100,13 +101,14 @@ def _trigger(trigger: dict[str, object]) -> dict[str, object]:
     broker = text(trigger, "spec", "broker")
     return (
         put(trigger, ("metadata", "labels", BROKER_LABEL), broker)
+        # A label value has at most 63 characters (Kubernetes), the name of a Broker may have more.
         if broker and len(broker) <= 63
         else trigger
     )
 
 
 def _subscribable(channel: dict[str, object], old: Object | None) -> dict[str, object]:
-    """`spec.subscribers` is the server's alone: what is written into it from outside is not taken."""
+    """Keep the stored `spec.subscribers`: only the server writes this field."""
     channel = put(channel, ("metadata", "annotations", SUBSCRIBABLE), "v1")
     kept = at(old, *SUBSCRIBERS)
     return drop(channel, SUBSCRIBERS) if kept is None else put(channel, SUBSCRIBERS, kept)

@@ -1,9 +1,9 @@
 """ISO 8601 durations of the delivery settings: PT0.5S, PT1M30S, P1DT2H, P1W.
 
-Spec: knative-delivery-design, "Delivery Specification".
+Years and months do not have a fixed length and are refused. Only the last part may have a fraction, with a
+point or a comma.
 
-Years and months have no fixed length and are refused; a fraction is allowed in the last part, with a point or
-a comma.
+Spec: knative-delivery-design, "Delivery Specification".
 """
 
 import re
@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 DURATION_MS_MAX: Final = 366 * 24 * 3600 * 1000
-"""A year: a longer wait is a mistake."""
+"""One year. A longer value is assumed to be a mistake."""
 
 _UNITS_MS: Final = {"W": 604_800_000, "D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1000}
 _NUMBER: Final = r"([0-9]{1,15}(?:[.,][0-9]{1,15})?)"
@@ -22,10 +22,10 @@ _ORDER: Final = "WDHMS"
 
 
 def duration_ms(written: str) -> int:
-    """Milliseconds of a duration; what is below one is rounded up, so that a wait is never none by rounding.
+    """Return a duration in milliseconds, rounded up, so that a short wait does not become 0.
 
     Raises:
-        ValueError: it is not a duration, or is longer than a year; the message says what is expected.
+      ValueError: `written` is not a duration, or is longer than a year. The message describes what is expected.
     """
     found = _DURATION.fullmatch(written)
     parts = (
@@ -40,6 +40,6 @@ def duration_ms(written: str) -> int:
 
 
 def duration(milliseconds: int) -> str:
-    """The duration in one part, in seconds."""
+    """Return a duration in ISO 8601, in seconds only."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"PT{seconds}S" if not rest else f"PT{seconds}.{rest:03d}".rstrip("0") + "S"

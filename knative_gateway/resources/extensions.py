@@ -1,17 +1,21 @@
-"""The annotations by which our additions are asked for, all optional. The prefix is `knative-gateway/`; other
-tools leave it alone.
+"""The annotations that enable extensions of this gateway. All are optional.
 
 On a Trigger or Subscription:
-    knative-gateway/paused            "true": nothing is delivered; what comes meanwhile waits in the log
-    knative-gateway/start             where a new one begins: new (default), earliest, time=RFC3339,
-    offset=PARTITION=OFFSET,… knative-gateway/order             unordered (default), key (events of one key
-    wait for each other), ordered (of one partition) knative-gateway/in-flight-max     deliveries under way at
-    once, at most knative-gateway/per-second-max    deliveries begun a second, at most
-    kafka.eventing.knative.dev/delivery.order   ordered or unordered, as Knative's Kafka broker spells it;
-    ours goes first
+
+  knative-gateway/paused          "true": deliveries stop; new events wait in the log
+  knative-gateway/start           where a new subscriber begins: new (default), earliest, time=RFC3339,
+                                  offset=PARTITION=OFFSET,…
+  knative-gateway/order           unordered (default), key (events of one key in order), ordered (events of
+                                  one partition in order)
+  knative-gateway/in-flight-max   the maximum number of deliveries in flight
+  knative-gateway/per-second-max  the maximum number of deliveries that begin in one second
+  kafka.eventing.knative.dev/delivery.order   ordered or unordered, the annotation of Knative's Kafka Broker;
+                                  knative-gateway/order takes precedence
+
 On a Broker or Channel:
-    knative-gateway/duplicate-window  an event with the source and id of one within this ISO 8601 duration is
-    accepted and not stored again
+
+  knative-gateway/duplicate-window  an ISO 8601 duration. An event with the source and id of an earlier event
+                                  within this time is accepted and not stored again
 """
 
 import json
@@ -38,13 +42,13 @@ KAFKA_ORDER: Final = "kafka.eventing.knative.dev/delivery.order"
 IN_FLIGHT_LIMIT: Final = 1024
 _OF_SUBSCRIBERS: Final = frozenset({PAUSED, START, ORDER, IN_FLIGHT_MAX, PER_SECOND_MAX})
 _OF_SOURCES: Final = frozenset({DUPLICATE_WINDOW})
-_PLACE: Final = r"[0-9]{1,5}=(?:[0-9]{1,20}|@earliest|@latest)"
-_OFFSETS: Final = re.compile(rf"{_PLACE}(?:,{_PLACE})*")
+_START: Final = r"[0-9]{1,5}=(?:[0-9]{1,20}|@earliest|@latest)"
+_OFFSETS: Final = re.compile(rf"{_START}(?:,{_START})*")
 
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """What a subscriber's annotations ask for."""
+    """The values of a subscriber's annotations."""
 
     paused: bool = False
     start: Start = Start.NEW
@@ -55,8 +59,8 @@ class Extensions:
 
 
 def of_subscriber(object_: Object) -> tuple[Extensions, list[Cause]]:
-    """The extensions of a Trigger or Subscription, and what is wrong with them; a wrong one counts as not
-    there.
+    """Return the extensions of a Trigger or Subscription, and the errors. An invalid annotation has its
+    default.
     """
     causes = _unknown(object_, _OF_SUBSCRIBERS)
     start, start_at = _start(object_, causes)
@@ -72,7 +76,7 @@ def of_subscriber(object_: Object) -> tuple[Extensions, list[Cause]]:
 
 
 def duplicate_window_ms(object_: Object) -> tuple[int | None, list[Cause]]:
-    """The window in which a Broker or Channel looks for duplicates (None: it does not), and what is wrong."""
+    """Return the duplicate window of a Broker or Channel, and the errors. None: duplicates are not detected."""
     causes = _unknown(object_, _OF_SOURCES)
     written = annotation(object_, DUPLICATE_WINDOW)
     if written is None:
@@ -85,14 +89,14 @@ def duplicate_window_ms(object_: Object) -> tuple[int | None, list[Cause]]:
 
 
 def path_of(name: str) -> str:
-    """Where an annotation is, in a cause."""
+    """Return the path of an annotation, for a Cause."""
     return f"metadata.annotations[{name}]"
 
 
 def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
-    """The object that a Trigger depends on, empty if none; and what is wrong.
+    """Return the object that a Trigger depends on (empty if it does not depend on one), and the errors.
 
-    Knative: `knative.dev/dependency`, a reference in JSON.
+    Knative: the annotation `knative.dev/dependency` holds a reference in JSON.
     """
     written = annotation(trigger, DEPENDENCY)
     if written is None:
@@ -106,7 +110,7 @@ def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
             _cause(
                 DEPENDENCY,
                 written,
-                'expected a reference in JSON, as {"apiVersion": …, "kind": …, "name": …}',
+                'expected a reference in JSON, for example {"apiVersion": …, "kind": …, "name": …}',
             )
         ]
     missing = [name for name in ("apiVersion", "kind", "name") if not text(reference, name)]
@@ -118,7 +122,10 @@ def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
 
 
 def injection(trigger: Object) -> list[Cause]:
-    """What is wrong with Knative's `eventing.knative.dev/injection`. No Broker is made by it here."""
+    """Return the errors in Knative's annotation `eventing.knative.dev/injection`.
+
+    The gateway accepts the annotation and does not create a Broker because of it.
+    """
     causes: list[Cause] = []
     _one_of(trigger, INJECTION, ("enabled", "disabled"), causes)
     return causes
@@ -129,7 +136,7 @@ def _cause(name: str, written: str, expected: str) -> Cause:
 
 
 def _unknown(object_: Object, known: frozenset[str]) -> list[Cause]:
-    """A misspelt one would silently do nothing."""
+    """Refuse unknown annotations with our prefix: a misspelled one would silently have no effect."""
     names = child(object_, "metadata", "annotations")
     return [
         Cause(Because.NOT_SUPPORTED, path_of(name), f"supported values: {', '.join(sorted(known))}")
@@ -158,11 +165,11 @@ def _start(object_: Object, causes: list[Cause]) -> tuple[Start, str | None]:
         return Start.NEW, None
     if written == Start.EARLIEST:
         return Start.EARLIEST, None
-    kind, _, place = written.partition("=")
-    if kind == Start.TIME and moment_ms(place) is not None:
-        return Start.TIME, place
-    if kind == Start.OFFSET and _OFFSETS.fullmatch(place):
-        return Start.OFFSET, place
+    kind, _, value = written.partition("=")
+    if kind == Start.TIME and moment_ms(value) is not None:
+        return Start.TIME, value
+    if kind == Start.OFFSET and _OFFSETS.fullmatch(value):
+        return Start.OFFSET, value
     causes.append(
         _cause(
             START,

@@ -1,4 +1,4 @@
-"""Names of hosts. Pure."""
+"""Host names. Pure."""
 
 import re
 from ipaddress import IPv6Address
@@ -11,7 +11,7 @@ _DNS_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE | re
 
 
 def is_dns_name(host: str) -> bool:
-    """Whether this can be the name of a host (RFC 1123; underscores and a dot at its end are allowed)."""
+    """Return whether `host` is a valid host name (RFC 1123). Underscores and a final dot are allowed."""
     return len(host) <= DNS_NAME_CHARACTERS_MAX and _DNS_NAME.fullmatch(host) is not None
 
 

@@ -1,10 +1,14 @@
-"""The JSONPath of printer columns: names, indexes, `[*]`, and filters that compare with a text. Spec:
-Kubernetes, "JSONPath Support".
+r"""The JSONPath subset of printer columns: names, indexes, `[*]`, and filters that compare with a text.
 
-    .status.address.url   .spec.ports[*].port   .a['b.c']   .a.b\\.c/d
-    .status.conditions[?(@.type=="Ready")].status
+  .status.address.url
+  .spec.ports[*].port
+  .a['b.c']
+  .a.b\\.c/d
+  .status.conditions[?(@.type=="Ready")].status
 
-A path that cannot be read finds nothing.
+A path that is not valid finds nothing.
+
+Spec: Kubernetes, "JSONPath Support".
 """
 
 import re
@@ -24,7 +28,7 @@ _STEP: Final = re.compile(
 
 
 def find(document: object, path: str) -> list[object]:
-    """All that a path finds, in order."""
+    """Return all values that the path finds, in the order of the document."""
     found = [document]
     for step in _steps(path) or ():
         found = [below for value in found for below in _below(value, step)]
@@ -33,7 +37,7 @@ def find(document: object, path: str) -> list[object]:
 
 @lru_cache(maxsize=1024)
 def _steps(path: str) -> Sequence[re.Match[str]] | None:
-    """The steps; None if it is not a path."""
+    """Return the steps of a path, or None if the path is not valid."""
     steps: list[re.Match[str]] = []
     position = 0
     path = path.removeprefix("{").removesuffix("}").removeprefix("$")

@@ -1,8 +1,10 @@
-"""The kinds of objects that are served: ours, and those that stored CustomResourceDefinitions declare. Spec:
-notes of Kubernetes discovery.
+"""The kinds of objects that are served: the built-in ones, and those that stored CustomResourceDefinitions
+declare.
 
-A `Kind` is one served version; the store keeps objects by group and kind, so every served version shows the
-same objects.
+A `Kind` is one served version of a kind. The store identifies objects by group and kind, so every served
+version shows the same objects.
+
+Spec: Kubernetes, API discovery.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +20,16 @@ MESSAGING: Final = "messaging.knative.dev"
 EXTENSIONS: Final = "apiextensions.k8s.io"
 CORE: Final = ""
 GATEWAY: Final = "gateway.knative.dev"
-"""What the gateway keeps for itself, and the API does not serve."""
+"""The group of internal objects. The API does not serve them."""
 LOG: Final = "Log"
-"""Whose log it is."""
+"""An internal object: it records which Broker or Channel owns a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. `path` is a simple JSONPath; priority above 0 is shown with `-o wide` only."""
+    """One column of a table. `path` is a simple JSONPath. With a priority above 0, only `-o wide` shows the
+    column.
+    """
 
     name: str
     type: str
@@ -37,7 +41,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind in one version. `schema`: OpenAPI v3 of everything beside apiVersion, kind and metadata."""
+    """One version of a kind. `schema` is the OpenAPI v3 schema of everything except apiVersion, kind and
+    metadata.
+    """
 
     group: str
     version: str
@@ -48,28 +54,28 @@ class Kind:
     categories: tuple[str, ...] = ()
     namespaced: bool = True
     status: bool = True
-    """Whether status is written through a subresource only."""
+    """Whether `status` is a subresource: then other writes do not change it."""
     columns: tuple[Column, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of its definition; by them sources and channels are found."""
+    """The labels of the definition. Clients use them to find the kinds of sources and channels."""
     singular: str = ""
     list_kind: str = ""
     storage: bool = True
-    """Whether objects are kept in this version."""
+    """Whether objects are stored in this version."""
 
     @property
     def api_version(self) -> str:
-        """`group/version`, or the version alone in the core."""
+        """`group/version`, or only the version in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_name(self) -> str:
-        """As in messages: `triggers.eventing.knative.dev`."""
+        """The name as messages show it: `triggers.eventing.knative.dev`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 class Registry:
-    """All kinds that are served; immutable."""
+    """All served kinds. Immutable."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.kinds: Final = tuple(kinds)
@@ -77,16 +83,16 @@ class Registry:
         self._by_kind: Final = {(kind.group, kind.version, kind.kind): kind for kind in self.kinds}
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """By the names in a path."""
+        """Return the kind with the names of a request path."""
         return self._by_plural.get((group, version, plural))
 
     def of(self, api_version: str, kind: str) -> Kind | None:
-        """By what an object or a reference says it is."""
+        """Return the kind that an object or a reference names in `apiVersion` and `kind`."""
         group, _, version = api_version.rpartition("/")
         return self._by_kind.get((group, version, kind))
 
     def versions(self) -> dict[str, list[str]]:
-        """The served versions of each group but the core, the preferred one first, for discovery."""
+        """Return the served versions of each group except the core, the preferred version first."""
         found: dict[str, list[str]] = {}
         for kind in self.kinds:
             if kind.group and kind.version not in found.setdefault(kind.group, []):
@@ -94,22 +100,24 @@ class Registry:
         return found
 
     def of_version(self, group: str, version: str) -> Sequence[Kind]:
-        """The kinds of one group and version."""
+        """Return the kinds of one group and version."""
         return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version)]
 
     def stored(self) -> Sequence[Kind]:
-        """Each kind once, in the version that it is kept in."""
+        """Return each kind once, in the version in which its objects are stored."""
         return [kind for kind in self.kinds if kind.storage]
 
     def with_definitions(self, definitions: Iterable[Object]) -> "Registry":
-        """This registry and the kinds that stored definitions declare; what is there already is not replaced."""
+        """Return this registry with the kinds that the definitions declare. A kind that exists already is not
+        replaced.
+        """
         taken = {(kind.group, kind.plural) for kind in self.kinds}
         declared = [kind for definition in definitions for kind in declared_by(definition)]
         return Registry([*self.kinds, *(kind for kind in declared if (kind.group, kind.plural) not in taken)])
 
 
 def declared_by(definition: Object) -> list[Kind]:
-    """The served versions that a CustomResourceDefinition declares."""
+    """Return the served versions that a CustomResourceDefinition declares, the storage version first."""
     spec = child(definition, "spec")
     names = child(spec, "names")
     kind = text(names, "kind")
@@ -141,7 +149,7 @@ def declared_by(definition: Object) -> list[Kind]:
 
 
 def _schema_of(version: object) -> Object:
-    """What is declared, less the fields that every object has."""
+    """Return the declared schema without the fields that every object has."""
     schema = child(version, "schema", "openAPIV3Schema") or {"type": "object", KEEP_UNKNOWN: True}
     common = {"apiVersion", "kind", "metadata"}
     required = [name for name in entries(schema, "required") if name not in common]
@@ -165,9 +173,10 @@ def _column(column: object) -> Column:
 
 
 def definition(kind: Kind, created: str) -> dict[str, object]:
-    """A kind of ours as the CustomResourceDefinition that Knative would have: clients look for its labels.
+    """Return a built-in kind as the CustomResourceDefinition that Knative installs: clients look for its
+    labels.
 
-    `created`: a timestamp.
+    `created` is a timestamp (RFC 3339).
     """
     columns = [
         {
@@ -207,7 +216,7 @@ def definition(kind: Kind, created: str) -> dict[str, object]:
 
 
 def established(names: Object, versions: Sequence[str], since: str) -> dict[str, object]:
-    """The status of a definition that is served."""
+    """Return the status of a CustomResourceDefinition that is served."""
     conditions = [
         {
             "type": "NamesAccepted",
@@ -220,7 +229,7 @@ def established(names: Object, versions: Sequence[str], since: str) -> dict[str,
             "type": "Established",
             "status": "True",
             "reason": "InitialNamesAccepted",
-            "message": "it is served",
+            "message": "the kind is served",
             "lastTransitionTime": since,
         },
     ]
@@ -231,7 +240,7 @@ def _ready(path: str) -> str:
     return f'.status.conditions[?(@.type=="Ready")].{path}'
 
 
-AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", "How long it exists")
+AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created")
 _READY: Final = (
     AGE,
     Column("Ready", "string", _ready("status")),
@@ -241,9 +250,9 @@ _DELIVERIES: Final = tuple(
     Column(name.capitalize(), "integer", f".status.deliveries.{name}", words, priority=1)
     for name, words in (
         ("delivered", "Successful deliveries"),
-        ("lag", "Events of the log after its position"),
+        ("lag", "Events after the subscriber's position"),
         ("dropped", "Events that were neither delivered nor dead-lettered"),
-        ("removed", "Events of the log that retention removed before they were delivered"),
+        ("removed", "Events that retention removed before they were delivered"),
     )
 )
 _URL: Final = Column("URL", "string", ".status.address.url")
@@ -351,7 +360,7 @@ OURS: Final = (
     ),
     _knative(MESSAGING, "Subscription", own_kinds.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
 )
-"""Knative's kinds."""
+"""The kinds of Knative that the gateway implements."""
 BUILT_IN: Final = Registry(
     [
         *OURS,
@@ -369,4 +378,4 @@ BUILT_IN: Final = Registry(
         _DEFINITION_KIND,
     ]
 )
-"""What is served before any definition is stored."""
+"""The kinds that are served without any stored CustomResourceDefinition."""

@@ -1,6 +1,7 @@
-"""Reading and rebuilding JSON documents: the shape of every Kubernetes object here.
+"""Reading and rebuilding JSON documents, the form of every Kubernetes object here.
 
-Law: nothing is changed in place; who sets a value gets a new document that shares what did not change.
+Nothing is changed in place: a function that sets a value returns a new document, which shares the unchanged
+parts with the old one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,13 +11,13 @@ from typing import Final
 from knative_gateway.ports import Key
 
 Object = Mapping[str, object]
-"""A JSON object: values are None, bool, int, float, str, lists and dicts of them."""
+"""A JSON object. Its values are None, bool, int, float, str, and lists and dicts of these."""
 
 EMPTY: Final[Object] = {}
 
 
 def at(value: object, *path: str) -> object:
-    """What is at a path of names; None if it ends early."""
+    """Return the value at a path of names, or None if the path does not exist."""
     for name in path:
         if not isinstance(value, Mapping):
             return None
@@ -25,43 +26,43 @@ def at(value: object, *path: str) -> object:
 
 
 def text(value: object, *path: str) -> str:
-    """The string at a path; empty if there is none."""
+    """Return the string at a path; empty if the value is missing or is not a string."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def number(value: object, *path: str) -> int:
-    """The integer at a path; 0 if there is none."""
+    """Return the integer at a path; 0 if the value is missing or is not an integer."""
     found = at(value, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
 def child(value: object, *path: str) -> Object:
-    """The object at a path; empty if there is none."""
+    """Return the object at a path; empty if the value is missing or is not an object."""
     found = at(value, *path)
     return found if isinstance(found, Mapping) else EMPTY
 
 
 def entries(value: object, *path: str) -> Sequence[object]:
-    """The list at a path; empty if there is none."""
+    """Return the list at a path; empty if the value is missing or is not a list."""
     found = at(value, *path)
     return found if isinstance(found, list | tuple) else ()
 
 
 def annotation(object_: Object, name: str) -> str | None:
-    """An annotation's value; None if it is not there."""
+    """Return the value of an annotation, or None."""
     found = at(object_, "metadata", "annotations", name)
     return found if isinstance(found, str) else None
 
 
 def put(object_: Object, path: Sequence[str], value: object) -> dict[str, object]:
-    """The document with another value at a path; objects on the way are made as needed."""
+    """Return the document with `value` at a path. Missing objects along the path are created."""
     name, rest = path[0], path[1:]
     return {**object_, name: put(child(object_, name), rest, value) if rest else value}
 
 
 def drop(object_: Object, path: Sequence[str]) -> dict[str, object]:
-    """The document without what is at a path."""
+    """Return the document without the value at a path."""
     name, rest = path[0], path[1:]
     if name not in object_:
         return dict(object_)
@@ -72,7 +73,7 @@ def drop(object_: Object, path: Sequence[str]) -> dict[str, object]:
 
 
 def walk(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every leaf of objects in objects: scalars, lists and empty objects, with their paths."""
+    """Yield every leaf of nested objects with its path: scalars, lists and empty objects."""
     if isinstance(value, Mapping) and value:
         for name, below in value.items():
             yield from walk(below, (*path, name))
@@ -81,7 +82,7 @@ def walk(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def same(one: object, other: object) -> bool:
-    """JSON equality: 1 is 1.0, but never true."""
+    """Compare two values as JSON: 1 equals 1.0 and does not equal true."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -94,7 +95,7 @@ def same(one: object, other: object) -> bool:
 
 
 def key_of(object_: Object) -> Key:
-    """Under what name the store keeps an object."""
+    """Return the key under which the store keeps an object."""
     return Key(
         group_of(text(object_, "apiVersion")),
         text(object_, "kind"),
@@ -104,32 +105,32 @@ def key_of(object_: Object) -> Key:
 
 
 def name_of(object_: Object) -> str:
-    """`metadata.name`."""
     return text(object_, "metadata", "name")
 
 
 def namespace_of(object_: Object) -> str:
-    """`metadata.namespace`; empty for what has none."""
+    """Return `metadata.namespace`; empty for an object of a cluster-scoped kind."""
     return text(object_, "metadata", "namespace")
 
 
 def uid_of(object_: Object) -> str:
-    """`metadata.uid`."""
     return text(object_, "metadata", "uid")
 
 
 def group_of(api_version: str) -> str:
-    """The API group in an apiVersion; empty for the core group of Kubernetes (`v1`)."""
+    """Return the API group in an apiVersion; empty for the core group of Kubernetes (`v1`)."""
     return api_version.rpartition("/")[0]
 
 
 def timestamp(now_ms: int) -> str:
-    """A moment as Kubernetes writes it: RFC 3339, whole seconds, UTC. `now_ms`: since 1970."""
+    """Return a time in the format of Kubernetes: RFC 3339, whole seconds, UTC. `now_ms`: milliseconds since
+    1970.
+    """
     return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment_ms(written: str) -> int | None:
-    """Milliseconds since 1970 of an RFC 3339 text with a zone; None if it is none."""
+    """Return the milliseconds since 1970 of an RFC 3339 time with a time zone; None if `written` is not one."""
     try:
         read = datetime.fromisoformat(written)
     except ValueError:

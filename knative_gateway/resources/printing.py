@@ -1,6 +1,6 @@
 """Objects as the Table that kubectl prints.
 
-Spec: Kubernetes, meta.k8s.io/v1 Table; ages as its `duration.HumanDuration` writes them.
+Spec: Kubernetes, meta.k8s.io/v1 Table. Ages have the format of Kubernetes' `duration.HumanDuration`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _AGES: Final = (
     (63_072_000, "d", ""),
     (252_288_000, "y", "d"),
 )
-"""Below how many seconds an age is told in which units."""
+"""Upper bound of an age in seconds (exclusive), and the two units in which it is shown."""
 
 
 def table(
@@ -42,9 +42,10 @@ def table(
     include: str = "Metadata",
     more: Object | None = None,
 ) -> dict[str, object]:
-    """The Table of a list, or of one object.
+    """Return the Table of a list of objects.
 
-    `include`: Metadata, Object or None, as the client asks; `more` goes into its metadata.
+    `include` is what the client asked for: Metadata, Object or None. `more` is merged into the Table's
+    metadata.
     """
     return {
         "kind": "Table",
@@ -56,7 +57,7 @@ def table(
 
 
 def column_definitions(columns: Sequence[Column]) -> list[dict[str, object]]:
-    """The heads of the columns, the name's first."""
+    """Return the column definitions, beginning with the name."""
     heads: list[dict[str, object]] = [dict(_NAME)]
     for column in columns:
         head = {"name": column.name, "type": column.type, "format": column.format}
@@ -67,7 +68,6 @@ def column_definitions(columns: Sequence[Column]) -> list[dict[str, object]]:
 
 
 def row(kind: Kind, object_: Object, *, now_ms: int, include: str = "Metadata") -> dict[str, object]:
-    """One row."""
     made: dict[str, object] = {
         "cells": [name_of(object_), *(cell(column, object_, now_ms) for column in kind.columns)]
     }
@@ -79,7 +79,7 @@ def row(kind: Kind, object_: Object, *, now_ms: int, include: str = "Metadata") 
 
 
 def partial(object_: Object) -> dict[str, object]:
-    """The object's metadata alone."""
+    """Return the PartialObjectMetadata of an object: its metadata only."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -88,10 +88,11 @@ def partial(object_: Object) -> dict[str, object]:
 
 
 def cell(column: Column, object_: Object, now_ms: int) -> object:
-    """What stands in one cell; None if there is nothing."""
+    """Return the value of one cell, or None if the object does not have one."""
     if column.path.startswith(_COUNT[0]):
         found = find(object_, column.path[len(_COUNT[0]) : -len(_COUNT[1])])
         return len(found[0]) if found and isinstance(found[0], dict | list) else 0
+    # Two paths joined by "/" are not JSONPath: this is our form for a column such as "trigger/orders".
     if "/." in column.path:
         return "/".join(
             str(value) for path in column.path.split("/") for value in find(object_, path)
@@ -111,13 +112,13 @@ def _written(value: object) -> str:
 
 
 def age(since: object, now_ms: int) -> str:
-    """How long ago a timestamp was."""
+    """Return the time since a timestamp in kubectl's format, or UNKNOWN if `since` is not a timestamp."""
     moment = moment_ms(since) if isinstance(since, str) else None
     return UNKNOWN if moment is None else human((now_ms - moment) // 1000)
 
 
 def human(seconds: int) -> str:
-    """A duration in the one or two largest units that say something, as kubectl's users know it."""
+    """Return a duration in its one or two largest units, as kubectl shows it."""
     if seconds < -1:
         return "<invalid>"
     for below_s, large, small in _AGES:

@@ -1,4 +1,4 @@
-"""Which namespaces an object refers to. Pure."""
+"""The namespaces that an object refers to. Pure."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ REFERENCES: Final = (
     ("spec", "reply", "ref"),
     ("spec", "delivery", "deadLetterSink", "ref"),
 )
-"""Of Brokers, Channels, Triggers and Subscriptions, to objects that may be in another namespace."""
+"""The fields of Brokers, Channels, Triggers and Subscriptions that can refer to another namespace."""
 
 
 def foreign(object_: Object, old: Object | None) -> set[str]:
-    """The namespaces of others whose objects it refers to, where `old` did not."""
+    """Return the other namespaces that the object refers to and that `old` did not refer to."""
     own = namespace_of(object_)
     found = {text(child(object_, *path), "namespace") for path in REFERENCES}
     before = {text(child(old, *path), "namespace") for path in REFERENCES} if old is not None else set()

@@ -1,5 +1,4 @@
-"""Why a request is refused, as Kubernetes says it: a Status object with code, reason and a cause for each
-field.
+"""Errors of the API in the form of Kubernetes: a Status with code, reason, and a cause for each field.
 
 Spec: Kubernetes API conventions, "Response Status Kind".
 """
@@ -13,7 +12,7 @@ from knative_gateway.errors import GatewayError
 
 
 class Because(StrEnum):
-    """What is wrong with a field."""
+    """The kind of error of a field. The values are those of Kubernetes."""
 
     REQUIRED = "FieldValueRequired"
     INVALID = "FieldValueInvalid"
@@ -36,9 +35,9 @@ _SUMMARY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong:
+    """One error in one field.
 
-    `field` is its path in the object, as `spec.delivery.retry` or `spec.filters[0].exact`.
+    `field` is the path in the object, for example `spec.delivery.retry` or `spec.filters[0].exact`.
     """
 
     because: Because
@@ -50,7 +49,7 @@ class Cause:
 
     @property
     def detail(self) -> str:
-        """The words without the path."""
+        """The message without the path."""
         summary = _SUMMARY.get(self.because)
         if summary is None:
             return self.words
@@ -58,7 +57,7 @@ class Cause:
 
 
 class StatusError(GatewayError):
-    """A request that is refused: `code` is the HTTP status, `status()` the body."""
+    """A refused request. `code` is the HTTP status; `status()` is the body of the answer."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class StatusError(GatewayError):
         self.details: Final = dict(details or {})
 
     def status(self) -> dict[str, object]:
-        """The Status object."""
+        """Return the Status object."""
         details = dict(self.details)
         if self.causes:
             details["causes"] = [
@@ -94,7 +93,7 @@ class StatusError(GatewayError):
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """The object breaks rules of its kind (422)."""
+    """The object breaks a rule of its kind (422)."""
     words = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(map(str, causes)) + "]"
     full = f"{kind}.{group}" if group else kind
     details: dict[str, object] = {"name": name, "group": group, "kind": kind}
@@ -102,12 +101,12 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Status
 
 
 def bad_request(message: str) -> StatusError:
-    """The request itself cannot be read (400)."""
+    """The request is malformed (400)."""
     return StatusError(400, "BadRequest", message)
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    """No such object (404)."""
+    """The object does not exist (404)."""
     return StatusError(
         404,
         "NotFound",
@@ -117,7 +116,7 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:
-    """The name is taken (409)."""
+    """An object with this name exists (409)."""
     return StatusError(
         409,
         "AlreadyExists",
@@ -127,13 +126,13 @@ def already_exists(group: str, plural: str, name: str) -> StatusError:
 
 
 def conflict(group: str, plural: str, name: str, words: str) -> StatusError:
-    """The object is not what the writer saw (409)."""
+    """The stored object is not the one that the client expects (409)."""
     message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {words}'
     return StatusError(409, "Conflict", message, details=_details(group, plural, name))
 
 
 def outdated(group: str, plural: str, name: str) -> StatusError:
-    """Somebody else wrote first (409)."""
+    """Another client has changed the object since this client read it (409)."""
     return conflict(
         group,
         plural,
@@ -143,7 +142,7 @@ def outdated(group: str, plural: str, name: str) -> StatusError:
 
 
 def apply_conflict(causes: Sequence[Cause]) -> StatusError:
-    """Fields of a server-side apply belong to others (409)."""
+    """A server-side apply would change fields of other managers (409)."""
     plural = "" if len(causes) == 1 else "s"
     words = "; ".join(f"{cause.words}: {cause.field}" for cause in causes)
     return StatusError(
@@ -152,12 +151,12 @@ def apply_conflict(causes: Sequence[Cause]) -> StatusError:
 
 
 def unsupported_media(message: str) -> StatusError:
-    """A body of a type that is not taken here (415)."""
+    """The media type of the body is not supported (415)."""
     return StatusError(415, "UnsupportedMediaType", message)
 
 
 def gone(message: str) -> StatusError:
-    """A version from before what is remembered (410)."""
+    """The resourceVersion is older than the changes that are kept (410)."""
     return StatusError(410, "Expired", message)
 
 

@@ -1,9 +1,11 @@
-"""Label and field selectors of list, watch and delete-collection.
+"""Label and field selectors of the requests list, watch and delete-collection.
+
+  app=x   app==x   app!=x   app in (x,y)   app notin (x,y)   app   !app   size>3   size<3
+  metadata.name=x,status.phase!=Running
+
+In a field selector, a backslash escapes a comma, an equals sign or a backslash.
 
 Spec: Kubernetes, "Labels and Selectors", "Field Selectors".
-
-app=x   app==x   app!=x   app in (x,y)   app notin (x,y)   app   !app   size>3   size<3
-metadata.name=x,status.phase!=Running      (a backslash before , = or itself)
 """
 
 import re
@@ -36,15 +38,15 @@ _FIELD: Final = re.compile(
 
 
 def everything(_object: Object) -> bool:
-    """The selector that takes all."""
+    """Select every object."""
     return True
 
 
 def label_selector(written: str) -> Selector:
-    """What a label selector means.
+    """Parse a label selector.
 
     Raises:
-        StatusError: it cannot be read (400).
+      StatusError: the selector is not valid (400).
     """
     requirements = [_requirement(found) for found in _split(_REQUIREMENT, written, "label")]
     if not requirements:
@@ -59,11 +61,12 @@ def label_selector(written: str) -> Selector:
 
 
 def field_selector(written: str, schema: Object) -> Selector:
-    """What a field selector means for objects of a schema; a field that is not there is the empty text.
+    """Parse a field selector for objects of a schema. A field that an object does not have counts as the
+    empty text.
 
     Raises:
-        StatusError: it cannot be read, or no object has such a field (400): a misspelt one must not mean all
-            of them.
+      StatusError: the selector is not valid, or the schema does not define the field (400). A misspelled field
+        must not select every object: delete-collection would delete all of them.
     """
     terms = [
         (found["path"].split("."), found["operator"] != "!=", re.sub(r"\\(.)", r"\1", found["value"]))
@@ -78,9 +81,9 @@ def field_selector(written: str, schema: Object) -> Selector:
 
 
 def named(written: str) -> str | None:
-    """The one name that a field selector asks for, so that a list need not look at all;
+    """Return the name that a field selector requires, or None.
 
-    None if it does not.
+    With a name, a list request reads one object instead of filtering all of them.
     """
     names = [
         found["value"]

@@ -1,8 +1,9 @@
-"""The rules of each kind that a schema cannot say: names, references, destinations, delivery, what never
-changes.
+"""The rules of each kind that a schema cannot express: names, references, destinations, delivery, immutable
+fields.
 
-Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources". All that is wrong is told at
-once, each with its field.
+All errors of an object are reported at once, each with its field.
+
+Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources".
 """
 
 import re
@@ -21,7 +22,10 @@ from knative_gateway.resources.refusals import Because, Cause
 from knative_gateway.resources.schema.checking import below
 
 NAME_CHARACTERS_MAX: Final = 180
-"""Of our kinds: with kind and namespace before it, it is a log's name of at most 255."""
+"""Characters of the name of a Broker, Trigger, Channel or Subscription.
+
+The name of a log is made of kind, namespace and name, and has at most 255 characters.
+"""
 ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
 URL_CHARACTERS_MAX: Final = 2048
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -35,7 +39,9 @@ _DURATIONS: Final = ("backoffDelay", "backoffMax", "timeout", "retryAfterMax")
 
 
 def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list[Cause]:
-    """All that is wrong with an object that already fits its schema. `old`: what it replaces."""
+    """Return all errors of an object that fits its schema already. `old` is the stored object that it
+    replaces.
+    """
     causes = check_metadata(kind, object_)
     match kind.group, kind.kind:
         case "eventing.knative.dev", "Broker":
@@ -66,7 +72,7 @@ def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list
 
 
 def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
-    """Name, labels, annotations."""
+    """Check name, labels and annotations."""
     name = name_of(object_)
     causes: list[Cause] = []
     if not name:
@@ -158,7 +164,7 @@ def _subscription(subscription: Object, old: Object | None) -> list[Cause]:
                 Cause(
                     Because.FORBIDDEN,
                     "spec.channel.namespace",
-                    "the Channel is in the same namespace; leave it out",
+                    "the Channel must be in the same namespace; remove this field",
                 )
             )
     given = [name for name in ("subscriber", "reply") if child(subscription, "spec", name)]
@@ -183,14 +189,14 @@ def _template(channel: Object) -> list[Cause]:
 
 
 def _service(service: Object) -> list[Cause]:
-    """Its name is put into URLs."""
+    """The external name becomes the host of URLs, so it must be a host name."""
     name, is_external = text(service, "spec", "externalName"), text(service, "spec", "type") == "ExternalName"
     if (name or is_external) and not is_dns_name(name):
         return [
             Cause(
                 Because.INVALID,
                 "spec.externalName",
-                f'"{name[:80]}": must be a DNS name, as host.example.com',
+                f'"{name[:80]}": must be a DNS name, for example host.example.com',
             )
         ]
     return []
@@ -217,7 +223,7 @@ def _definition(definition: Object, old: Object | None) -> list[Cause]:
 
 
 def check_delivery(object_: Object) -> list[Cause]:
-    """The times and the sink in `spec.delivery`. Spec: "DeliverySpec"."""
+    """Check the durations and the dead letter sink in `spec.delivery`. Spec: "DeliverySpec"."""
     delivery = child(object_, "spec", "delivery")
     causes: list[Cause] = []
     for name in _DURATIONS:
@@ -251,14 +257,14 @@ def _destination(destination: Object, path: str) -> list[Cause]:
 
 def _wrong_uri(uri: str, *, relative: bool) -> str:
     if len(uri) > URL_CHARACTERS_MAX or re.search(r"[\x00-\x20\x7f]", uri):
-        return f"must have at most {URL_CHARACTERS_MAX} characters, no spaces among them"
+        return f"must have at most {URL_CHARACTERS_MAX} characters and no spaces"
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError as error:
         return f"not a URL: {error}"
     if not parts.scheme and not parts.netloc:
-        return "" if relative else "a relative URI is only allowed beside ref"
+        return "" if relative else "a relative URI is only allowed together with ref"
     if parts.scheme not in {"http", "https"} and not (relative and not parts.scheme):
         return "the scheme must be http or https"
     return "" if parts.hostname else "it has no host"

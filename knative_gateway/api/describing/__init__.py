@@ -1,1 +1,1 @@
-"""What the API says of itself: discovery and OpenAPI documents."""
+"""Descriptions of the API: discovery and OpenAPI documents."""

@@ -1,6 +1,6 @@
-"""What is served, for clients that ask: groups, versions, resources.
+"""Discovery: the groups, versions and resources that are served. Pure.
 
-Pure. Spec: Kubernetes API concepts, "Discovery".
+Spec: Kubernetes API concepts, "Discovery".
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,12 @@ from knative_gateway import __version__
 from knative_gateway.resources.kinds import CORE, Kind, Registry
 
 KUBERNETES: Final = ("1", "33")
-"""The release whose API is spoken: clients compare it to theirs."""
+"""The Kubernetes release whose API is implemented. Clients compare it with their own version."""
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
 
 def version() -> dict[str, object]:
-    """`/version`."""
     major, minor = KUBERNETES
     return {
         "major": major,
@@ -32,7 +31,7 @@ def version() -> dict[str, object]:
 
 
 def core_versions(host: str) -> dict[str, object]:
-    """`/api`. `host`: how the client reached us."""
+    """Return `/api`. `host` is the Host header of the request."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -41,19 +40,18 @@ def core_versions(host: str) -> dict[str, object]:
 
 
 def group_list(registry: Registry) -> dict[str, object]:
-    """`/apis`."""
     groups = [_group(name, versions) for name, versions in registry.versions().items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(registry: Registry, name: str) -> dict[str, object] | None:
-    """`/apis/GROUP`; None if there is none."""
+    """Return `/apis/GROUP`, or None if the group does not exist."""
     versions = registry.versions().get(name)
     return None if versions is None else {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
 
 def resource_list(registry: Registry, group_name: str, version_name: str) -> dict[str, object] | None:
-    """`/api/v1` and `/apis/GROUP/VERSION`; None if there is none."""
+    """Return `/api/v1` or `/apis/GROUP/VERSION`, or None if the version does not exist."""
     kinds = registry.of_version(group_name, version_name)
     if not kinds:
         return None

@@ -1,4 +1,4 @@
-"""Everything under the API's paths that is not an object: discovery, schemas, the version. [io]"""
+"""Documents under the API's paths that are not objects: discovery, schemas, the version. [io]"""
 
 from typing import Final
 
@@ -21,11 +21,11 @@ PATHS: Final = (
     "/version",
 )
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""As Kubernetes answers; asked for it is with an @."""
+"""The media type of the answer. Clients request it with an @, Kubernetes answers with a dot, and so do we."""
 
 
 def document(request: Request, registry: Registry) -> dict[str, object] | Response | None:
-    """The document of a request's path; None if there is none."""
+    """Return the document at a request's path, or None."""
     match request.scope["path"].strip("/").split("/"):
         case ["openapi", *rest]:
             return _schemas(request, registry, rest)

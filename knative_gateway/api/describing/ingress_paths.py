@@ -1,4 +1,4 @@
-"""The paths beside the objects, for the OpenAPI document: where events are sent, health, figures. Pure."""
+"""The paths other than objects for the OpenAPI document: ingress, health, metrics. Pure."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from knative_gateway.resources.objects import Object
 
 _CODES: Final = {
     "202": "stored, durably",
-    "400": "no CloudEvent; the body says why",
-    "401": "no token, or one that is not believed",
-    "403": "this token may not send here",
-    "404": "there is no such address",
+    "400": "not a valid CloudEvent; the body has the reason",
+    "401": "the token is missing or not valid",
+    "403": "the user of this token may not send to this address",
+    "404": "the address does not exist",
     "413": "too large",
-    "415": "of a media type that is not taken",
-    "429": "the log pushes back; Retry-After says when to try again",
-    "503": "the log is away; nothing is known of this event",
+    "415": "the media type is not supported",
+    "429": "the log does not accept more events now; retry after the time in Retry-After",
+    "503": "the log is not available; whether the event was stored is not known",
 }
 
 
@@ -38,7 +38,7 @@ def _address(what: str) -> Object:
         "responses": {code: {"description": words} for code, words in _CODES.items()},
     }
     options = {
-        "summary": "What may be sent, as a CloudEvents webhook.",
+        "summary": "The CloudEvents webhook handshake.",
         "tags": ["events"],
         "responses": {"200": {"description": "OK"}},
     }
@@ -54,6 +54,6 @@ INGRESS: Final[Object] = {
     "/broker/{namespace}/{name}": _address("Broker"),
     "/channel/{namespace}/{name}": _address("Channel"),
     "/healthz": _plain("Whether the process is alive."),
-    "/readyz": _plain("Whether it can do its work; 503 with the reason if not."),
-    "/metrics": _plain("Figures for Prometheus."),
+    "/readyz": _plain("Whether the gateway is ready; 503 with the reason if not."),
+    "/metrics": _plain("Metrics for Prometheus."),
 }

@@ -1,8 +1,9 @@
-"""The API's schemas and operations as OpenAPI 3, of one group and version or of all. Pure. Spec: Kubernetes
-API concepts, "OpenAPI V3".
+"""The API's schemas and operations as OpenAPI 3, of one group and version or of all. Pure.
 
-kubectl reads from it what `explain` shows, and that unknown fields are refused here if it asks for it
+kubectl uses these documents for `explain`, and to find out that the server can refuse unknown fields
 (`fieldValidation`).
+
+Spec: Kubernetes API concepts, "OpenAPI V3".
 """
 
 import json
@@ -24,7 +25,7 @@ _ANYTHING: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fie
 
 
 def index(registry: Registry) -> dict[str, object]:
-    """`/openapi/v3`: where the documents are."""
+    """Return `/openapi/v3`: the paths of the documents."""
     names = dict.fromkeys(version_path(kind.group, kind.version) for kind in registry.kinds)
     return {
         "paths": {
@@ -34,13 +35,13 @@ def index(registry: Registry) -> dict[str, object]:
 
 
 def document(registry: Registry, group: str, version: str) -> dict[str, object] | None:
-    """The document of one group and version; None if there is none."""
+    """Return the document of one group and version, or None."""
     kinds = registry.of_version(group, version)
     return _document(kinds) if kinds else None
 
 
 def whole(registry: Registry) -> dict[str, object]:
-    """All that is served over HTTP, events and health included."""
+    """Return one document for everything that is served over HTTP, including ingress and health."""
     made = _document(registry.kinds)
     return {**made, "paths": {**INGRESS, **child(made, "paths")}, "security": [{"bearer": []}, {}]}
 
@@ -51,7 +52,7 @@ def _document(kinds: Iterable[Kind]) -> dict[str, object]:
         f"{_META}.ObjectMeta": METADATA,
         f"{_META}.Status": {
             **_ANYTHING,
-            "description": "What came of a request that gives no object; every error is one.",
+            "description": "The result of a request that does not return an object. Every error is a Status.",
         },
     }
     for kind in kinds:
@@ -66,18 +67,18 @@ def _info() -> dict[str, object]:
 
 
 def _digest(registry: Registry) -> str:
-    """Changes when what is served does: clients keep documents by it."""
+    """Return a hash that changes with the served schemas. Clients cache the documents by it."""
     served = [[kind.full_name, kind.version, kind.schema] for kind in registry.kinds]
     return sha256(json.dumps([__version__, served], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def version_path(group: str, version: str) -> str:
-    """The path of one version of a group, without a slash in front."""
+    """Return the path of one version of a group, without a leading slash."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
 def schema_name(kind: Kind) -> str:
-    """As Kubernetes names schemas: the group's labels from the right."""
+    """Return the name of a schema as in Kubernetes: the labels of the group in reverse order, version, kind."""
     domain = ".".join(reversed(kind.group.split("."))) if kind.group else "io.k8s.api.core"
     return f"{domain}.{kind.version}.{kind.kind}"
 
@@ -120,8 +121,8 @@ def _reference(name: str) -> dict[str, object]:
 def _paths(kind: Kind) -> dict[str, object]:
     root = f"/{version_path(kind.group, kind.version)}"
     inside = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
-    place = [_in_path("namespace")] if kind.namespaced else []
-    named = [*place, _in_path("name")]
+    namespace = [_in_path("namespace")] if kind.namespaced else []
+    named = [*namespace, _in_path("name")]
     one, listed = _reference(schema_name(kind)), _reference(f"{schema_name(kind)}List")
     many = _operation(
         kind,
@@ -152,7 +153,7 @@ def _paths(kind: Kind) -> dict[str, object]:
         "delete": _operation(
             kind, "deletecollection", listed, _query("labelSelector", "fieldSelector", "dryRun")
         ),
-        "parameters": place,
+        "parameters": namespace,
     }
     removal = _operation(kind, "delete", _reference(f"{_META}.Status"), _query("dryRun"))
     paths: dict[str, object] = {

@@ -1,11 +1,12 @@
-"""The API's schemas as OpenAPI 2, in JSON and in protobuf. Pure. Spec: OpenAPI 2.0; field numbers from
-gnostic's OpenAPIv2.proto.
+"""The API's schemas as OpenAPI 2, in JSON and in protobuf. Pure.
 
-kubectl before 1.27 reads from it what `explain` shows, what it refuses before it sends it, and (from the
-PATCH of each kind) whether the server knows dry runs. As Kubernetes does for its definitions: what version 2
-cannot say (unknown fields kept, null or several types allowed) is any value there, and the server judges it.
-Kinds of the core of which that is true are left out: how their lists are patched would be lost, and clients
-know it by themselves.
+kubectl before 1.27 uses this document for `explain`, for its own validation, and to find out whether the
+server supports dry runs (from the PATCH of each kind). As in Kubernetes, what version 2 cannot express
+(unknown fields kept, null or several types allowed) becomes a schema without restrictions, and the server
+validates it. Core kinds with such a schema are omitted: their patch strategies would be lost, and clients
+have these kinds built in.
+
+Spec: OpenAPI 2.0. Field numbers are from gnostic's OpenAPIv2.proto.
 """
 
 import json
@@ -27,7 +28,7 @@ _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
 def document(registry: Registry) -> dict[str, Any]:
-    """The document, as JSON has it."""
+    """Return the document as JSON."""
     definitions = {_METADATA: _schema(METADATA)}
     paths: dict[str, object] = {}
     for kind in registry.kinds:
@@ -42,7 +43,7 @@ def document(registry: Registry) -> dict[str, Any]:
 
 
 def encoded(made: Mapping[str, Any]) -> bytes:
-    """The same as the protobuf message `openapi.v2.Document`."""
+    """Return the document as the protobuf message `openapi.v2.Document`."""
     info = _text(1, made["info"]["title"]) + _text(2, made["info"]["version"])
     paths = b"".join(
         _field(2, _text(1, name) + _field(2, _field(8, _operation(item["patch"]))))
@@ -64,7 +65,7 @@ def _definition(kind: Kind) -> dict[str, object]:
     }
     if (
         made.get("type") == "object"
-    ):  # else all is allowed, and a reader of version 2 takes it so only if it is told nothing
+    ):  # a schema without a type allows everything; with properties, clients would refuse other fields
         made["properties"] = {**common, **child(made, "properties")}
     return {**made, _GVK: [_identity(kind)]}
 
@@ -123,7 +124,7 @@ def _operation(made: Mapping[str, Any]) -> bytes:
 
 
 def _message(schema: Mapping[str, Any]) -> bytes:
-    """`openapi.v2.Schema`."""
+    """Encode a schema as `openapi.v2.Schema`."""
     parts = [
         _text(1, schema.get("$ref", "")),
         _text(2, schema.get("format", "")),
@@ -148,7 +149,7 @@ def _named(number: int, name: str, schema: Mapping[str, Any]) -> bytes:
 
 
 def _extensions(number: int, made: Mapping[str, Any]) -> bytes:
-    """`NamedAny`: their values as YAML, which JSON is."""
+    """Encode extensions as `NamedAny`. Their values must be YAML; JSON is YAML."""
     found: Iterable[tuple[str, Any]] = (
         (name, value) for name, value in made.items() if name.startswith("x-")
     )
@@ -158,7 +159,7 @@ def _extensions(number: int, made: Mapping[str, Any]) -> bytes:
 
 
 def _text(number: int, value: str) -> bytes:
-    """The empty text is not written."""
+    """Encode a string. As in protobuf, the empty string is omitted."""
     return _field(number, value.encode("utf-8", "replace")) if value else b""
 
 

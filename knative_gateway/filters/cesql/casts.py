@@ -1,6 +1,8 @@
-"""Casts between the types of CESQL, and values of an event's attributes as such types. Spec: CESQL 3.2, 3.7.
+"""Casts between the types of CESQL, and the conversion of attribute values to these types.
 
-Law: a cast that cannot be raises `Failed` of kind CAST; nothing else is raised whatever the value.
+A cast that is not possible raises `Failed` with the kind CAST. Casts do not raise anything else.
+
+Spec: CESQL 3.2, 3.7.
 """
 
 import re
@@ -14,14 +16,14 @@ from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 
 BOOLEAN_LENGTH_MAX: Final = len("false")
 INTEGER_LENGTH_MAX: Final = 1 << 14
-"""Characters of a text that can be an integer, leading zeros among them."""
+"""Characters of a text that is cast to Integer, including leading zeros."""
 
 _INTEGER: Final = re.compile(r"([+-]?)([0-9]++)", re.ASCII)
 _DIGITS_MAX: Final = 10
 
 
 def as_string(value: Primitive) -> str:
-    """Of any value there is a String."""
+    """Every value can be cast to String."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -30,10 +32,10 @@ def as_string(value: Primitive) -> str:
 
 
 def as_integer(value: Primitive) -> int:
-    """A Boolean is 1 or 0, a String its decimal digits with or without a sign.
+    """Cast a Boolean to 1 or 0, and a String from decimal digits with an optional sign.
 
     Raises:
-        Failed: the String is not an integer of 32 bits.
+      Failed: the String is not a 32-bit integer.
     """
     if isinstance(value, str):
         written = _INTEGER.fullmatch(value) if len(value) <= INTEGER_LENGTH_MAX else None
@@ -46,10 +48,10 @@ def as_integer(value: Primitive) -> int:
 
 
 def as_boolean(value: Primitive) -> bool:
-    """An Integer other than 0 is true, a String says which it is in letters of any case.
+    """Cast an Integer to whether it is not 0, and a String from `true` or `false` in any case.
 
     Raises:
-        Failed: the String is neither.
+      Failed: the String is neither.
     """
     if isinstance(value, str):
         written = value[: BOOLEAN_LENGTH_MAX + 1].lower()
@@ -60,7 +62,7 @@ def as_boolean(value: Primitive) -> bool:
 
 
 def unchanged(value: Primitive) -> Primitive:
-    """The cast to whatever it is."""
+    """The cast to Any."""
     return value
 
 
@@ -73,15 +75,15 @@ CASTS: Final[Mapping[Type, Callable[[Primitive], Primitive]]] = {
 
 
 def type_of(value: Primitive) -> Type:
-    """The type of a value."""
     return (
         Type.STRING if isinstance(value, str) else Type.BOOLEAN if isinstance(value, bool) else Type.INTEGER
     )
 
 
 def primitive(value: object) -> Primitive:
-    """An attribute's value as CESQL sees it: what is not a String, Integer of 32 bits or Boolean is its
-    canonical text. Spec: CESQL 3.2.
+    """Convert an attribute's value to a CESQL value.
+
+    A value that is not a String, a Boolean or a 32-bit Integer becomes its canonical text. Spec: CESQL 3.2.
     """
     if isinstance(value, str | bool):
         return value
@@ -93,5 +95,5 @@ def primitive(value: object) -> Primitive:
 
 
 def canonical(value: object) -> str:
-    """An attribute's value as the text that CloudEvents gives it."""
+    """Return the canonical CloudEvents text of an attribute's value."""
     return value if isinstance(value, str) else as_string(primitive(value))

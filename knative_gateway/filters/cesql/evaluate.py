@@ -1,8 +1,10 @@
-"""Tree -> closures over the attributes of an event. Spec: CESQL 3.2 to 3.7.
+"""Tree -> closures over the attributes of an event.
 
-Laws: evaluation fails fast (4.1): the first error ends it, as `Failed`; nothing else is raised but
-`FilterWorkError`. What is not evaluated cannot fail: the right of AND and OR when the left says it all, the
-members of IN after the one that is equal.
+The first error ends an evaluation with `Failed` (CESQL 4.1). The only other exception is `FilterWorkError`.
+Operands that cannot change the result are not evaluated and cannot fail: the right side of AND and OR if the
+left side decides, and the members of IN after the equal one.
+
+Spec: CESQL 3.2 to 3.7.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,17 +44,17 @@ from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.work import Work
 
 Attributes: TypeAlias = Mapping[str, object]
-"""Context attributes by their lower-case names; values as in `cloudevents.event.Value`."""
+"""Context attributes by their lower-case names. Values have the types of `cloudevents.event.Value`."""
 
 Run: TypeAlias = Callable[[Attributes], Primitive]
 Test: TypeAlias = Callable[[Attributes], bool]
 
 REQUIRED: Final = frozenset(("id", "source", "specversion", "type"))
-"""Every event has them. Spec: CESQL 3.4.4."""
+"""Attributes that every event has. Spec: CESQL 3.4.4."""
 
 
 class Compiled(NamedTuple):
-    """`type`: what it returns, as far as is known without an event."""
+    """A closure and the type of its result, as far as the type is known without an event."""
 
     run: Run
     type: Type
@@ -62,8 +64,9 @@ _ORDERS: Final[Mapping[str, Callable[[int, int], bool]]] = {"<": lt, "<=": le, "
 
 
 def closure(node: Node, functions: Functions, work: Work) -> Compiled:
-    """What evaluates the expression; calling it raises Failed, or FilterWorkError when the steps of `work`
-    are used up.
+    """Return a closure that evaluates the expression.
+
+    The closure raises Failed, or FilterWorkError when the steps of `work` are used up.
     """
     run: Run
     match node:
@@ -139,7 +142,7 @@ def _string(operand: Compiled) -> Callable[[Attributes], str]:
 def _boolean(operand: Compiled) -> Test:
     run = operand.run
     if operand.type is Type.BOOLEAN:
-        return run  # type: ignore[return-value]  # it says so itself
+        return run  # type: ignore[return-value]  # the type of the operand is known to be Boolean
     return lambda attributes: as_boolean(run(attributes))
 
 
@@ -147,10 +150,10 @@ def _boolean(operand: Compiled) -> Test:
 
 
 def _not(node: Not, operand: Compiled) -> Test:
-    """An operand that is not a Boolean and cannot be one counts as false: the result is true, and an error.
+    """An operand that cannot be cast to Boolean counts as false: the result is true, with an error.
 
-    So says the conformance suite also of an Integer other than 0, which table 3.7 would have cast to true; no
-    filter passes either way.
+    The conformance suite requires this for an Integer other than 0 too, although the table in 3.7 casts it to
+    true. A filter does not pass in either case.
     """
     run = operand.run
 
@@ -194,7 +197,7 @@ def _ordered(order: Callable[[int, int], bool], left: Run, right: Run) -> Test:
 
 
 def _equal(node: Compare, left: Compiled, right: Compiled) -> Test:
-    """Spec: CESQL 3.7: the right operand's type is what the left one is cast to."""
+    """CESQL 3.7: the left operand is cast to the type of the right one."""
     if isinstance(node.left, Attribute) and isinstance(node.right, Constant):
         return _equal_to(left.run, node.left.name, node.right.value)
 
@@ -206,7 +209,7 @@ def _equal(node: Compare, left: Compiled, right: Compiled) -> Test:
 
 
 def _equal_to(attribute: Run, name: str, wanted: Primitive) -> Test:
-    """The usual case, with as few steps as can be."""
+    """The fast path for `attribute = literal`, the most frequent comparison."""
     cast = CASTS[type_of(wanted)]
     if not isinstance(wanted, str):
         return lambda attributes: cast(attribute(attributes)) == wanted
@@ -219,8 +222,8 @@ def _equal_to(attribute: Run, name: str, wanted: Primitive) -> Test:
 
 
 def _arithmetic(operator: Operator, left: Run, right: Run) -> Run:
-    """Both operands are evaluated before either is cast: what is missing counts for more than what has the
-    wrong type (CESQL 3.2).
+    """CESQL 3.2: a missing attribute takes precedence over a wrong type, so both operands are evaluated
+    before either is cast.
     """
     calculate = _CALCULATIONS[operator]
 
@@ -235,7 +238,7 @@ def _arithmetic(operator: Operator, left: Run, right: Run) -> Run:
 
 
 def _quotient(dividend: int, divisor: int) -> int:
-    """Rounded towards 0."""
+    """Divide and round towards 0, unlike Python's `//`."""
     if divisor == 0:
         raise Failed(ErrorKind.MATH, "division by zero")
     whole = abs(dividend) // abs(divisor)
@@ -243,7 +246,7 @@ def _quotient(dividend: int, divisor: int) -> int:
 
 
 def _remainder(dividend: int, divisor: int) -> int:
-    """With the sign of the dividend."""
+    """Return the remainder with the sign of the dividend, unlike Python's `%`."""
     return dividend - divisor * _quotient(dividend, divisor)
 
 
@@ -257,7 +260,7 @@ _CALCULATIONS: Final[Mapping[Operator, Callable[[int, int], int]]] = {
 
 
 def _logic(connectives: Sequence[Connective], operands: Sequence[Test]) -> Test:
-    """From left to right, whatever the connectives: they have the same precedence. Spec: CESQL 3.6."""
+    """Evaluate from left to right: AND, OR and XOR have the same precedence. Spec: CESQL 3.6."""
     if all(connective == "AND" for connective in connectives):
         return _until(operands, stop=False)
     if all(connective == "OR" for connective in connectives):
@@ -277,7 +280,7 @@ def _logic(connectives: Sequence[Connective], operands: Sequence[Test]) -> Test:
 
 
 def _until(operands: Sequence[Test], *, stop: bool) -> Test:
-    """One connective only, the usual case: the first operand that is `stop` ends it."""
+    """The fast path for a chain of one connective: the first operand equal to `stop` decides."""
 
     def chain(attributes: Attributes) -> bool:
         for operand in operands:
@@ -294,7 +297,7 @@ def _like(operand: Callable[[Attributes], str], pattern: str, work: Work) -> Tes
 
 
 def _in(operand: Run, members: Sequence[Node], functions: Functions, work: Work) -> Test:
-    """Spec: CESQL 3.4.5: the left operand's type is what the members are cast to."""
+    """CESQL 3.4.5: the members are cast to the type of the left operand."""
     runs = [closure(member, functions, work).run for member in members]
 
     def among(value: Primitive, attributes: Attributes) -> bool:
@@ -307,7 +310,7 @@ def _in(operand: Run, members: Sequence[Node], functions: Functions, work: Work)
     texts = frozenset(map(as_string, literals))
 
     def contained(attributes: Attributes) -> bool:
-        """Every literal has a String: for a String one look-up is enough, however many there are."""
+        """Every literal can be cast to String, so one set lookup decides for a String operand."""
         value = operand(attributes)
         return value in texts if value.__class__ is str else among(value, attributes)
 

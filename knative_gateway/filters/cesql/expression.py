@@ -1,8 +1,8 @@
-"""CloudEvents SQL, version 1: an expression compiled once and evaluated for each event. Spec: CESQL.
+"""CloudEvents SQL, version 1: an expression is compiled once and evaluated for each event.
 
-Laws: evaluation never raises and never changes the event: it gives a value and the errors, of which there is
-at most one, for the first ends it (4.1). As a filter an expression passes an event only if its value is the
-Boolean true and there is no error (1.2).
+`evaluate` never raises and never changes the event. It returns a value and at most one error, because the
+first error ends the evaluation (CESQL 4.1). As a filter, an expression passes an event only if its value is
+the Boolean true and no error occurred (CESQL 1.2).
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ from knative_gateway.filters.work import NODE_STEPS, FilterWorkError, Work
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an evaluation gives."""
+    """The result of an evaluation."""
 
     value: Primitive
     errors: tuple[EvaluationError, ...] = ()
@@ -49,19 +49,19 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that was read. Equal texts need not give equal ones."""
+    """A compiled expression. Two expressions of the same text may differ."""
 
     tree: Node
     type: Type
     _run: Run
     _work: Work
     _steps: int
-    """Of its nodes."""
+    """Steps for the nodes of the tree."""
     _alone: bool
-    """Nobody else counts the steps of `_work`."""
+    """Whether no other expression counts steps in `_work`."""
 
     def evaluate(self, attributes: Attributes) -> Result:
-        """Its value for an event with these attributes, and the errors."""
+        """Return the value for an event with these attributes, and the errors."""
         self._begin()
         try:
             return Result(self._run(attributes))
@@ -74,10 +74,10 @@ class Expression:
             return Result(self.type.zero, (EvaluationError(ErrorKind.GENERIC, str(error)),))
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these attributes passes.
+        """Return whether an event with these attributes passes.
 
         Raises:
-            FilterWorkError: it takes more steps than it may.
+          FilterWorkError: the evaluation takes more steps than the limit.
         """
         self._begin()
         try:
@@ -94,11 +94,13 @@ class Expression:
 def compile_expression(
     text: str, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS, work: Work | None = None
 ) -> Expression:
-    """Read an expression. `work`: where its steps are counted, with those of others, by an owner that calls
-    `begin`.
+    """Compile an expression.
+
+    Without `work`, each evaluation has its own step limit. With `work`, several expressions share one limit,
+    and the caller must call `work.begin()` before each event.
 
     Raises:
-        ParseError: it is malformed or beyond a limit.
+      ParseError: the expression is malformed or exceeds a limit.
     """
     tree = parse(text, limits)
     counting = Work() if work is None else work
@@ -110,7 +112,7 @@ def compile_expression(
 def evaluate(
     text: str, attributes: Attributes, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS
 ) -> Result:
-    """Read and evaluate once; a text that cannot be read is false and an error of kind PARSE."""
+    """Compile and evaluate once. A malformed text gives false and an error of the kind PARSE."""
     try:
         expression = compile_expression(text, functions=functions, limits=limits)
     except ParseError as error:
@@ -119,8 +121,9 @@ def evaluate(
 
 
 def missing_functions(expression: Expression, functions: Functions = BUILT_IN) -> list[str]:
-    """Calls of functions that there are none of, each as NAME/number of arguments: such an expression fails
-    where it is evaluated.
+    """Return the calls of unknown functions, each as NAME/number of arguments.
+
+    An expression with such a call can be compiled, and fails when the call is evaluated.
     """
     calls = (node for node in _nodes(expression.tree) if isinstance(node, Call))
     missing = (

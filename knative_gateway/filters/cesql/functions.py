@@ -1,8 +1,10 @@
-"""The functions of CESQL, and how more are added. Spec: CESQL 3.5, and 3.7 for the casts INT, BOOL, STRING.
+"""The functions of CESQL, and how more are added.
 
-Laws: a function is known by name and number of arguments; it gets arguments that are cast to its parameters'
-types already, and returns a value of its type or raises `Failed`, which carries the value to return beside
-the error. IS_INT and IS_BOOL are not in the specification: Knative's users have them.
+A function is identified by its name and its number of arguments. The arguments are already cast to the types
+of its parameters. The function returns a value of its declared type, or raises `Failed` with the value to
+return in addition to the error. IS_INT and IS_BOOL are extensions of Knative.
+
+Spec: CESQL 3.5, and 3.7 for the casts INT, BOOL, STRING.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +17,8 @@ from knative_gateway.filters.cesql.syntax import Type
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.work import TEXT_MAX
 
-# White_Space of the Unicode character database; str.strip() alone would take U+001C to U+001F as well, which
-# are control characters.
+# The White_Space characters of the Unicode database. str.strip() without an argument would also remove the
+# control characters U+001C to U+001F.
 _WHITESPACE: Final = (
     "\t\n\v\f\r"
     " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -25,11 +27,10 @@ _WHITESPACE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One definition.
+    """One definition of a function.
 
-    `parameters` are the fixed ones; `variadic` is the type of any number more, None if there are none.
-
-    `name` in upper case: letters and `_`. `run` gets as many values as there are arguments.
+    `parameters` are the fixed parameters. `variadic` is the type of any number of further arguments, or None.
+    `name` is in upper case and consists of letters and `_`. `run` is called with one value for each argument.
     """
 
     name: str
@@ -39,22 +40,22 @@ class Function:
     variadic: Type | None = None
 
     def types(self, count: int) -> tuple[Type, ...]:
-        """The types of so many arguments."""
+        """Return the types of `count` arguments."""
         more = count - len(self.parameters)
         return self.parameters if self.variadic is None else self.parameters + (self.variadic,) * more
 
 
 class Functions:
-    """A set of definitions that can be told apart."""
+    """A set of definitions in which each call has at most one meaning."""
 
     __slots__ = ("_fixed", "_variadic")
 
     def __init__(self, definitions: Iterable[Function]) -> None:
-        """Take the definitions.
+        """Create a set.
 
         Raises:
-            ValueError: two of them cannot be told apart: the same name and number of arguments, or a variadic
-                one that is not longer than all others of its name (CESQL 3.5).
+          ValueError: two definitions conflict: they have the same name and number of arguments, or a variadic one
+            does not have more fixed parameters than all others of its name (CESQL 3.5).
         """
         self._fixed: Final[dict[tuple[str, int], Function]] = {}
         self._variadic: Final[dict[str, Function]] = {}
@@ -78,7 +79,7 @@ class Functions:
                 )
 
     def find(self, name: str, count: int) -> Function | None:
-        """The definition that a call with so many arguments means."""
+        """Return the definition for a call with `count` arguments, or None."""
         definition = self._fixed.get((name, count))
         if definition is None:
             definition = self._variadic.get(name)
@@ -87,7 +88,7 @@ class Functions:
         return definition
 
     def more(self, definitions: Iterable[Function]) -> "Functions":
-        """These and others. Raises ValueError as the constructor does."""
+        """Return a set with additional definitions. Raises ValueError as the constructor does."""
         return Functions([*self._fixed.values(), *self._variadic.values(), *definitions])
 
 
@@ -104,7 +105,7 @@ def _concat_with(delimiter: str, *texts: str) -> str:
 
 
 def _joined(delimiter: str, texts: tuple[str, ...]) -> str:
-    """Bounded before it is made: an expression may name a long attribute many times."""
+    """The length is checked before the text is built: an expression may repeat a long attribute many times."""
     length = sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1)
     if length > TEXT_MAX:
         raise Failed(
@@ -198,7 +199,8 @@ BUILT_IN: Final = Functions(
 
 
 def checked(function: Function) -> Callable[..., Primitive]:
-    """What to call: a function that is not ours and does not keep its word about its type fails.
+    """Return the callable of a function. The result type of functions that are not built in is checked at
+    each call.
 
     Spec: CESQL 3.5.3.
     """
@@ -212,7 +214,7 @@ def checked(function: Function) -> Callable[..., Primitive]:
         ):
             raise Failed(
                 ErrorKind.FUNCTION_EVALUATION,
-                f"{function.name} returned no {function.returns.value}",
+                f"{function.name} did not return a value of type {function.returns.value}",
                 function.returns.zero,
             )
         return result

@@ -1,7 +1,9 @@
-"""CESQL text -> tokens. Spec: CESQL 2.2 to 2.4.
+"""CESQL text -> tokens.
 
-Laws: keywords are known whatever their case; positions count characters from 0 here and from 1 in what a user
-is told; whatever the text, the answer is tokens or a `ParseError`.
+Keywords are recognized in any case. Positions count characters from 0 in tokens, and from 1 in messages. The
+result is a list of tokens or a `ParseError`; nothing else is raised.
+
+Spec: CESQL 2.2 to 2.4.
 """
 
 import re
@@ -14,9 +16,7 @@ KEYWORDS: Final = frozenset(("AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", 
 
 
 class Kind(Enum):
-    """What a token is. A NAME is an attribute's (letters and digits) or, before a parenthesis, a function's
-    (letters and `_`).
-    """
+    """The kind of a token. A NAME is the name of an attribute, or of a function if a parenthesis follows."""
 
     NAME = "name"
     KEYWORD = "keyword"
@@ -27,9 +27,9 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: a keyword in capitals, the value of a string, otherwise as written.
+    """One token. `text` is a keyword in capitals, the value of a string, or the text as written.
 
-    `start` inclusive, `end` exclusive.
+    `start` is inclusive, `end` exclusive.
     """
 
     kind: Kind
@@ -40,17 +40,17 @@ class Token(NamedTuple):
 
 _SPACE: Final = re.compile(r"[ \t\r\n]+")
 _WORD: Final = re.compile(r"[A-Za-z0-9_]+")
-# A backslash takes the character after it along; a doubled quote is one, as in the grammar file that the
-# specification comes with.
+# A backslash also consumes the next character. A doubled quote stands for one quote, as in the grammar file
+# of the specification.
 _STRING: Final = re.compile(r"'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\"", re.DOTALL)
 _MARK: Final = re.compile(r"<>|!=|<=|>=|[=<>+\-*/%(),]")
 
 
 def tokens(text: str, limits: Limits) -> list[Token]:
-    """The tokens of `text`, the last of kind END.
+    """Return the tokens of `text`. The last one has the kind END.
 
     Raises:
-        ParseError: something that is not a token, or more of them, or of characters, than `limits` allows.
+      ParseError: a character cannot begin a token, or `text` exceeds a limit.
     """
     if len(text) > limits.characters:
         reason = f"the expression has {len(text)} characters, {limits.characters} are allowed"
@@ -82,7 +82,7 @@ def _token(text: str, at: int) -> Token:
     mark = _MARK.match(text, at)
     if mark is None:
         shown = repr(text[at]) if text[at].isprintable() else f"U+{ord(text[at]):04X}"
-        reason = f"{shown} begins nothing that an expression can have"
+        reason = f"{shown} is not valid in an expression"
         raise ParseError(reason, at + 1)
     return Token(Kind.MARK, "!=" if mark[0] == "<>" else mark[0], at, mark.end())
 
@@ -96,9 +96,8 @@ def _word(word: str, start: int, end: int) -> Token:
 
 
 def _string(text: str, at: int) -> Token:
-    """Of the escapes only that of the literal's own quote is undone:
-
-    `\\%` is LIKE's, and any other backslash is one.
+    r"""Return a string token. Only the escape of the enclosing quote is replaced: `\\%` belongs to LIKE, and
+    any other backslash stands for itself.
     """
     found = _STRING.match(text, at)
     if found is None:

@@ -1,8 +1,10 @@
-"""The patterns of LIKE. Spec: CESQL 3.4.3.
+"""The patterns of LIKE.
 
-Law: the steps that a text takes are counted as they are taken: its length once, and the length of what stands
-between two `%` for each place where that may begin. What stands between two `%` has a fixed length, and is
-taken where it is found first.
+A pattern is split at each `%` into pieces of fixed length. Each piece is matched at its first occurrence.
+Steps are counted before they are taken: the length of the text once, and the length of a piece for each
+position at which the piece may begin.
+
+Spec: CESQL 3.4.3.
 """
 
 import re
@@ -18,14 +20,14 @@ _PARTS: Final = re.compile(r"\\([%_])|(%)|(_)|(.)", re.DOTALL)
 
 
 def _free(_steps: int) -> None:
-    """Steps that nobody counts."""
+    """Do not count steps: for callers without a limit."""
 
 
 def matcher(pattern: str, spend: Spend = _free) -> Matcher:
-    """What tells whether a whole text matches: `%` any characters, `_` one; `\\%` and `\\_` themselves, as
-    everything else.
+    r"""Return a function that decides whether a whole text matches.
 
-    `spend` is given the steps before they are taken, and may raise.
+    `%` matches any characters, `_` matches one. `\\%` and `\\_` match `%` and `_`. `spend` receives the
+    number of steps before they are taken, and may raise.
     """
     pieces: list[Piece] = [[]]
     for escaped, anything, one, plain in _PARTS.findall(pattern):
@@ -37,7 +39,7 @@ def matcher(pattern: str, spend: Spend = _free) -> Matcher:
         return wildcard_matcher(pieces, partial(_search, spend=spend), lambda text: spend(len(text)))
     matches = plain_matcher(pieces)
     if len(pieces) == 1 or all(not piece for piece in pieces[1:-1]):
-        return matches  # it looks at the ends only
+        return matches  # only the ends of the text are examined, so no steps are counted
 
     def counted(text: str) -> bool:
         spend(len(text))
@@ -55,6 +57,8 @@ def _search(piece: Piece, spend: Spend) -> Search:
         if not literal:
             return at + length if at + length <= end else -1
         while True:
+            # str.find on the longest literal is faster than the regular expression, which runs only where it
+            # may match.
             found = text.find(literal, at + ahead, end - behind + len(literal))
             if found < 0:
                 return -1
@@ -68,7 +72,7 @@ def _search(piece: Piece, spend: Spend) -> Search:
 
 
 def _longest_literal(piece: Piece) -> tuple[int, str]:
-    """The longest run of characters without `_`, and where it begins."""
+    """Return the longest run of characters without `_`, and its position in the piece."""
     runs = [(0, "")]
     for at, one in enumerate(piece):
         if one is None:

@@ -1,7 +1,10 @@
-"""CESQL text -> tree, by operator precedence (a Pratt parser). Spec: CESQL 2 and 3.6.
+"""CESQL text -> tree, by operator precedence (a Pratt parser).
 
-Laws: what binds closest comes first: function, NOT and minus, LIKE, IN, products, sums, comparisons, and AND,
-OR, XOR alike, from left to right. Nothing nests deeper than the limit, so no text exhausts the stack.
+From the highest precedence to the lowest: function call; NOT and minus; LIKE; IN; products; sums;
+comparisons; AND, OR and XOR, which have the same precedence and group from left to right. The depth is
+limited, so no text exhausts the stack.
+
+Spec: CESQL 2 and 3.6.
 """
 
 import re
@@ -59,10 +62,10 @@ _INTEGER_DIGITS_MAX: Final = len(str(INTEGER_MAX))
 
 
 def parse(text: str, limits: Limits = LIMITS) -> Node:
-    """The tree of an expression.
+    """Return the tree of an expression.
 
     Raises:
-        ParseError: it is malformed or beyond a limit; with the character where that shows.
+      ParseError: the expression is malformed or exceeds a limit. The error has the position.
     """
     return _Parser(tokens(text, limits), limits).whole()
 
@@ -85,7 +88,7 @@ class _Parser:
     # -- operators
 
     def _expression(self, power: int) -> Node:
-        """An operand and every operator after it that binds closer than `power`."""
+        """Parse an operand and the operators after it that bind more closely than `power`."""
         before = self._depth
         self._deeper()
         left = self._operand()
@@ -132,9 +135,7 @@ class _Parser:
         return Arithmetic((_SUMS | _PRODUCTS)[token.text], left, right)
 
     def _pattern(self) -> str:
-        """Spec: CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse
-        error.
-        """
+        """CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse error."""
         if self._next.kind is not Kind.STRING:
             raise self._unexpected("a string literal, the pattern of LIKE")
         return self._advance().text
@@ -211,7 +212,7 @@ class _Parser:
 
     @staticmethod
     def _integer(token: Token, *, negative: bool) -> int:
-        """Spec: CESQL 2.2: integer literals MUST be valid 32 bit signed integer values."""
+        """CESQL 2.2: integer literals MUST be valid 32 bit signed integer values."""
         digits = token.text.lstrip("0") or "0"
         value = int(digits[: _INTEGER_DIGITS_MAX + 1]) * (-1 if negative else 1)
         if not INTEGER_MIN <= value <= INTEGER_MAX:

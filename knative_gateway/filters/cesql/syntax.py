@@ -1,7 +1,9 @@
-"""The tree of a CESQL expression. Spec: CESQL 2 and 3.1.
+"""The tree of a CESQL expression.
 
-Laws: names of attributes are in lower case, of functions in upper case, whatever was written; `x NOT LIKE p`
-is `Not(Like(x, p))`, and `x NOT IN (…)` likewise.
+Attribute names are in lower case and function names in upper case, however they were written. `x NOT LIKE p`
+is `Not(Like(x, p))`, and `x NOT IN (…)` is `Not(In(…))`.
+
+Spec: CESQL 2 and 3.1.
 """
 
 from dataclasses import dataclass
@@ -12,9 +14,8 @@ from knative_gateway.filters.refusal import Primitive
 
 
 class Type(Enum):
-    """The type of a value or parameter;
-
-    ANY is a parameter's only, or an attribute's as long as there is no event.
+    """The type of a value or parameter. ANY is the type of parameters, and of attributes before an event is
+    known.
     """
 
     STRING = "String"
@@ -24,10 +25,7 @@ class Type(Enum):
 
     @property
     def zero(self) -> Primitive:
-        """What stands for a value that there is not; of a type that is not known, Boolean's.
-
-        Spec: CESQL 3.1, 3.2.
-        """
+        """The value that stands for a missing value of this type; for ANY it is false. Spec: CESQL 3.1, 3.2."""
         return "" if self is Type.STRING else 0 if self is Type.INTEGER else False
 
 
@@ -38,8 +36,6 @@ Connective: TypeAlias = Literal["AND", "OR", "XOR"]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal."""
-
     value: Primitive
 
 
@@ -73,7 +69,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`left = right` and its kin; `<>` is written `!=`."""
+    """A comparison such as `left = right`. `<>` is stored as `!=`."""
 
     comparison: Comparison
     left: "Node"
@@ -82,7 +78,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Two operands and what is done to them."""
+    """`left operator right`."""
 
     operator: Operator
     left: "Node"
@@ -91,10 +87,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """`first AND … OR …`, from left to right: the three have the same precedence.
-
-    Flat, so that long ones do not nest.
-    """
+    """`first AND … OR …`, evaluated from left to right. The list is flat, so that a long chain does not nest."""
 
     first: "Node"
     rest: "tuple[tuple[Connective, Node], ...]"
@@ -118,7 +111,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function and its arguments."""
+    """A call of a function."""
 
     name: str
     arguments: "tuple[Node, ...]"

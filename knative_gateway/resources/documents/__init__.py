@@ -1,1 +1,1 @@
-"""JSON and YAML documents as they are sent, read with limits. Pure."""
+"""JSON and YAML documents of clients, read with limits. Pure."""

@@ -1,40 +1,40 @@
-"""How large documents may be: counted before anything walks through them. Pure.
+"""Limits on the size of documents, checked before any other code walks through a document. Pure.
 
-Law: counting ends within its bounds, however often the same value stands in a document. What was counted can
-be recursed into.
+Counting stops at the limit, even if aliases repeat the same value many times. Code may recurse into a
+document that was counted, because its depth is limited.
 """
 
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
 DEPTH_MAX: Final = 100
-"""Objects and lists within each other."""
+"""Levels of nested objects and lists."""
 VALUES_MAX: Final = 200_000
-"""Of one document: its scalars, objects and lists."""
+"""Values of one document: scalars, objects and lists."""
 OBJECT_VALUES_MAX: Final = 20_000
-"""Of one object: all of them are walked through at every write."""
+"""Values of one object. The limit is lower than VALUES_MAX because every write walks through all of them."""
 CHARACTERS_MAX: Final = 4 << 20
-"""Of all texts and names in one document."""
+"""Characters of all texts and names in one document."""
 OBJECT_BYTES_MAX: Final = 1_500_000
-"""Of one object as it is stored: about what Kubernetes takes."""
+"""Bytes of one stored object. Kubernetes has about the same limit."""
 
 
 class TooMuchError(ValueError):
-    """A document that is larger than is taken; says in which way."""
+    """A document exceeds a limit. The message names the limit."""
 
 
 class Budget:
-    """What may still come."""
+    """Counts values and characters against their limits."""
 
     def __init__(self, values: int = VALUES_MAX, characters: int = CHARACTERS_MAX) -> None:
         self._most: Final = (values, characters)
         self._values, self._characters = self._most
 
     def spend(self, value: object) -> None:
-        """Count a value and all in it.
+        """Count a value and everything in it.
 
         Raises:
-            TooMuchError: it is more than is left, or nested too deep.
+          TooMuchError: the budget is used up, or the value is nested too deep.
         """
         level, depth = [value], 0
         while level:
@@ -50,6 +50,7 @@ class Budget:
                     below += each.values()
                 elif isinstance(each, list | tuple):
                     below += each
+                # Checked for each container: aliases could make one level larger than memory.
                 if len(below) > self._values:
                     self._end()
             level, depth = below, depth + 1

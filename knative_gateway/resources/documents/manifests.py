@@ -1,6 +1,6 @@
-"""YAML and JSON as people write objects: read with care. Pure.
+"""Reading and writing objects as YAML and JSON, with limits. Pure.
 
-YAML is JSON here: dates stay texts, keys are texts, and aliases cannot make a small file huge.
+YAML is read as JSON: dates stay texts, keys are texts, and aliases cannot make a small file huge.
 """
 
 import json
@@ -17,18 +17,18 @@ from knative_gateway.resources.objects import Object, entries, text
 
 _DIGITS_MAX: Final = 20
 _SURROGATE: Final = re.compile(rb"\\(?:u|U0000)[dD][89a-fA-F]")
-"""An escape of half a character: both halves together are one."""
+"""An escaped surrogate: half of a character. Only both halves together are a character."""
 
 
 class ManifestError(ValueError):
-    """A text that is not YAML or JSON, or more than is taken; says where."""
+    """A text is not YAML or JSON, or exceeds a limit. The message names the position if it is known."""
 
 
 def read_json(written: bytes) -> object:
-    """One JSON document.
+    """Read one JSON document.
 
     Raises:
-        ManifestError: it is none.
+      ManifestError: the text is not JSON, or exceeds a limit.
     """
     try:
         read = json.loads(written, parse_constant=_no_constant, parse_float=_float, parse_int=_integer)
@@ -45,10 +45,10 @@ def read_json(written: bytes) -> object:
 
 
 def read_yaml(written: bytes) -> list[object]:
-    """The documents of a YAML text, empty ones left out.
+    """Read the documents of a YAML text. Empty documents are skipped.
 
     Raises:
-        ManifestError: it is none, or too much.
+      ManifestError: the text is not YAML, or exceeds a limit.
     """
     try:
         read = [_plain(each) for each in documents(written) if each is not None]
@@ -60,10 +60,10 @@ def read_yaml(written: bytes) -> list[object]:
 
 
 def objects(read: Sequence[object]) -> list[Object]:
-    """The objects in documents, those of Lists one by one.
+    """Return the objects in the documents. The items of a List are returned one by one.
 
     Raises:
-        ManifestError: something is not an object.
+      ManifestError: a document is not a Kubernetes object.
     """
     found: list[Object] = []
     for document in read:
@@ -82,16 +82,15 @@ def objects(read: Sequence[object]) -> list[Object]:
 
 
 def written_yaml(document: Any) -> str:
-    """A document as YAML."""
     dumped: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
     return dumped
 
 
 def check_text(value: object) -> None:
-    """Every text in a document, names too, can be written as UTF-8.
+    """Check that all texts and names in a document can be encoded in UTF-8.
 
     Raises:
-        ValueError: one has half a character (a surrogate without its other half).
+      ValueError: a text has a surrogate without its other half.
     """
     match value:
         case str():
@@ -99,7 +98,7 @@ def check_text(value: object) -> None:
                 value.encode()
             except UnicodeEncodeError:
                 message = (
-                    f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} contains half a character"
+                    f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} is not valid Unicode"
                     " (a lone surrogate)"
                 )
                 raise ValueError(message) from None
@@ -115,11 +114,11 @@ def check_text(value: object) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's, less what others read otherwise."""
+    """PyYAML's dumper, except for texts that other YAML readers would read as booleans or numbers."""
 
 
 def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    # "y" is a text for PyYAML and true for others; 1e3 a number for others.
+    # PyYAML writes "y" and "1e3" without quotes; other readers would read a boolean and a number.
     ambiguous = value.lower() in {"y", "n"} or FLOATING.fullmatch(value) is not None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if ambiguous else None)
 
@@ -144,7 +143,7 @@ def _integer(written: str) -> int | float:
 
 
 def _sized(value: int) -> int | float:
-    """As in Kubernetes: what is no 64-bit integer is a floating-point number."""
+    """As in Kubernetes, an integer that does not fit in 64 bits becomes a floating-point number."""
     return value if -(1 << 63) <= value < 1 << 63 else _finite(float(value))
 
 

@@ -1,11 +1,12 @@
-"""YAML as JSON: the parser's events become values, without recursion, counted as they come. Pure.
+"""YAML as JSON: the parser's events become values, without recursion, and are counted as they arrive. Pure.
 
-Laws: no dates, binaries, sets or objects of a language; keys are the texts that were written, each once;
-numbers as Kubernetes reads them (1e3 is a number, 12:30 is not). Neither aliases nor merge keys can make a
-small text large: what they stand for counts each time.
+- Dates, binaries, sets and objects of a programming language do not exist.
+- Keys are the texts that were written. A key occurs at most once in an object.
+- Numbers are read as in Kubernetes: 1e3 is a number, 12:30 is not.
+- Aliases and merge keys cannot make a small text large: what they stand for counts each time.
 
-PyYAML's own composer and constructor would build all nodes before anyone can count what they stand for; why
-they are not used: docs/decisions/dependencies.md. A test compares this reader with them.
+PyYAML's own composer and constructor build all nodes before they can be counted; see
+docs/decisions/dependencies.md. A test compares this reader with them.
 """
 
 import re
@@ -18,9 +19,9 @@ import yaml
 from knative_gateway.resources.documents.bounds import DEPTH_MAX, VALUES_MAX, Budget, TooMuchError
 
 _FAST: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML was built so, as its wheels are.
+"""The parser in C if PyYAML was built with it, as its wheels are.
 
-Its parser only: its composer recurses until the process is gone.
+Only the parser is used: the composer in C recurses until the process crashes.
 """
 _INTEGER: Final = re.compile(r"[-+]?(?:0b[01]{1,64}|0x[0-9a-fA-F]{1,16}|0o?[0-7]{1,22}|0|[1-9][0-9]{0,400})")
 FLOATING: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?")
@@ -35,14 +36,14 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 class YamlError(ValueError):
-    """A text that is not YAML of this kind, or more than is taken."""
+    """A text is not YAML of this kind, or exceeds a limit."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A list or object that is not yet at its end.
+    """A list or object whose end has not been read.
 
-    `key`: of the value that comes next; `merged`: what `<<` named.
+    `key` is the key of the next value. `merged` holds the values of the merge keys (`<<`).
     """
 
     value: list[Any] | dict[str, Any]
@@ -52,10 +53,10 @@ class _Open:
 
 
 def documents(written: bytes) -> Iterator[object]:
-    """The values of a text's documents, one after the other; aliases and what they name are the same value.
+    """Yield the value of each document of a text. An alias and its anchor become the same Python object.
 
     Raises:
-        YamlError: it is none, or too much.
+      YamlError: the text is not YAML, or exceeds a limit.
     """
     try:
         reader = _Reader()
@@ -73,7 +74,7 @@ def documents(written: bytes) -> Iterator[object]:
 
 
 class _Reader:
-    """What was read so far of a text."""
+    """The state of the document that is being read."""
 
     def __init__(self) -> None:
         self.anchors: Final[dict[str, object]] = {}
@@ -84,13 +85,13 @@ class _Reader:
         self._merged = 0
 
     def end(self) -> object:
-        """The document that is at its end."""
+        """Return the current document, and begin the next one."""
         root, self._root = self._root, None
-        self._budget.spend(root)  # aliases as often as they stand
+        self._budget.spend(root)  # a value counts once for each alias
         return root
 
     def take(self, event: yaml.Event) -> None:
-        """The next event."""
+        """Process one event of the parser."""
         match event:
             case yaml.ScalarEvent():
                 self._scalar(event)
@@ -107,29 +108,29 @@ class _Reader:
             top.key = event.value
             top.is_merge = event.value == "<<" and event.implicit[0]
             if top.key in top.value and not top.is_merge:
-                raise _no_yaml(event, f"the key {event.value[:80]!r} is there twice")
+                raise _not_yaml(event, f"the key {event.value[:80]!r} occurs twice")
             return
-        self._place(event, _value(event))
+        self._add(event, _value(event))
 
     def _alias(self, event: yaml.AliasEvent) -> None:
         name = event.anchor or ""
         if name not in self.anchors:
-            raise _no_yaml(event, f"found undefined alias {name[:80]!r}")
-        self._place(event, self.anchors[name])
+            raise _not_yaml(event, f"found undefined alias {name[:80]!r}")
+        self._add(event, self.anchors[name])
 
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         kind = "seq" if isinstance(event, yaml.SequenceStartEvent) else "map"
         if event.tag not in {None, "!", _TAG + kind}:
-            raise _no_yaml(event, f"could not determine a constructor for the tag {event.tag[:80]!r}")
+            raise _not_yaml(event, f"could not determine a constructor for the tag {event.tag[:80]!r}")
         value: Any = [] if kind == "seq" else {}
-        self._place(event, value)
+        self._add(event, value)
         self._open.append(_Open(value))
         if len(self._open) > DEPTH_MAX:
             message = f"it is nested more than {DEPTH_MAX} deep"
             raise YamlError(message)
 
-    def _place(self, event: yaml.NodeEvent, value: object) -> None:
-        """Put a value where it belongs."""
+    def _add(self, event: yaml.NodeEvent, value: object) -> None:
+        """Add a value to the open list or object."""
         self._count += 1
         if self._count > VALUES_MAX:
             message = f"it has more than {VALUES_MAX} values"
@@ -143,7 +144,7 @@ class _Reader:
         if isinstance(top.value, list):
             top.value.append(value)
         elif top.key is None:
-            raise _no_yaml(event, "a key must be a text")
+            raise _not_yaml(event, "a key must be a text")
         elif top.is_merge:
             top.merged.append({"<<": value})
             top.key = None
@@ -155,14 +156,15 @@ class _Reader:
         done = self._open.pop()
         if done.merged and isinstance(done.value, dict):
             own = dict(done.value)
-            found = self._named(done.merged)
+            found = self._merged_objects(done.merged)
             done.value.clear()
-            for each in reversed(found):  # the first one wins, and what is its own over all
+            # the first merged object wins over later ones, and the object's own keys win over all of them
+            for each in reversed(found):
                 done.value.update(each)
             done.value.update(own)
 
-    def _named(self, merged: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The objects that merge keys name."""
+    def _merged_objects(self, merged: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return copies of the objects that the merge keys name."""
         found: list[dict[str, Any]] = []
         for each in (value for entry in merged for value in _list(entry["<<"])):
             if not isinstance(each, dict):
@@ -180,14 +182,14 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _no_yaml(event: yaml.Event, words: str) -> YamlError:
+def _not_yaml(event: yaml.Event, words: str) -> YamlError:
     return YamlError(
         f"it is not YAML: {words}" + (f", line {event.start_mark.line + 1}" if event.start_mark else "")
     )
 
 
 def _value(event: yaml.ScalarEvent) -> object:
-    """A scalar, by its tag or by how it is written."""
+    """Return a scalar's value, by its tag or by its form."""
     written: str = event.value
     if event.tag in {None, "!"}:
         return plain(written) if event.implicit[0] else written
@@ -196,15 +198,15 @@ def _value(event: yaml.ScalarEvent) -> object:
     value = plain(written)
     word = {"NoneType": "null", "bool": "bool", "int": "int", "float": "float"}.get(type(value).__name__)
     if word is None or event.tag not in {_TAG + word, f"{_TAG}float" if word == "int" else ""}:
-        raise _no_yaml(event, f"could not determine a constructor for the tag {event.tag[:80]!r}")
+        raise _not_yaml(event, f"could not determine a constructor for the tag {event.tag[:80]!r}")
     return value
 
 
 def plain(written: str) -> object:
-    """What a text without quotes means.
+    """Return the value of a text without quotes.
 
     Raises:
-        YamlError: a number that JSON does not have.
+      YamlError: a number that JSON does not have.
     """
     if written in _WORDS:
         return _WORDS[written]

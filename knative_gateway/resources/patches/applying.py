@@ -1,8 +1,9 @@
-"""Who set which field: `metadata.managedFields`, and server-side apply with its conflicts. Spec: Kubernetes,
-"Server-Side Apply".
+"""The owner of each field (`metadata.managedFields`), and server-side apply with its conflicts.
 
-An apply owns what it names; any other write owns what it changes. An apply that would change another
-manager's field is refused unless it is forced. What a field is: `fields`.
+An apply owns the fields that it names; any other write owns the fields that it changes. An apply that would
+change a field of another manager is refused unless it is forced. `fields` defines what a field is.
+
+Spec: Kubernetes, "Server-Side Apply".
 """
 
 from collections.abc import Mapping
@@ -28,14 +29,14 @@ MANAGED: Final = ("metadata", "managedFields")
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MANAGERS_MAX: Final = 100
-"""Of one object: beyond it the oldest entries of plain writes are forgotten."""
+"""Managers of one object. Beyond the limit, the oldest entries of plain writes are removed."""
 _HERE: Final = object()
-"""In a tree of paths: one ends here."""
+"""In a tree of paths: marks a node at which a path ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who writes, and how: one entry of managedFields. `subresource` is `status` or empty."""
+    """A client that writes, and how: one entry of managedFields. `subresource` is `status` or empty."""
 
     name: str
     operation: str
@@ -44,7 +45,9 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """What a manager owns. `api_version` and `time` are those of its last write that changed this."""
+    """The fields that a manager owns. `api_version` and `time` are from the last write that changed this
+    entry.
+    """
 
     fields: frozenset[Path]
     api_version: str
@@ -55,7 +58,7 @@ Owners = dict[Manager, Managed]
 
 
 def owners(object_: Object) -> Owners:
-    """The managers of an object, as its metadata says; entries that cannot be read are left out."""
+    """Return the managers in an object's metadata. Entries that are not valid are skipped."""
     found: Owners = {}
     for entry in entries(object_, *MANAGED):
         manager = Manager(text(entry, "manager"), text(entry, "operation"), text(entry, "subresource"))
@@ -69,7 +72,7 @@ def owners(object_: Object) -> Owners:
 
 
 def with_owners(object_: Object, known: Owners) -> dict[str, object]:
-    """The object with these managers in its metadata."""
+    """Return the object with these managers in its metadata."""
     listed = [(manager, managed) for manager, managed in known.items() if managed.fields]
     listed = sorted(listed, key=lambda each: (each[0].operation, each[1].time, each[0].name))[-MANAGERS_MAX:]
     if not listed:
@@ -92,9 +95,8 @@ def with_owners(object_: Object, known: Owners) -> dict[str, object]:
 def updated(
     old: Object, new: Object, manager: Manager, now: str, schema: Object = EMPTY
 ) -> dict[str, object]:
-    """The new object, with what changed since the old one owned by its writer.
-
-    `old` is empty for a creation.
+    """Return `new` with `manager` as the owner of all fields that differ from `old`. A creation has an empty
+    `old`.
     """
     known = owners(new if at(new, *MANAGED) is not None else old)
     status = manager.subresource == "status"
@@ -114,13 +116,14 @@ def updated(
 def apply(
     live: Object, config: Object, manager: Manager, now: str, schema: Object = EMPTY, *, force: bool
 ) -> dict[str, object]:
-    """The live object (empty: there is none yet) with what is applied, and the managers as they are then.
+    """Return the live object with `config` applied, and with the new managers. An empty `live` means
+    creation.
 
-    Fields that this manager applied earlier and no longer names are removed unless somebody else has them
+    Fields that this manager applied earlier and no longer names are removed unless another manager owns them
     too.
 
     Raises:
-        StatusError: fields of other managers would change, and it is not forced (409).
+      StatusError: fields of other managers would change, and `force` is not set (409).
     """
     status = manager.subresource == "status"
     wanted = leaves(config, schema, status=status)
@@ -133,6 +136,7 @@ def apply(
     for path, other in conflicts:
         known[other] = Managed(known[other].fields - {path}, known[other].api_version, known[other].time)
     kept = set(wanted).union(*(managed.fields for managed in known.values()))
+    # A list item exists as long as another manager owns one of its fields.
     kept |= {path[:end] for path in kept for end in range(1, len(path)) if isinstance(path[end - 1], Item)}
     gone = (mine.fields if mine else frozenset()) - kept
     result: Object = live or {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")}
@@ -150,7 +154,7 @@ def apply(
 def _conflicts(
     wanted: Mapping[Path, object], present: Mapping[Path, object], known: Owners
 ) -> list[tuple[Path, Manager]]:
-    """Fields of others that an apply would change."""
+    """Return the fields of other managers that an apply would change."""
     changed = [path for path, value in wanted.items() if not same(present.get(path), value)]
     return [(path, other) for path in changed for other, managed in known.items() if path in managed.fields]
 
@@ -171,7 +175,7 @@ def _tree(paths: frozenset[Path]) -> dict[object, Any]:
 
 
 def _without(value: Any, tree: Mapping[object, Any], schema: Object) -> Any:
-    """Without the fields of a tree, and without what is empty then."""
+    """Return the value without the fields in the tree, and without objects and lists that become empty."""
     listed = items(value, schema)
     if listed is not None:
         within = child(schema, "items")
@@ -184,7 +188,9 @@ def _without(value: Any, tree: Mapping[object, Any], schema: Object) -> Any:
 
 
 def _left(value: Any, tree: Mapping[object, Any] | None, schema: Object, *, whole: bool = False) -> Any:
-    """What is left of a value; `_HERE`: nothing. `whole`: an item goes with all that is in it."""
+    """Return what remains of a value, or `_HERE` if nothing remains. With `whole`, a list item is removed
+    entirely.
+    """
     if tree is None:
         return value
     if _HERE in tree and (whole or not value or not (is_open(value, schema) or items(value, schema))):
@@ -194,7 +200,7 @@ def _left(value: Any, tree: Mapping[object, Any] | None, schema: Object, *, whol
 
 
 def _merged(live: Any, config: Any, schema: Object) -> Any:
-    """The live value with what is applied."""
+    """Return the live value with `config` merged into it."""
     if is_open(config, schema):
         if not isinstance(live, Mapping):
             return config

@@ -1,6 +1,6 @@
 """Patches of JSON documents: merge patch (RFC 7386) and JSON patch (RFC 6902). Server-side apply: `applying`.
 
-All or nothing: a patch that cannot be carried out whole changes nothing.
+A patch that fails changes nothing.
 """
 
 import re
@@ -16,17 +16,20 @@ JSON: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 OPERATIONS_MAX: Final = 10_000
-"""Of one JSON patch, as in Kubernetes."""
+"""Operations of one JSON patch, as in Kubernetes."""
 COPIED_VALUES_MAX: Final = 50_000
-"""Of all copy operations of one JSON patch: copies of copies grow fast."""
+"""Values that all copy operations of one JSON patch copy. Without a limit, copies of copies grow
+exponentially.
+"""
 DEPTH_MAX: Final = 64
 
 
 def merge_patch(target: object, patch: object, depth: int = 0) -> object:
-    """The document with a merge patch: null removes, objects are merged, all else replaces.
+    """Return the document after a merge patch: null removes a field, objects are merged, other values
+    replace.
 
     Raises:
-        StatusError: nested too deep (400).
+      StatusError: the patch is nested too deep (400).
     """
     if not isinstance(patch, Mapping):
         return patch
@@ -42,11 +45,11 @@ def merge_patch(target: object, patch: object, depth: int = 0) -> object:
 
 
 def json_patch(target: Object, operations: object) -> object:
-    """The document after a list of operations.
+    """Return the document after a list of operations.
 
     Raises:
-        StatusError: an operation that cannot be read (400), that does not fit, or a test that fails (422),
-            copies of too much (413).
+      StatusError: 400 if an operation is malformed, 422 if one does not fit the document or a test fails, 413 if
+        the operations copy too much.
     """
     if not isinstance(operations, list) or not all(isinstance(each, Mapping) for each in operations):
         raise bad_request("a JSON patch is a list of operations")
@@ -68,7 +71,7 @@ def json_patch(target: Object, operations: object) -> object:
 
 
 def _operate(document: Any, operation: Mapping[str, object], copies: Budget) -> Any:
-    """Carry out one operation; the document, which is ours to change in place."""
+    """Apply one operation to `document`, which is a private copy and may be changed in place."""
     path = _pointer(operation, "path")
     match operation.get("op"):
         case "add":
@@ -112,7 +115,7 @@ def _value(operation: Mapping[str, object]) -> object:
 
 
 def _pointer(operation: Mapping[str, object], name: str) -> list[str]:
-    """The steps of a JSON pointer (RFC 6901)."""
+    """Return the steps of a JSON pointer (RFC 6901)."""
     written = operation.get(name)
     if (
         not isinstance(written, str)
@@ -145,12 +148,12 @@ def _index(array: Sequence[object], step: str, *, end: int) -> int:
 def _add(document: Any, path: Sequence[str], value: object) -> Any:
     if not path:
         return value
-    *way, step = path
-    place = _find(document, way)
-    if isinstance(place, dict):
-        place[step] = value
-    elif isinstance(place, list):
-        place.insert(len(place) if step == "-" else _index(place, step, end=len(place) + 1), value)
+    *parent_path, step = path
+    parent = _find(document, parent_path)
+    if isinstance(parent, dict):
+        parent[step] = value
+    elif isinstance(parent, list):
+        parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
     else:
         raise LookupError(f"{step!r} cannot be added: its parent is not an object or a list")
     return document
@@ -159,18 +162,18 @@ def _add(document: Any, path: Sequence[str], value: object) -> Any:
 def _replace(document: Any, path: Sequence[str], value: object) -> Any:
     if not path:
         return value
-    *way, step = path
+    *parent_path, step = path
     _find(document, path)
-    place = _find(document, way)
-    place[int(step) if isinstance(place, list) else step] = value
+    parent = _find(document, parent_path)
+    parent[int(step) if isinstance(parent, list) else step] = value
     return document
 
 
 def _remove(document: Any, path: Sequence[str]) -> tuple[Any, Any]:
-    """What is left, and what was there."""
+    """Return the document without the value at `path`, and that value."""
     if not path:
         return None, document
-    *way, step = path
+    *parent_path, step = path
     _find(document, path)
-    place = _find(document, way)
-    return document, place.pop(int(step) if isinstance(place, list) else step)
+    parent = _find(document, parent_path)
+    return document, parent.pop(int(step) if isinstance(parent, list) else step)

@@ -1,6 +1,8 @@
-"""Strategic merge patches of the core's kinds, which kubectl sends for ConfigMaps, Namespaces and Services.
-Spec: Kubernetes, "strategic merge patch": a merge patch in which some lists are merged by a key, with
-directives.
+"""Strategic merge patches of core kinds, which kubectl sends for ConfigMaps, Namespaces and Services.
+
+They are merge patches with directives; some lists are merged by a key.
+
+Spec: Kubernetes, "strategic merge patch".
 """
 
 from collections.abc import Mapping
@@ -10,9 +12,9 @@ from knative_gateway.resources.objects import same
 from knative_gateway.resources.refusals import bad_request
 
 MERGE_KEYS: Final = {"ports": "port", "ownerReferences": "uid", "conditions": "type"}
-"""Lists of objects that are merged, by their name."""
+"""The lists of objects that are merged, and the key that identifies an object in each of them."""
 PRIMITIVE_LISTS: Final = frozenset({"finalizers"})
-"""Lists of texts that are merged."""
+"""The lists of texts that are merged as sets."""
 DEPTH_MAX: Final = 64
 _PATCH: Final = "$patch"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
@@ -21,10 +23,10 @@ _RETAIN: Final = "$retainKeys"
 
 
 def strategic_patch(target: object, patch: object, depth: int = 0) -> object:
-    """The document with a strategic merge patch.
+    """Return the document after a strategic merge patch.
 
     Raises:
-        StatusError: nested too deep, or a directive that is not known (400).
+      StatusError: the patch is nested too deep, or has an unknown directive (400).
     """
     if not isinstance(patch, Mapping):
         return patch
@@ -94,10 +96,10 @@ def _key(value: object, key: str | None) -> object:
 
 
 def _ordered(values: list[object], order: list[object], key: str | None) -> list[object]:
-    """As the order says; what it does not name keeps its place behind."""
+    """Sort values by `order`; values that `order` does not name follow in their old order."""
     wanted = [_key(each, key) for each in order]
 
-    def place(value: object) -> int:
+    def rank(value: object) -> int:
         return next((index for index, each in enumerate(wanted) if same(each, _key(value, key))), len(wanted))
 
-    return sorted(values, key=place)
+    return sorted(values, key=rank)

@@ -1,8 +1,10 @@
-"""Checking a document against its kind's OpenAPI v3 schema: types, bounds, required and unknown fields,
+"""Checking a document against the OpenAPI v3 schema of its kind: types, bounds, required and unknown fields,
 defaults.
 
-One machine for our own kinds and for those that stored CustomResourceDefinitions declare. Fields that a
-schema does not know are left out (pruned) and named, unless it says `x-kubernetes-preserve-unknown-fields`.
+The same code checks the built-in kinds and the kinds that stored CustomResourceDefinitions declare. Fields
+that the schema does not define are removed (pruned) and reported, unless the schema has
+`x-kubernetes-preserve-unknown-fields`.
+
 Spec: Kubernetes, "structural schemas".
 """
 
@@ -21,9 +23,9 @@ from knative_gateway.resources.schema.fields import LIST_TYPE
 from knative_gateway.resources.schema.fields import items as items_of
 
 DEPTH_MAX: Final = 64
-"""Objects within objects: deeper ones are refused, not recursed into."""
+"""Levels of nested objects. Deeper documents are refused, because the check is recursive."""
 CAUSES_MAX: Final = 100
-"""Of one document: what is told about it, at most."""
+"""Errors that are reported for one document."""
 
 KEEP_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -50,27 +52,31 @@ _WORDS: Final = {
 
 @dataclass(slots=True)
 class Checked:
-    """What came of it: the document without unknown fields, what is wrong, and the paths of unknown fields."""
+    """The result of a check: the document without unknown fields, the errors, and the paths of the unknown
+    fields.
+    """
 
     value: object = None
     causes: list[Cause] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     def add(self, because: Because, path: str, words: str) -> None:
-        """One more thing that is wrong."""
+        """Report an error. After CAUSES_MAX errors, further errors are dropped."""
         if len(self.causes) < CAUSES_MAX:
             self.causes.append(Cause(because, path, words))
 
 
 def check(schema: Object, value: object, path: str = "") -> Checked:
-    """Check, prune and fill in the schema's defaults."""
+    """Check `value`, remove unknown fields and fill in the schema's defaults. `value` itself is not changed."""
     checked = Checked()
     checked.value = _check(schema, value, path, checked, 0)
     return checked
 
 
 def below(path: str, name: str) -> str:
-    """The path of a field in an object: in brackets if its name has dots or the like."""
+    """Return the path of a field in an object, with the name in brackets if it contains dots or other
+    symbols.
+    """
     if not re.fullmatch(r"[A-Za-z0-9_$-]+", name):
         return f"{path}[{name}]"
     return f"{path}.{name}" if path else name
@@ -126,13 +132,14 @@ def _word(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a message: cut, quoted if it is text."""
+    """Return a value as text for a message: shortened, and quoted if it is a string."""
     if isinstance(value, str):
         return f'"{value[:80]}…"' if len(value) > 80 else f'"{value}"'
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
-        return "an integer of that size"  # Python refuses to write thousands of digits
+        # Python raises ValueError when it converts an integer of more than 4300 digits to text
+        return "the integer"
     return _word(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
@@ -152,7 +159,7 @@ def _check_object(
         where = below(path, name)
         if isinstance(known, Mapping):
             if each is None and not known.get("nullable"):
-                continue  # as Kubernetes: null is absent where it is not allowed
+                continue  # as in Kubernetes: where null is not allowed, it means that the field is absent
             kept[name] = _check(known, each, where, checked, depth + 1)
         elif isinstance(others, Mapping):
             kept[name] = _check(others, each, where, checked, depth + 1)
@@ -219,19 +226,20 @@ def _matches(pattern: str, value: str) -> bool:
 
 @lru_cache(256)
 def _compiled(pattern: str) -> Any:
-    """By RE2, as in Kubernetes: no text keeps it busy for longer than it takes to read it.
+    """Compile a pattern with RE2, as Kubernetes does. Returns None if the pattern is not valid.
 
-    None: it cannot be read.
+    RE2 matches in linear time, so a pattern of a stored definition cannot block the event loop.
     """
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(pattern, options=options)
     except (re2.error, UnicodeEncodeError):
-        return None  # its author is not there to hear of it, and who writes objects cannot help it
+        return None  # the author of an object cannot repair the schema's pattern, so the pattern is ignored
 
 
 def _check_number(schema: Object, value: float, path: str, checked: Checked) -> None:
+    # Integers without a format are 64-bit, as in Kubernetes. Go clients could not decode larger ones.
     bits = _INTEGER_BITS.get(text(schema, "format")) or (63 if schema.get("type") == "integer" else None)
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
         checked.add(Because.INVALID, path, f"{shown(value)}: must fit in {schema.get('format', 'int64')}")
@@ -285,14 +293,17 @@ def _schemas(schema: Object, name: str) -> list[Object]:
 
 
 def _judged(schema: Object, value: object, path: str, depth: int) -> list[Cause]:
-    """What is wrong by a schema that only judges: its silence about a field does not make it unknown."""
+    """Return the errors by a schema of allOf, anyOf, oneOf or not.
+
+    Such a schema only validates: fields that it does not define are not unknown because of that.
+    """
     checked = Checked()
     _check(schema, value, path, checked, depth + 1)
     return checked.causes
 
 
 def defined(schema: Object, path: Sequence[str]) -> Iterator[Object]:
-    """The schemas along a path of names, as far as it is defined."""
+    """Yield the schemas along a path of names, until a name is not defined."""
     for name in path:
         found = at(schema, "properties", name)
         if not isinstance(found, Mapping):
@@ -302,7 +313,7 @@ def defined(schema: Object, path: Sequence[str]) -> Iterator[Object]:
 
 
 def is_known(schema: Object, path: Sequence[str]) -> bool:
-    """Whether an object may have this field, as far as the schema tells."""
+    """Return whether the schema allows a field at this path."""
     along = [schema, *defined(schema, path)]
     last = along[-1]
     return len(along) > len(path) or bool(last.get(KEEP_UNKNOWN)) or bool(last.get("additionalProperties"))

@@ -1,8 +1,10 @@
-"""The fields of an object that somebody can own, by its schema, and how Kubernetes writes sets of them.
+"""The fields of an object that a field manager can own, and their form in `managedFields` (FieldsV1).
+
+A field is a leaf of nested objects. A list is one field, unless its schema has a list type: in a list of type
+`map` each item has fields of its own and is itself a field, identified by its keys; in a list of type `set`
+each value is a field.
 
 Spec: Kubernetes, "Server-Side Apply", "Merge strategy".
-Law: a field is a leaf of objects in objects. A list is one field, unless its schema has a list type: of `map`
-every item has fields (and is one, by its keys), of `set` every value is one.
 """
 
 import json
@@ -16,7 +18,7 @@ LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
 MAP_TYPE: Final = "x-kubernetes-map-type"
 MEMBER: Final = True
-"""What stands for an item of a list itself, beside its fields."""
+"""The value that `leaves` returns for a list item itself, in addition to the fields of the item."""
 DEPTH_MAX: Final = 64
 _SELF: Final = "."
 _SYSTEM: Final = frozenset(
@@ -37,7 +39,7 @@ _SYSTEM: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a list, as a step of a path: `k:{"port":80}` or `v:"value"`."""
+    """One list item as a step of a path. `written` is its FieldsV1 form: `k:{"port":80}` or `v:"value"`."""
 
     written: str
 
@@ -46,7 +48,7 @@ Path = tuple[str | Item, ...]
 
 
 def leaves(object_: Object, schema: Object = EMPTY, *, status: bool = False) -> dict[Path, object]:
-    """The fields that can be owned, and their values: those of status, or all others."""
+    """Return the fields that can be owned, with their values: those of `status`, or all others."""
     found: dict[Path, object] = {}
     for name, value in own(object_, status=status).items():
         _leaves(value, below(schema, name), (name,), found)
@@ -55,8 +57,9 @@ def leaves(object_: Object, schema: Object = EMPTY, *, status: bool = False) -> 
 
 
 def own(object_: Object, *, status: bool) -> dict[str, object]:
-    """The part of an object whose fields can be owned: status, or all but status, the kind and what the
-    server sets.
+    """Return the part of an object whose fields can be owned.
+
+    That is `status`, or everything except `status`, the kind, and the metadata that the server sets.
     """
     if status:
         return {name: value for name, value in object_.items() if name == "status"}
@@ -88,12 +91,12 @@ def _leaves(value: object, schema: Object, path: Path, found: dict[Path, object]
 
 
 def is_open(value: object, schema: Object) -> bool:
-    """Whether it is an object whose fields are owned one by one."""
+    """Return whether the fields of `value` are owned one by one, instead of `value` as a whole."""
     return isinstance(value, Mapping) and schema.get(MAP_TYPE) != "atomic"
 
 
 def items(value: object, schema: Object) -> dict[Item, object] | None:
-    """The items of a list that are owned one by one; None if it is one field as a whole."""
+    """Return the items of a list that are owned one by one, or None if the list is owned as a whole."""
     type_ = schema.get(LIST_TYPE)
     if not isinstance(value, list | tuple) or type_ not in {"map", "set"}:
         return None
@@ -123,7 +126,7 @@ def _json(value: object) -> str:
 
 
 def below(schema: Object, name: str) -> Object:
-    """The schema of a field; empty if there is none."""
+    """Return the schema of a field; empty if the schema does not define the field."""
     known = child(schema, "properties").get(name)
     if known is None:
         known = schema.get("additionalProperties")
@@ -131,7 +134,7 @@ def below(schema: Object, name: str) -> Object:
 
 
 def fields_v1(paths: Collection[Path]) -> dict[str, object]:
-    """A set of fields as Kubernetes writes it."""
+    """Return a set of paths in the form that Kubernetes stores in `managedFields[].fieldsV1`."""
     tree: dict[str, object] = {}
     for written in sorted(
         tuple(step.written if isinstance(step, Item) else f"f:{step}" for step in path) for path in paths
@@ -147,7 +150,7 @@ def fields_v1(paths: Collection[Path]) -> dict[str, object]:
 
 
 def read_fields(tree: Object, path: Path = ()) -> list[Path]:
-    """The paths of a FieldsV1; what nobody could have written is left out."""
+    """Return the paths of a FieldsV1 tree. Unknown prefixes and levels below DEPTH_MAX are skipped."""
     found: list[Path] = []
     steps = {_step(name): under for name, under in tree.items() if name[:2] in {"f:", "k:", "v:"}}
     if path and (not steps or _SELF in tree):
@@ -166,7 +169,7 @@ def _step(written: str) -> str | Item:
 
 
 def shown(path: Path) -> str:
-    """A path in a message: `.spec.ports[port=80].name`."""
+    """Return a path as text for a message: `.spec.ports[port=80].name`."""
     return "".join(_shown(step) if isinstance(step, Item) else f".{step}" for step in path)
 
 

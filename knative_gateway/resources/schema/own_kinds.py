@@ -1,8 +1,9 @@
-"""The OpenAPI v3 schemas of our own kinds, built from the specification's tables. Spec:
-knative-eventing-test-spec, "Detailed Resources".
+"""The OpenAPI v3 schemas of the built-in kinds, built from the tables of the specification.
 
-Field names are the texts'; beyond them are those that Knative's current releases have and this gateway serves
-(`timeout`, `retryAfterMax`, `format`, `filters`), and `delivery.backoffMax`, which its users ask for.
+The specification names the fields. Four more are served because current Knative releases have them
+(`timeout`, `retryAfterMax`, `format`, `filters`); `delivery.backoffMax` is an extension of this gateway.
+
+Spec: knative-eventing-test-spec, "Detailed Resources".
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from knative_gateway.resources.schema.fields import LIST_KEYS, LIST_TYPE
 def thing(
     description: str = "", *, required: tuple[str, ...] = (), **properties: Object
 ) -> dict[str, object]:
-    """The schema of an object with these fields; a name that is Python's has an underscore behind it."""
+    """Return the schema of an object with these fields. `not_` stands for the field `not` (a Python keyword)."""
     return record(
         {name.rstrip("_"): each for name, each in properties.items()}, description, required=required
     )
@@ -25,7 +26,7 @@ def thing(
 def record(
     properties: Mapping[str, Object], description: str = "", *, required: tuple[str, ...] = ()
 ) -> dict[str, object]:
-    """The schema of an object with these fields."""
+    """Return the schema of an object with these fields."""
     schema: dict[str, object] = {"type": "object", "properties": dict(properties)}
     return {
         **schema,
@@ -35,24 +36,25 @@ def record(
 
 
 def string(description: str = "", **bounds: object) -> dict[str, object]:
-    """The schema of a text."""
+    """Return the schema of a string."""
     return {"type": "string", **({"description": description} if description else {}), **bounds}
 
 
 def array(items: Object, description: str = "") -> dict[str, object]:
-    """The schema of a list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": items, **({"description": description} if description else {})}
 
 
 def merged_by(key: str = "") -> dict[str, object]:
-    """How strategic merge patches treat a list, for clients that make them: by the key of its objects, or as
-    a set of texts.
+    """Return the OpenAPI extensions that tell clients how a strategic merge patch merges a list.
+
+    With a key, objects with the same value of that key are merged; without one, the list is merged as a set.
     """
     return {"x-kubernetes-patch-strategy": "merge", **({"x-kubernetes-patch-merge-key": key} if key else {})}
 
 
 def table(values: Object, description: str = "") -> dict[str, object]:
-    """The schema of a map from any name to values of one kind."""
+    """Return the schema of a map from any name to values of one schema."""
     return {
         "type": "object",
         "additionalProperties": values,
@@ -72,14 +74,14 @@ KREFERENCE: Final = thing(
     namespace=string("Namespace of the target; default: the same namespace."),
 )
 DESTINATION: Final = thing(
-    "Where events are sent: `uri` is taken relative to the address of `ref` if both are there.",
+    "Where events are sent. If both are set, `uri` is resolved against the address of `ref`.",
     ref=KREFERENCE,
-    uri=string("An http or https URL; relative only beside ref."),
+    uri=string("An http or https URL; relative only together with ref."),
 )
 DELIVERY: Final = thing(
     "How events are delivered. On a Trigger or Subscription it replaces the Broker's or Channel's as a"
     " whole.",
-    deadLetterSink={**DESTINATION, "description": "Where events go that cannot be delivered."},
+    deadLetterSink={**DESTINATION, "description": "The destination of events that cannot be delivered."},
     retry={
         **INT32,
         "minimum": 0,
@@ -90,9 +92,9 @@ DELIVERY: Final = thing(
     ),
     backoffDelay=string("The first wait, an ISO 8601 duration such as PT0.5S."),
     backoffMax=string("The longest wait between two attempts, an ISO 8601 duration."),
-    timeout=string("Of one request, an ISO 8601 duration; more than zero."),
+    timeout=string("The time limit of one request: an ISO 8601 duration, more than zero."),
     retryAfterMax=string(
-        "The longest Retry-After of a 429 or 503 that is heeded, an ISO 8601 duration; PT0S: none is."
+        "The longest Retry-After of a 429 or 503 that is honored, an ISO 8601 duration; PT0S ignores the header."
     ),
     format_=string(
         "The content mode of deliveries: binary (default) or json, which is structured.",
@@ -110,20 +112,23 @@ SUBSCRIBERS: Final = array(
     ),
     "The Subscriptions of this Channel; filled by the server.",
 )
-ATTRIBUTES: Final = table(string(), "Attribute names and what they must be; an empty value: any.")
-FILTER: Final = thing("Exact values that attributes must have, all of them.", attributes=ATTRIBUTES)
+ATTRIBUTES: Final = table(
+    string(), "Attribute names and their required values; an empty value matches any value."
+)
+FILTER: Final = thing("Attributes that must all have exactly these values.", attributes=ATTRIBUTES)
 _DIALECT: Final = thing(
     "One dialect.",
     exact=table(string(), "Attributes that have exactly these values."),
-    prefix=table(string(), "Attributes whose values begin so."),
-    suffix=table(string(), "Attributes whose values end so."),
+    prefix=table(string(), "Attributes whose values begin with these texts."),
+    suffix=table(string(), "Attributes whose values end with these texts."),
     all=array(ANYTHING, "Filters that must all match."),
     any=array(ANYTHING, "Filters of which one must match."),
     not_={**ANYTHING, "description": "A filter that must not match."},
     cesql=string("A CloudEvents SQL expression that must be true."),
     sql=string("The same as cesql, as the CloudEvents Subscriptions API calls it."),
 )
-# A dialect that nobody knows is refused by the rules: left out, it would match everything.
+# Unknown dialects are kept here so that validation can refuse them. If they were pruned, the filter would
+# match every event.
 FILTERS: Final = array(
     {**_DIALECT, KEEP_UNKNOWN: True}, "Filters that must all match; used instead of filter unless empty."
 )
@@ -137,15 +142,15 @@ CONDITIONS: Final = array(
         message=string(),
         lastTransitionTime=string(),
     ),
-    "What is the matter, by type.",
+    "The conditions of the object, sorted by type.",
 )
 ADDRESS: Final = thing("Where events are sent.", url=string(), name=string())
 HISTORY: Final = array(ANYTHING, "The latest failed deliveries, the newest first.")
-DELIVERIES: Final = {**ANYTHING, "description": "Counters of what was delivered."}
+DELIVERIES: Final = {**ANYTHING, "description": "Counters of deliveries."}
 
 
 def status(**fields: Object) -> dict[str, object]:
-    """The status of one of our kinds."""
+    """Return the schema of the status of a built-in kind."""
     common: dict[str, Object] = {
         "observedGeneration": INT64,
         "conditions": CONDITIONS,
@@ -155,7 +160,7 @@ def status(**fields: Object) -> dict[str, object]:
 
 
 BROKER: Final = thing(
-    "An address that events are sent to, and that forwards them to its Triggers.",
+    "Receives events at an address and forwards them to its Triggers.",
     spec=thing(
         config={
             **KREFERENCE,
@@ -166,7 +171,7 @@ BROKER: Final = thing(
     status=status(address=ADDRESS, addresses=array(ADDRESS), deadLetterSinkUri=string()),
 )
 TRIGGER: Final = thing(
-    "What of a Broker's events goes to a subscriber.",
+    "Sends the events of a Broker that match a filter to a subscriber.",
     spec=thing(
         broker=string("The Broker's name; required, immutable."),
         filter=FILTER,
@@ -193,11 +198,11 @@ _CHANNELABLE: Final = status(
     channel=KREFERENCE,
 )
 CHANNEL: Final = thing(
-    "An address that events are sent to, and that forwards them to its Subscriptions.",
+    "Receives events at an address and forwards them to its Subscriptions.",
     spec=thing(
         channelTemplate={
             **thing(apiVersion=string(), kind=string(), spec=ANYTHING),
-            "description": "How the channel is made: its spec may have partitions and retention; immutable.",
+            "description": "The kind of channel. Its spec may set partitions and retention; immutable.",
         },
         delivery=DELIVERY,
         subscribers=SUBSCRIBERS,
@@ -205,16 +210,16 @@ CHANNEL: Final = thing(
     status=_CHANNELABLE,
 )
 IN_MEMORY_CHANNEL: Final = thing(
-    "A Channel under the name of Knative's simplest one; as durable as every other here.",
+    "A Channel under the name of Knative's in-memory channel. Here it is as durable as any other Channel.",
     spec=thing(delivery=DELIVERY, subscribers=SUBSCRIBERS),
     status=_CHANNELABLE,
 )
 SUBSCRIPTION: Final = thing(
-    "Whom a Channel's events go to.",
+    "Sends the events of a Channel to a subscriber.",
     spec=thing(
         channel={**KREFERENCE, "description": "The Channel in the same namespace; required, immutable."},
         subscriber=DESTINATION,
-        reply={**DESTINATION, "description": "Where events go that the subscriber replies with."},
+        reply={**DESTINATION, "description": "The destination of the subscriber's replies."},
         delivery=DELIVERY,
     ),
     status=status(
@@ -224,7 +229,7 @@ SUBSCRIPTION: Final = thing(
     ),
 )
 NAMESPACE: Final = thing(
-    "A room for names.",
+    "A scope for the names of objects.",
     spec=thing(finalizers=array(string())),
     status=thing(phase=string(), conditions=CONDITIONS),
 )
@@ -272,7 +277,7 @@ EVENT: Final[Object] = {
             "lastTimestamp": _TIME,
             "eventTime": _TIME,
         },
-        "What happened to an object, and why.",
+        "Something that happened to an object, with the reason.",
     ),
     KEEP_UNKNOWN: True,
 }

@@ -162,8 +162,11 @@ def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
     assert run("resume", "trigger/asked").stdout == "trigger/asked resumed\n"
     assert run("history", "trigger/asked").stderr == "no failures\n"
     assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
-    assert "not available here" in run("redrive", "trigger/asked", status=1).stderr
-    assert "not available here" in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
+    assert "not available on this gateway" in run("redrive", "trigger/asked", status=1).stderr
+    assert (
+        "not available on this gateway"
+        in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
+    )
     assert (
         "'yesterday' is not a valid start. Use earliest"
         in run("replay", "asked", "--start", "yesterday", status=2).stderr
@@ -236,7 +239,7 @@ def test_a_kubeconfig_names_the_gateway(run: Run, tmp_path: Path) -> None:
     assert written == read_yaml(kubeconfig("https://gateway:8443", namespace="y", token="secret").encode())[0]
     assert written["users"][0]["user"] == {"token": "secret"}  # type: ignore[index]  # a mapping
     (tmp_path / "ca.pem").write_text("certificate")
-    assert "over https only" in run("kubeconfig", server="http://gateway", token="secret").stderr
+    assert "only over https" in run("kubeconfig", server="http://gateway", token="secret").stderr
     path = tmp_path / "config"
     run("kubeconfig", "--ca", str(tmp_path / "ca.pem"), "--output", str(path))
     assert (path.stat().st_mode & 0o777, "Y2VydGlmaWNhdGU=" in path.read_text()) == (0o600, True)

@@ -84,9 +84,18 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
         ),
         (
             [{"not": "x"}],
-            Problem("filters[0].not", "invalid value: x", "expected a filter, as {exact: {type: example}}"),
+            Problem(
+                "filters[0].not",
+                "invalid value: x",
+                "expected a filter, for example {exact: {type: example}}",
+            ),
         ),
-        (["x"], Problem("filters[0]", "invalid value: x", "expected a filter, as {exact: {type: example}}")),
+        (
+            ["x"],
+            Problem(
+                "filters[0]", "invalid value: x", "expected a filter, for example {exact: {type: example}}"
+            ),
+        ),
         (
             {"exact": {"type": "x"}},
             Problem("filters", "invalid value: {'exact': {'type': 'x'}}", "expected a list of filters"),

@@ -101,7 +101,7 @@ def test_an_alias_stands_for_what_it_names() -> None:
         (b"a: !!python/object/apply:os.system [x]", "not YAML"),
         (b"a: !!binary aGk=", "not YAML"),
         (b"a: &a [*a]", "nested"),
-        (b"a: 1\nb: 2\na: 3", "the key 'a' is there twice"),
+        (b"a: 1\nb: 2\na: 3", "the key 'a' occurs twice"),
         (b"[a]: b", "a key must be a text"),
         (b"a: .nan", "not JSON"),
         (b"a: -.inf", "not JSON"),
