@@ -1,4 +1,4 @@
-"""The I/O shell of the event log node: listeners, connections, the bridge to Proton's engine."""
+"""The I/O shell of the event log node: listeners, connections, and the bridge to Proton."""
 
 from amqp_streams.server.run import run, serve
 

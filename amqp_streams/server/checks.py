@@ -1,4 +1,6 @@
-"""`amqp-streams serve --check`: read the files that settings name as a starting node does. Keep nothing."""
+"""`amqp-streams serve --check`: reads the files that settings name as a starting node does, and keeps
+nothing.
+"""
 
 import time
 
@@ -9,7 +11,7 @@ from amqp_streams.server.listening.tls import server_context
 
 
 def check_files(settings: NodeSettings) -> None:
-    """Read certificates, users and keys for tokens.
+    """Read the certificates, the users file and the keys for tokens.
 
     Raises:
         ConfigError: a file is not usable. The message says why.

@@ -1,9 +1,9 @@
-"""One connection: bytes from a channel pass SASL and reach the engine, and back. A thin shell around
-`Dispatch`.
+"""One AMQP connection: received bytes pass the SASL layer and reach Proton, and Proton's output goes back. A
+thin shell around `Dispatch`.
 
-Stages: the security layer (`SecurityLayer`), then AMQP. The node closes a connection whose peer opens too
-slowly, is silent for too long, or violates the protocol. If a peer does not read, the node stops writing to
-it (`blocked`), and its links wait.
+Stages: the security layer (`SecurityLayer`), then AMQP. The node closes a connection whose client does not
+send `open` in time, is silent for too long, or violates the protocol. If a client does not read, the node
+stops writing to it (`blocked`), and its links wait.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _NUMBERS: Final = count(1)
 
 
 class AmqpConnection:
-    """Consumes a channel's bytes (`channel.Connection`)."""
+    """Processes the bytes of one channel (`channel.Connection`)."""
 
     __slots__ = (
         "_channel",
@@ -85,7 +85,7 @@ class AmqpConnection:
         self.user_groups: frozenset[str] = frozenset()
         self.expires_ms: int | None = None
         self.mechanism: str | None = None
-        """How the peer logged in. None: without a security layer."""
+        """How the client logged in. None: without a SASL layer, or not yet."""
         self.account = service.quotas.of(None)
         self.number = next(_NUMBERS)
         service.connections.add(self)
@@ -93,7 +93,7 @@ class AmqpConnection:
     # -- bytes in
 
     def received(self, data: memoryview) -> None:
-        """Bytes arrived."""
+        """Process bytes from the client."""
         if self._engine is not None:
             self._feed(data)
         else:
@@ -104,6 +104,7 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
+        # Proton cuts names at a NUL and drops the message-format: both finders read the same bytes.
         self.nuls.feed(data, opened=dispatch.opened)
         if not engine.push(data):
             engine.end_of_input()
@@ -113,18 +114,20 @@ class AmqpConnection:
         self._end_turn(done)
 
     def _run(self) -> bool:
-        """Let the links handle what has arrived, for one loop iteration. True: nothing is left."""
+        """Let the links process what has arrived, for one loop iteration. Returns True if nothing is left."""
         dispatch = self._dispatch
         assert dispatch is not None
         opened = dispatch.opened
         done = dispatch.run()
         if dispatch.opened and not opened:
             self._service.on_open(self._channel)
-            self._tick_again()  # the peer's wish for heartbeats counts from its open, not from the next tick
+            self._tick_again()  # the client's idle timeout counts from its open, not from the next tick
         return done
 
     def _end_turn(self, done: bool) -> None:
-        """Answer the peer's requests before reading more. The work may take several loop iterations."""
+        """Answer the client's requests before more is read. If work is left, pause reading and continue in a
+        later loop iteration.
+        """
         if not done:
             self.formats.hold()
             self.pause(Pause.TURN)
@@ -139,7 +142,7 @@ class AmqpConnection:
             self._unstall()
 
     def work(self) -> bool:
-        """See `turns.Worker`: continue with what has arrived."""
+        """Continue with what has arrived. See `turns.Worker`."""
         if self._lost or self._engine is None or self._dispatch is None:
             return False
         done = self._run()
@@ -147,19 +150,18 @@ class AmqpConnection:
             self._other_frames = self._engine.frames - self._dispatch.messages
             self.resume(Pause.TURN)
         self._end_turn(done)
-        return False  # where there is more, it was added again
+        return False  # `_end_turn` has added this connection again if work is left
 
     def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:
-        """Find flows that the engine does not answer: flows that ask for one (AMQP 2.7.4), and flows with too
-        much credit.
+        """Find the flows that Proton does not answer: those that ask for an answer (AMQP 2.7.4), and those
+        with too much credit.
         """
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
         others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
-        if (
-            done and self._other_frames == others
-        ):  # one transfer a message and nothing else: no flow was completed
+        # The block had one frame per message, so all of them were transfers: no flow frame ended here.
+        if done and self._other_frames == others:
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
         else:
             self._wishes += self._echoes.feed(bytes(block))
@@ -173,7 +175,9 @@ class AmqpConnection:
             self._flows.echo(self._dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
-        """The security layer has identified the peer: everything after this is AMQP."""
+        """Start AMQP: the SASL layer has identified the client. `leftover` are the bytes that followed the
+        layer.
+        """
         limits = self._service.limits
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
@@ -190,12 +194,12 @@ class AmqpConnection:
     # -- bytes out
 
     def blocked(self) -> bool:
-        """More than enough data is already in flight to this peer."""
+        """Whether the bytes that are waiting to be sent reach `limits.connection_pending_bytes`."""
         held = 0 if self._engine is None else self._engine.held
         return self._channel.pending() + held > self._service.limits.connection_pending_bytes
 
     def flush(self) -> None:
-        """Write what the engine has to send, unless the peer does not read."""
+        """Write what Proton has to send, unless the client does not read."""
         engine = self._engine
         if engine is None or self._lost:
             return
@@ -212,12 +216,12 @@ class AmqpConnection:
             self._channel.write(data)
 
     def drained(self) -> None:
-        """The channel has space again."""
+        """Continue: the channel's buffer has space again."""
         self.flush()
         self._unstall()
 
     def stall(self, link: Pumped) -> None:
-        """Pump this link again after the peer has sent something."""
+        """Pump this link again after the client has sent something."""
         self._stalled.add(link)
 
     def await_room(self, link: Pumped) -> None:
@@ -225,18 +229,19 @@ class AmqpConnection:
         self._crowded.add(link)
 
     def _make_room(self) -> None:
-        """Everything that the peer's windows allow is written. Handle nothing more from the peer until it has
-        read that.
+        """Pump the links that waited for space: Proton has written all that the client's session windows
+        allow.
         """
         crowded, self._crowded = self._crowded, set()
         for link in crowded:
             if not link.alive:
                 continue
             if sessions.outgoing_bytes(link.session) > SESSION_BYTES_MAX:
-                self._crowded.add(link)  # until the peer opens the window of the session
+                self._crowded.add(link)  # waits until the client opens the window of the session
             else:
                 self._service.pump_later(link)
 
+    # The settlements or credit that a link waits for can only come with new bytes, or with a tick.
     def _unstall(self) -> None:
         stalled, self._stalled = self._stalled, set()
         for link in stalled:
@@ -244,38 +249,38 @@ class AmqpConnection:
 
     @property
     def paused(self) -> bool:
-        """Whether the node has paused reading from this peer."""
+        """Whether the node has paused reading from this client."""
         return bool(self._pauses)
 
     def pause(self, reason: Pause) -> None:
-        """Pause reading until no reason is left."""
+        """Stop reading from this client until no reason is left."""
         self._pauses.add(reason)
         self._channel.pause_reading()
 
     def resume(self, reason: Pause) -> None:
-        """This reason has ended."""
+        """Remove this reason for the pause."""
         self._pauses.discard(reason)
         if not self._pauses and not self._lost:
             self._channel.resume_reading()
 
     def write_formats(self) -> None:
-        """From now on, deliveries may have a message-format that is not 0."""
+        """Enable message-formats other than 0 for the following deliveries."""
         if self._engine is not None:
             self._engine.write_formats()
 
     def owe_flow(self, link: OutgoingLink[Any]) -> None:
-        """The peer waits for the state of this link (AMQP 2.6.7, 2.7.4)."""
+        """Send the state of this link: the client waits for it (AMQP 2.6.7, 2.7.4)."""
         if self._flows is not None:
             self._flows.owe(link)
 
     def links_changed(self) -> None:
-        """A link needs another kind of service than before."""
+        """Look at the links again: one needs another kind of service than before."""
         if self._dispatch is not None:
             self._dispatch.watch()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
-        """The link of this connection that carries answers to this address. Without an address: the only such
-        link.
+        """Returns the link of this connection that carries answers to this address, or None. Without an
+        address: the only reply link, if there is exactly one.
         """
         links = (
             []
@@ -290,37 +295,37 @@ class AmqpConnection:
 
     @property
     def identity(self) -> Identity:
-        """The user to whom rules apply."""
+        """The user and groups to which access rules apply."""
         return Identity(self.user, self.user_groups)
 
     @property
     def name(self) -> str:
-        """The name in the log."""
+        """The client's address, for log lines."""
         return self._channel.peer
 
     @property
     def owner(self) -> "AmqpConnection":
-        """This connection: see `turns.Worker`."""
+        """This connection. See `turns.Worker`."""
         return self
 
     @property
     def channel(self) -> ByteChannel:
-        """The address of the peer."""
+        """The byte stream to the client."""
         return self._channel
 
     @property
     def admitted(self) -> bool:
-        """Whether the peer is identified."""
+        """Whether the client has passed the SASL layer."""
         return self._engine is not None
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """The links that match."""
+        """Returns the links for which `wanted` is true."""
         return (
             [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
         )
 
     def tick(self, now_ms: int) -> None:
-        """Send heartbeats, and enforce the time limits of silent peers."""
+        """Send heartbeats, and enforce the time limits for open, tokens and silence."""
         engine, dispatch = self._engine, self._dispatch
         if (dispatch is None or not dispatch.opened) and now_ms > self._open_before_ms:
             self._service.warn("open_timeout", peer=self._channel.peer)
@@ -345,14 +350,14 @@ class AmqpConnection:
             self._unstall()
             self.flush()
             if (
+                # The client wants heartbeats more often than the service ticks.
                 0 < deadline_ms - now_ms < TICK_S * 1000
-            ):  # a peer that wants heartbeats oftener than the service ticks
+            ):
                 self._service.later(deadline_ms - now_ms, self._tick_again)
 
     def _is_silent(self, now_ms: int) -> bool:
-        """Whether nothing came from the peer for too long.
-
-        The engine would not know that this node did not read.
+        """Whether the client sent nothing for the idle timeout. Proton cannot check this, because it does not
+        know when the node has paused reading.
         """
         if self._reads != self._reads_at_tick or self._pauses or not self._heard_ms:
             self._reads_at_tick, self._heard_ms = self._reads, now_ms
@@ -363,9 +368,9 @@ class AmqpConnection:
             self.tick(self._service.monotonic_ms())
 
     def shut(self, error: PeerError) -> None:
-        """Close the connection, saying why.
+        """Close the connection with this error.
 
-        Its links are not closed one by one: a closing detach ends a link for good, and a client that
+        The links are not closed one by one: a detach with `closed` ends a link for good, and a client that
         reconnects would not attach it again.
         """
         if self._engine is not None and self._dispatch is not None:
@@ -377,13 +382,13 @@ class AmqpConnection:
         self._channel.close()
 
     def cut(self, reason: str) -> None:
-        """End it at once, without a word: what the peer has not taken is dropped."""
+        """End the connection at once, without a close frame. Unsent data is dropped."""
         if not self._lost:
             self._service.warn("connection_cut", peer=self._channel.peer, reason=reason)
             self._channel.abort()
 
     def lost(self) -> None:
-        """The channel is gone. Links die before the engine's memory does."""
+        """Free everything: the channel has ended. The links end before Proton's memory is freed."""
         self._lost = True
         self._service.connections.discard(self)
         if self._dispatch is not None:
@@ -392,4 +397,4 @@ class AmqpConnection:
             self._engine.free()
             self._engine = None
         self._security.end()
-        self._service.effects.carry_out()  # not earlier: none of them may find a link of this connection
+        self._service.effects.carry_out()  # last, so that no effect finds a link of this connection

@@ -1,7 +1,7 @@
-"""One connection's engine events, translated into calls of its links. Spec: AMQP 1.0 part 2.
+"""Translates Proton's events of one connection into calls of its links. Spec: AMQP 1.0 part 2.
 
-Law: nothing that a peer sends raises an exception out of this module. A forbidden request is answered with
-the standard's condition on the smallest endpoint that is wrong: the delivery, the link, the session, the
+Law: nothing that a client sends raises an exception out of this module. A forbidden request is answered with
+the standard's condition on the smallest endpoint that is at fault: the delivery, the link, the session, the
 connection.
 """
 
@@ -51,19 +51,24 @@ OFFERED: Final = (
 )
 _PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
-"""Engine links of a connection, including refused links, as a multiple of the limit on links."""
+"""How many links, including refused ones, a connection may have in Proton, as a multiple of `limits.links`. A
+refused link occupies memory until the client detaches it.
+"""
 _FEW_PRODUCERS: Final = 4
-"""With at most this number of producer links, one delivery event causes a look at all of them."""
+"""With at most this many producer links, one delivery event makes all of them take what has arrived."""
 
+# Proton keeps credit in a signed 32-bit integer; AMQP allows an unsigned one (2.7.4).
 CREDIT_MAX: Final = (1 << 31) - 1
 TURN_S: Final = 0.005
-"""The longest loop iteration of a connection, plus one event: a block may contain thousands of attaches."""
+"""The longest loop iteration of a connection in seconds, plus one event: one block of bytes may contain
+thousands of attaches.
+"""
 
 log = structlog.get_logger("amqp_streams")
 
 
 class Dispatch:
-    """The links of one connection and the events that reach them."""
+    """The links of one connection, and the events that concern them."""
 
     __slots__ = (
         "_engine",
@@ -93,9 +98,11 @@ class Dispatch:
         self.container = ""
         self.opened = False
         self._entered = False
-        """The connection counts among the connections of its user."""
+        """Whether the connection counts toward its user's quota of connections."""
         self.messages = 0
-        """Messages that ordinary producers took: so many frames contained only a transfer."""
+        """How many messages the few ordinary producers took: each was one frame with a transfer and nothing
+        else.
+        """
         self.closed = False
         self.links: dict[Pointer, AnyLink] = {}
         self.consumers: set[ConsumerLink] = set()
@@ -103,13 +110,18 @@ class Dispatch:
         self._few_producers = False
         self._only_consumers = False
         self._watched: list[ConsumerLink] = []
-        """The links whose settlements are reported."""
+        """The links whose settlements `run` passes to `disposition` and `report`."""
         self._refused: dict[Pointer, Pointer] = {}
         self._excess: set[Pointer] = set()
-        """Links with credit below 0 after their last flow: more is in flight, or it exceeded 31 bits."""
+        """Links with a credit below 0 after their last flow: either more deliveries are in flight than the
+        client now allows, or the credit exceeded 31 bits.
+        """
 
     def run(self) -> bool:
-        """Handle events for one loop iteration. True: none is left. Deliveries do not end the iteration."""
+        """Process events for one loop iteration. Returns True if none is left. Delivery events do not end the
+        iteration, only the others do.
+        """
+        # Local names: this loop runs once per delivery, and global lookups are a measurable part of it.
         collector = self._engine.collector
         peek, pop, kind_of, delivery_of = events.peek, events.pop, events.kind, events.delivery
         peer_state, settle, accepted, is_delivery = (
@@ -123,9 +135,9 @@ class Dispatch:
         while event := peek(collector):
             kind = kind_of(event)
             if kind == is_delivery:
-                if (
-                    self._only_consumers
-                ):  # the common kinds of connection are served without a look at the link
+                # Ordinary consumers, the most common kind: their settlements concern nobody, so their link is
+                # not looked up.
+                if self._only_consumers:
                     delivery = delivery_of(event)
                     if peer_state(delivery) == accepted:
                         settle(delivery)
@@ -133,13 +145,14 @@ class Dispatch:
                         self._on_delivery(event)
                 elif not self._few_producers:
                     self._on_delivery(event)
-                elif (
-                    not taken
-                ):  # every delivery event is of one of these few links: one look takes all that has arrived
+                # Each delivery event belongs to one of these few links: taking from all of them once covers
+                # the events that follow, too.
+                elif not taken:
                     taken = True
                     for producer in self._producers:
                         self.messages += producer.take()
             else:
+                # A detach or a session's end may follow a transfer: take again after it.
                 taken = False
                 self._on_event(kind, event)
                 if perf_counter() > until:
@@ -151,14 +164,16 @@ class Dispatch:
         return not peek(collector)
 
     def lost(self) -> None:
-        """The connection has ended: no pointer is used from here on."""
+        """End all links: the connection has ended, and Proton's pointers must not be used after this call."""
         self._forget_all(tuple(self.links.values()))
         if self._entered:
             self._entered = False
             self._owner.account.leave()
 
     def refuse_excess(self) -> None:
-        """A flow granted more credit than the engine counts, so the engine sends nothing: close the link."""
+        """Close the links whose flow granted more credit than Proton can count: Proton would send nothing on
+        them.
+        """
         for pointer in self._excess & self.links.keys():
             description = f"a link-credit above {CREDIT_MAX} is not supported: grant less credit at once"
             self.links[pointer].close(PeerError(names.NOT_IMPLEMENTED, description))
@@ -177,8 +192,8 @@ class Dispatch:
             case ProducerLink() | ManagementLink():
                 link.take()
             case _ if links.is_sender(pointer) and links.current(pointer):
-                # Whatever we send is complete by now: this one came in, against the direction of its link,
-                # with a tag of the peer's.
+                # All deliveries that the node sends are complete at this point. This one was started by the
+                # client, against the direction of its link.
                 self._engine.close(
                     PeerError(
                         names.ILLEGAL_STATE, "a transfer arrived on a link on which this node is the sender"
@@ -216,6 +231,7 @@ class Dispatch:
         self.opened = True
         properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
         self._engine.open(container_id=self._service.container_id, offered=OFFERED, properties=properties)
+        # The connection checks for silence itself: Proton does not know when the node has paused reading.
         self._engine.leave_silence_to_caller()
         try:
             require_whole(self._owner, "the container id", self.container)
@@ -232,7 +248,7 @@ class Dispatch:
             self._entered = True
 
     def _on_attach(self, pointer: Pointer) -> None:
-        if not self._entered:  # its connection is being closed
+        if not self._entered:  # the connection is being closed
             return
         if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
             self._engine.close(
@@ -262,7 +278,7 @@ class Dispatch:
         service.effects.carry_out(owner)
 
     def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
-        """Grant or deny a pending attach."""
+        """Answer a pending attach."""
         del self.links[pointer]
         self._owner.account.links -= 1
         if isinstance(outcome, PeerError):
@@ -290,9 +306,8 @@ class Dispatch:
         )
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
-        elif (
-            isinstance(link, ConsumerLink) and links.credit(pointer) > 0
-        ):  # it came while the attach was pending
+        # Credit that arrived while the attach was pending caused no pump.
+        elif isinstance(link, ConsumerLink) and links.credit(pointer) > 0:
             self._service.pump_later(link)
         elif isinstance(link, OutgoingLink) and links.wants_drain(pointer):
             self._owner.owe_flow(link)
@@ -304,7 +319,9 @@ class Dispatch:
         self._look_at_links()
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
-        """A refused link exists until its peer detaches, and the peer may send on it."""
+        """Answer with an attach and a detach. The link exists in Proton until the client detaches too, and
+        the client may send on it until then.
+        """
         self._service.note("attach_refused", peer=self.peer, link=links.name(pointer), reason=str(error))
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self._service.audit.refused(self._owner.user, error.description)
@@ -355,9 +372,8 @@ class Dispatch:
                 self._excess.add(pointer)
             elif pointer in self._excess:
                 self._excess.discard(pointer)
-            if credit <= 0 and links.wants_drain(
-                pointer
-            ):  # the engine answers only where there is credit to give back
+            # Proton answers a drain only if there is credit to return.
+            if credit <= 0 and links.wants_drain(pointer):
                 self._owner.owe_flow(link)
             link.pump()
 
@@ -394,15 +410,17 @@ class Dispatch:
         self._service.effects.carry_out()
 
     def _forget_all(self, links: Sequence[AnyLink]) -> None:
-        """End waiting links first: otherwise they would get what the other links release."""
+        """End all links. Pending attaches come first: otherwise they would be granted what the other links
+        release.
+        """
         for link in sorted(links, key=lambda link: not isinstance(link, PendingLink)):
             try:
                 self._forget(link)
-            except Exception:  # of the others there must be nothing left either
+            except Exception:  # the other links must end as well
                 log.exception("link_not_closed", link=link.name[:64])
 
     def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
-        """End one link. The caller carries out the node's effects after all links have ended."""
+        """End one link. The caller carries out the node's effects after all its links have ended."""
         link.alive = False
         del self.links[link.pointer]
         self._excess.discard(link.pointer)
@@ -425,12 +443,14 @@ class Dispatch:
         self._service.effects.detached(link, closed=closed)
 
     def watch(self) -> None:
-        """Find the consumers whose settlements are reported."""
+        """Find the consumers whose settlements must be reported."""
         self._watched = [consumer for consumer in self.consumers if consumer.watched]
         self._look_at_links()
 
     def _look_at_links(self) -> None:
-        """Find whether this connection has only ordinary consumers, or only a few ordinary producers."""
+        """Find out whether the connection has only ordinary consumers or only a few ordinary producers, which
+        `run` serves faster.
+        """
         links = len(self.links) + len(self._refused)
         self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched
         few = len(self._producers) == links <= _FEW_PRODUCERS

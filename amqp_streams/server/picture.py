@@ -1,5 +1,5 @@
-"""The figures of one moment, from the store, the node, its links and the regular work. Visits only what is
-shown.
+"""Collects the figures of one moment from the store, the node, its links and the regular work. It visits only
+what is shown, because there may be many consumers and groups.
 """
 
 from collections.abc import Callable, Collection
@@ -31,11 +31,11 @@ class Connection(Protocol):
     """A connection whose links are counted."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """Its links that match."""
+        """Returns the links for which `wanted` is true."""
 
 
 class Service(Protocol):
-    """What is shown of."""
+    """The parts of the server that figures are collected from."""
 
     node: Node
     store: Store
@@ -50,11 +50,11 @@ class Service(Protocol):
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that are open."""
+        """The open connections."""
 
 
 def picture(service: Service) -> NodeStatus:
-    """The figures of the whole server now."""
+    """Returns the current figures of the whole server."""
     node = service.node
     consumers = consumer_statuses(node, CONSUMERS_MAX)
     groups = node.group_figures(groups_max=GROUPS_MAX, lags_max=GROUP_LAGS_MAX)
@@ -80,7 +80,7 @@ def picture(service: Service) -> NodeStatus:
 
 
 def _uses(service: Service) -> dict[str, Use]:
-    """What is used of each bound of the whole node, by the bound's name."""
+    """How much of each limit of the node is in use, by the name of the limit."""
     limits = service.limits
     return {
         "pending_bytes": Use(service.store.pending_bytes, limits.pending_bytes),

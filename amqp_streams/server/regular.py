@@ -1,5 +1,5 @@
-"""The regular work of a node: time limits, groups, cursors, retention, and a look at the store, every half
-second.
+"""The regular work of a node, every half second: time limits, groups, cursors, retention, and checks of the
+store.
 
 Law: if a step fails, it is logged, counted and retried, and the other steps run. `/readyz` names it until it
 succeeds.
@@ -25,9 +25,8 @@ Steps = Iterable[tuple[str, Callable[[], None]]]
 
 
 class Regular:
-    """Does `steps` at each tick, and then what the store needs.
-
-    The wall clock and one that never goes back are given, in ms.
+    """Does `steps` at each tick, then retention and the checks of the store. The clocks return milliseconds;
+    `monotonic_ms` never decreases.
     """
 
     def __init__(
@@ -53,16 +52,16 @@ class Regular:
         self._failing: dict[str, str] = {}
 
     def start(self) -> None:
-        """Begin."""
+        """Start the ticks."""
         self._ticker = self._loop.call_later(TICK_S, self.tick)
 
     def stop(self) -> None:
-        """End."""
+        """Stop the ticks."""
         if self._ticker is not None:
             self._ticker.cancel()
 
     def hindrance(self) -> str | None:
-        """Why the node accepts no events, or which regular work fails. None: neither."""
+        """Why the node accepts no events, or which regular work fails. None if it works normally."""
         if self._failing:
             return "; ".join(
                 f"the step '{step}' of the regular work fails: {reason}"
@@ -71,7 +70,7 @@ class Regular:
         return hindrance(self._store.facts())
 
     def tick(self) -> None:
-        """Do each step once; a step that fails does not stop the others."""
+        """Do each step once. A step that fails does not stop the others."""
         if self._ticker is not None:
             self._ticker = self._loop.call_later(TICK_S, self.tick)
         self._ticks += 1
@@ -90,7 +89,8 @@ class Regular:
     def _retain(self) -> None:
         partitions = sum(len(log.partitions) for log in self._store.logs.values())
         if self._ticks % RETENTION_EVERY_TICKS > partitions // RETAINED_A_CALL:
-            return  # with many partitions, some of them at each tick
+            return  # with many partitions, each tick handles some of them
+        # A clock that jumps into the future must not delete events: see `SteadyClock`.
         now_ms = self._clock.now_ms(self._wall_ms(), self._monotonic_ms())
         for partition, old_start in self._store.apply_retention(now_ms):
             log.info(

@@ -1,7 +1,7 @@
 """SIGHUP: read settings, certificates and users again and put them in force.
 
 Laws: if a part has an error, the old part stays in force and the error is logged with its location. A link
-that stays allowed notices nothing. Settings that need a restart are named and not applied.
+that is still allowed is not affected. Settings that need a restart are named in the log and not applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ AT_ONCE: Final = (
 )
 """Settings that take effect when they are read again. The others need a restart."""
 PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
-"""A client that logged in with one of these is in the users file."""
+"""The mechanisms with which a client is authenticated by the users file."""
 
 Reread = Callable[[], NodeSettings]
 
@@ -44,7 +44,7 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Reloaded(StrEnum):
-    """The result of reading a part again. FAILED: the old part is still in force, and a log line has the
+    """The result of reading a part again. FAILED: the old part is still in force, and a log line contains the
     error.
     """
 
@@ -137,7 +137,7 @@ def reload_tokens(guard: Guard) -> Reloaded:
 
 
 def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str]:
-    """The names of the settings that are not the same, those in sections as `limits.credit`."""
+    """Yields the names of the settings that differ. Names in sections are written as `limits.credit`."""
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
@@ -159,8 +159,8 @@ def warn_if_open(settings: NodeSettings) -> None:
 
 
 def close_what_is_revoked(service: EventService) -> None:
-    """Close the links that the current rules do not allow. Other links are not touched. A relay checks each
-    log again.
+    """Close the links that the current access rules do not allow. Other links are not touched. A link with a
+    null target is checked again for each log.
     """
     for connection in tuple(service.connections):
         permissions = service.node.access.of(connection.identity)
@@ -179,12 +179,12 @@ def shut_unmapped(service: EventService, guard: Guard) -> None:
     for connection in tuple(service.connections):
         if connection.mechanism == "EXTERNAL" and connection.user != guard.certified_user(connection.channel):
             connection.shut(
-                PeerError(names.CONNECTION_FORCED, "the certificate does not belong to this user any more")
+                PeerError(names.CONNECTION_FORCED, "the certificate no longer belongs to this user")
             )
 
 
 def shut_anonymous(service: EventService, guard: Guard) -> None:
-    """Close the connections without a user that are not accepted any more."""
+    """Close the connections without a user that are no longer accepted."""
     for connection in tuple(service.connections):
         if (
             connection.admitted
@@ -192,5 +192,5 @@ def shut_anonymous(service: EventService, guard: Guard) -> None:
             and not guard.anonymous_allowed(connection.channel)
         ):
             connection.shut(
-                PeerError(names.CONNECTION_FORCED, "connections without a user are not accepted any more")
+                PeerError(names.CONNECTION_FORCED, "connections without a user are no longer accepted")
             )

@@ -1,8 +1,8 @@
-"""Start, run and stop a node: the order in which things come up and go down.
+"""Starts, runs and stops a node.
 
-Up: engine checked, admin listener answering (alive, not ready), store opened with its lock held, configured
-logs made, AMQP listeners bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, connections
-closed with the reason, what is pending committed and synced, exit 0.
+Start: check Proton, open the admin listener (alive, not ready), open and lock the store, create the
+configured logs, bind the AMQP listeners, report ready. Stop (SIGTERM, SIGINT): report not ready, accept no
+connections, close the connections with the reason, commit and sync what is pending, exit with status 0.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ Ready = Callable[[dict[str, list[str]]], None]
 
 
 def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit status. `ready` gets the bound addresses: {"amqp":
-    [...], "admin": [...]}.
+    """Serve until SIGTERM or SIGINT. Returns the exit status.
 
-    `reread` reads the settings again on SIGHUP, and raises ConfigError if they are not valid.
+    `ready` is called with the bound addresses: {"amqp": [...], "admin": [...]}. `reread` reads the settings
+    again on SIGHUP, and raises ConfigError if they are not valid.
 
     Raises:
         AmqpStreamsError: the node cannot start. The message says why.
@@ -72,9 +72,10 @@ async def serve(
     store: Store | None = None,
     reread: Reread | None = None,
 ) -> int:
-    """The same on a running loop, for tests and for programs that embed a node.
+    """Serve on a running event loop, for tests and for programs that embed a node. Returns the exit status.
 
-    `stop` ends it like SIGTERM and then no signal handlers are set; `store` replaces the data directory.
+    `stop` ends it like SIGTERM; if it is given, no signal handlers are set. `store` replaces the data
+    directory.
     """
     loop = asyncio.get_running_loop()
     node = Server(settings, reread=reread)
@@ -84,15 +85,17 @@ async def serve(
         if stop
         else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
     )
-    if not stop:  # first, because recovery may take long, and an unhandled SIGHUP ends the process
+    # Before recovery, which may take long: an unhandled SIGHUP ends the process.
+    if not stop:
         loop.add_signal_handler(signal.SIGHUP, node.reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         opened = store or open_directory(settings, loop)
+        # Not earlier: during recovery SIGTERM ends the process at once, which loses nothing.
         for (
             number,
             handler,
-        ) in handlers.items():  # until here SIGTERM is sudden, which loses nothing and waits for nothing
+        ) in handlers.items():
             loop.add_signal_handler(number, handler)
         await node.start(opened)
         if ready is not None:
@@ -108,7 +111,7 @@ async def serve(
 
 
 def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the embedded store, recover it, and log the findings.
+    """Open the data directory, recover it, and log the findings.
 
     Raises:
         StorageError: it is locked or too damaged to read, or the disk fails.
@@ -127,7 +130,7 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
 
 
 class Server:
-    """A node with everything around it: listeners, admin, users, certificates."""
+    """A node with its listeners, users and certificates."""
 
     def __init__(self, settings: NodeSettings, *, reread: Reread | None = None) -> None:
         self.settings: Final = settings
@@ -136,6 +139,8 @@ class Server:
         self.service: EventService | None = None
         self._admission: Final = Admission(settings.limits.connections)
         self._metrics: Final = Metrics(data_dir=settings.data_dir, refused=lambda: self._admission.refused)
+        # Certificates and users are read here, before the store is opened: an error in them costs no
+        # recovery.
         self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)
         self._users: Final = None if settings.users_file is None else UsersFile.load(settings.users_file)
         self._executor: Final = ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="passwords")
@@ -145,7 +150,7 @@ class Server:
         self._reload_when_ready = False
 
     async def start(self, store: Store) -> None:
-        """Bind all listeners and accept connections. This object owns the store from here on.
+        """Bind all listeners and accept connections. From here on, this object owns the store.
 
         Raises:
             ConfigError: an address cannot be bound, or a configured log contradicts the existing log.
@@ -168,6 +173,7 @@ class Server:
                 admission=self._admission,
                 trusted_proxies=settings.trusted_proxies,
             )
+            # Set after the service exists: WebSocket requests before this point are answered with 503.
             self._admin.factory = self._connect
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         self._make_logs(store)
@@ -181,14 +187,16 @@ class Server:
         if self._admin is not None:
             self._admin.phase = Phase.READY
         gc.collect()
-        gc.freeze()  # what start-up made stays; collections then look at connections only
+        gc.freeze()  # start-up objects stay alive, so later collections skip them
         warn_if_open(settings)
         if self._reload_when_ready:
             self.reload()
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
 
     def _bound_connections(self, store: Store) -> None:
-        """Reserve descriptors for the store and the probes."""
+        """Lower the limit on connections if the file descriptors do not suffice for it, the store and the
+        probes.
+        """
         assert self.service is not None
         wanted, descriptors = self.settings.limits.connections, raise_open_files(0)
         partitions = sum(len(log.partitions) for log in store.logs.values())
@@ -205,7 +213,11 @@ class Server:
             )
 
     def _make_logs(self, store: Store) -> None:
-        """Create the configured logs that do not exist, and change those whose settings differ."""
+        """Create the configured logs that do not exist, and update those whose settings differ.
+
+        Raises:
+            ConfigError: the number of partitions differs.
+        """
         assert self.service is not None
         for name, wanted in self.settings.logs.items():
             found = store.logs.get(name)
@@ -213,11 +225,12 @@ class Server:
                 self.service.node.create(name, wanted)
                 log.info("log_created", log=name, partitions=wanted.partitions)
                 continue
+            # Only settings that the configuration states: others may have been changed with `$management`.
             said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
             if said.get("partitions", found.settings.partitions) != found.settings.partitions:
                 message = (
                     f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir},"
-                    f" but the configuration says {wanted.partitions}: the number is fixed when the log is"
+                    f" but the configuration has {wanted.partitions}: the number is fixed when the log is"
                     " created. Change the configuration, or delete the log"
                 )
                 raise ConfigError(message)
@@ -227,8 +240,8 @@ class Server:
                 log.info("log_updated", log=name)
 
     async def announce_stop(self) -> None:
-        """Answer 503 on `/readyz` and keep serving for a while, so that load balancers stop sending clients
-        here.
+        """Answer 503 on `/readyz` and serve for `shutdown_delay_ms`, so that load balancers stop sending
+        clients here.
         """
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
@@ -237,7 +250,9 @@ class Server:
             await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
 
     async def stop(self) -> None:
-        """Notify clients, close connections, commit and sync pending records. Safe after a failed start."""
+        """Close the connections with the reason, and commit and sync pending records. May be called after a
+        failed start.
+        """
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
@@ -245,6 +260,7 @@ class Server:
             self.service.stop()
             if self._listeners is not None:
                 self._listeners.stop()
+            # Producers get the outcomes of their last events before their connections are closed.
             await self.service.quiet(drain_s)
             error = PeerError(names.CONNECTION_FORCED, "the server is shutting down")
             for connection in tuple(self.service.connections):
@@ -259,8 +275,8 @@ class Server:
             self.service.store.close()
 
     def reload(self) -> None:
-        """SIGHUP: read settings, certificates and users again. A part with an error keeps its old value.
-        Before the node is ready, this waits.
+        """Read settings, certificates and users again (SIGHUP). A part with an error keeps its old value.
+        Before the node is ready, the request is postponed until it is.
         """
         service, guard = self.service, self._guard
         if service is None or guard is None or not service.ready:

@@ -1,8 +1,9 @@
-"""The event loop's side of the server: joins store, node and connections, and keeps their turns short.
+"""The event loop's side of the server: connects the store, the node and the connections, and limits how long
+each of them occupies the loop.
 
-Life of a batch: a link's transfers are appended (`await_commit`), one commit a turn takes what all links
-appended (`_begin_commit`), the store calls `_committed` when that is safe, then producers get `accepted` and
-consumers with credit are pumped, in that order.
+Life of a batch: a link appends its transfers (`await_commit`). At the end of the loop iteration one commit
+takes what all links appended (`_begin_commit`). The store calls `_committed` when the records are durable.
+Then producers get `accepted`, and after that consumers with credit are pumped.
 """
 
 import asyncio
@@ -38,35 +39,37 @@ from amqp_streams.streams.intake import Receipt
 from amqp_streams.streams.redirects import Redirects
 
 PUMPS_A_TURN: Final = 64
-"""Consumer links served before the loop looks at its sockets again."""
+"""How many consumer links are pumped before the loop serves its sockets again."""
 PUMP_TURN_S: Final = 0.02
-"""How long they are served before it does, but for the turn of one link."""
+"""How long consumer links are pumped before the loop serves its sockets again, in seconds. The current link
+may exceed it.
+"""
 CURSORS_A_TURN: Final = 250
-"""Links whose places are written before it does."""
+"""How many cursors are written before the loop serves its sockets again."""
 
 log = structlog.get_logger("amqp_streams")
 
 
 class LiveConnection(Protocol):
-    """What the service needs of a connection. `mechanism`: how it logged in, None: it did not."""
+    """What the service needs of a connection. `mechanism`: how the client logged in; None: without a login."""
 
     user: str | None
     mechanism: str | None
 
     @property
     def identity(self) -> Identity:
-        """The user to whom rules apply."""
+        """The user and groups to which access rules apply."""
 
     @property
     def channel(self) -> ByteChannel:
-        """The address of the peer."""
+        """The byte stream to the client."""
 
     @property
     def admitted(self) -> bool:
-        """Whether the peer is identified."""
+        """Whether the client has passed the SASL layer."""
 
     def flush(self) -> None:
-        """Write what the engine has to send."""
+        """Write what Proton has to send."""
 
     def tick(self, now_ms: int) -> None:
         """Send heartbeats and enforce time limits."""
@@ -75,10 +78,10 @@ class LiveConnection(Protocol):
         """Close the connection with this error."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """The links that match."""
+        """Returns the links for which `wanted` is true."""
 
     def pause(self, reason: Pause) -> None:
-        """Stop reading."""
+        """Stop reading from the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class _Waiting:
 
 
 class EventService:
-    """One node on one event loop. Implements what links and connections ask of the server around them."""
+    """One node on one event loop: what links and connections need from the server."""
 
     def __init__(self, settings: NodeSettings, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
@@ -114,16 +117,16 @@ class EventService:
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.turns = Turns(loop.call_soon)
         self.backlog = Turns(loop.call_soon, "received")
-        """Connections that have more to do than fits into a turn."""
+        """Connections whose received bytes need more than one loop iteration."""
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.connections_max = self.limits.connections
-        """Fewer where the process may not have descriptors enough."""
+        """The limit on connections; lower than configured if the process has too few file descriptors."""
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
         self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
-        """An AMQP connection was opened on this channel: its peer has passed the login."""
+        """Called when an AMQP connection was opened on this channel, which includes a successful login."""
         self._loop = loop
         self._waiting: dict[int, list[_Waiting]] = {}
         self._answered = asyncio.Event()
@@ -147,33 +150,35 @@ class EventService:
     # -- clock and log lines
 
     def now_ms(self) -> int:
-        """The wall clock, ms since the epoch."""
+        """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """A clock that never goes back, ms since some moment: for time limits."""
+        """Milliseconds of a monotonic clock, for time limits."""
         return time.monotonic_ns() // 1_000_000
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call on the event loop's thread, from any other thread."""
+        """Call `call` on the event loop's thread. May be used from any thread."""
         self._loop.call_soon_threadsafe(call)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after this delay."""
+        """Call `call` once, after this delay."""
         self._loop.call_later(delay_ms / 1000, call)
 
     def warn(self, event: str, **fields: object) -> None:
-        """Write a log line for operators."""
+        """Write a log line of level warning."""
         log.warning(event, **fields)
 
     def note(self, event: str, **fields: object) -> None:
-        """Write a log line for diagnosis."""
+        """Write a log line of level debug."""
         log.debug(event, **fields)
 
     # -- events in
 
     def await_commit(self, link: Committing, deliveries: list[Pointer], receipt: Receipt) -> None:
-        """Tell the link when the commit with its records is back; start one at the end of this turn."""
+        """Call `link.committed` when the commit with its records has ended. The commit starts at the end of
+        this loop iteration.
+        """
         waiting = _Waiting(link, deliveries, receipt)
         self._waiting.setdefault(receipt.sequence, []).append(waiting)
         if not self._commit_scheduled:
@@ -181,9 +186,10 @@ class EventService:
             self._loop.call_soon(self._begin_commit)
 
     def overloaded(self, link: Committing) -> bool:
-        """Whether more bytes wait for the disk than the limit allows. The link gets its credit when that
-        ends.
+        """Whether more bytes wait for the disk than the limit allows. If so, the connection is paused, and
+        `link.top_up` is called when half of the limit is free.
         """
+        # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
         if self.store.pending_bytes < self.limits.pending_bytes:
             return False
         self._withheld.add(link)
@@ -212,6 +218,7 @@ class EventService:
             owner.flush()
         self._count(waiting, done)
         self.on_commit(done)
+        # Only after the producers' outcomes were written: consumers must not see an event first (laws above).
         for consumer in self.node.committed(done, partitions):
             link = self.effects.consumer(consumer)
             if link is not None:
@@ -220,6 +227,7 @@ class EventService:
             self._pump()
         if not self._waiting:
             self._answered.set()
+        # Half of the limit: continuing at the limit itself would pause again at the next message.
         if self._withheld and self.store.pending_bytes <= self.limits.pending_bytes // 2:
             self._release()
 
@@ -241,7 +249,7 @@ class EventService:
     # -- events out
 
     def pump_later(self, link: Pumped) -> None:
-        """Serve a link in a later loop iteration."""
+        """Pump a link in a later loop iteration."""
         if not link.scheduled:
             link.scheduled = True
             self._pumps.append(link)
@@ -254,8 +262,8 @@ class EventService:
         self._pump()
 
     def _pump(self) -> None:
-        """Serve the links that were waiting when this turn began; those that have more come again in the
-        next.
+        """Pump the links that wait at the start of this call. Links that can send more are pumped again in
+        the next loop iteration.
         """
         until = perf_counter() + PUMP_TURN_S
         for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
@@ -277,7 +285,7 @@ class EventService:
     # -- places and epochs
 
     def cursors_moved(self) -> None:
-        """Write moved cursors after a short delay: many settlements are one write."""
+        """Write moved cursors after `groups.cursor_flush_ms`, so that many settlements need one write."""
         if self._cursor_flush is None:
             self._cursor_flush = self._loop.call_later(
                 self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors
@@ -298,8 +306,8 @@ class EventService:
         self.effects.carry_out()
 
     def reassociate(self) -> None:
-        """Which partitions are served here has changed: links follow, or are sent where their partitions are
-        now.
+        """Apply changed redirects: links get the partitions that this node serves now, or are detached with a
+        link redirect.
         """
         for consumer in self.node.reassociate():
             link = self.effects.consumer(consumer)
@@ -310,15 +318,14 @@ class EventService:
     # -- time
 
     def start(self) -> None:
-        """Begin the regular work."""
+        """Start the regular work."""
         self.regular.start()
-        self.node.flush_cursors(
-            self.now_ms()
-        )  # so that it knows the date: what is kept says when it was written
+        # With no cursor moved, this gives the node the date, which is stored with each cursor.
+        self.node.flush_cursors(self.now_ms())
 
     async def quiet(self, timeout_s: float) -> None:
-        """Wait until nothing received is without its answer, so that producers learn what became of their
-        last events.
+        """Stop reading, and wait until everything that was received is answered, at most `timeout_s`.
+        Producers thereby learn the outcomes of their last events.
         """
         for connection in self.connections:
             connection.pause(Pause.STOPPING)
@@ -341,15 +348,15 @@ class EventService:
 
     def _tick_cursors(self) -> None:
         if self._cursor_flush is None:
-            self._flush_cursors()  # nothing may have moved, but then the node knows the date again
+            self._flush_cursors()  # even if no cursor moved: this gives the node the current date
 
     def stop(self) -> None:
-        """End the regular work."""
+        """Stop the regular work."""
         self.ready = False
         self.regular.stop()
 
     def finish(self) -> None:
-        """All connections have ended: write what outlives the process. The store is closed next."""
+        """Write the remaining cursors after all connections have ended. The caller closes the store next."""
         if self._cursor_flush is not None:
             self._cursor_flush.cancel()
             while self.node.flushing_cursors or self.node.cursors_waiting:
@@ -358,9 +365,9 @@ class EventService:
     # -- status
 
     def not_ready(self) -> str | None:
-        """Why the node does not serve normally. None: it does. Cheap."""
+        """Why the node does not serve normally; None if it does. Cheap enough for a frequent health probe."""
         return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
     def status(self) -> NodeStatus:
-        """The current figures."""
+        """Returns the current figures."""
         return picture(self)

@@ -1,1 +1,1 @@
-"""Who a peer is: SASL, passwords, certificates and tokens."""
+"""Authentication: SASL, passwords, certificates and tokens."""

@@ -1,8 +1,8 @@
-"""The user that a verified client certificate belongs to: the rules of `[[external]]`. Pure.
+"""The user that a verified client certificate belongs to, according to `[[external]]`. Pure.
 
-Law: a name is compared whole, as text. If a certificate has several names of a kind, each is tried in the
-certificate's order, and the first rule that matches one decides. If the rule produces an invalid user name,
-the certificate belongs to no user.
+Law: a name is compared as a whole, as text. If a certificate has several names of a kind, each is tried in
+the certificate's order, and the first rule that matches one decides. If the rule produces an invalid user
+name, the certificate belongs to no user.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _ALTERNATIVES: Final = {
     "email": CertificateName.EMAIL,
     "URI": CertificateName.URI,
 }
-# RFC 4514, section 3; others keep OpenSSL's long names.
+# The short names of RFC 4514, section 3. Other attributes keep OpenSSL's long names.
 _SHORT: Final = {
     "commonName": "CN",
     "localityName": "L",
@@ -35,7 +35,7 @@ Certificate = Mapping[str, Any]
 
 
 def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | None:
-    """The user that the certificate belongs to. None: no rule matches."""
+    """Returns the user that the certificate belongs to; None if no rule matches."""
     names = names_of(certificate)
     for rule in rules:
         for name in names[rule.name]:
@@ -46,10 +46,10 @@ def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | No
 
 
 def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
-    """The names that rules can match."""
+    """Returns the certificate's names by kind."""
     subject = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names: dict[CertificateName, list[str]] = {kind: [] for kind in CertificateName}
-    # Of several common names the most specific counts: it comes last.
+    # Only the most specific common name counts: it comes last.
     names[CertificateName.CN] = [value for key, value in subject if key == "commonName"][-1:]
     names[CertificateName.DN] = [distinguished_name(certificate)] if subject else []
     for kind, value in certificate.get("subjectAltName", ()):
@@ -59,7 +59,7 @@ def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
 
 
 def distinguished_name(certificate: Certificate) -> str:
-    """The subject as RFC 4514 writes it, the most specific part first: `CN=alice,OU=ops,O=Example`."""
+    """Returns the subject as RFC 4514 writes it, the most specific part first: `CN=alice,OU=ops,O=Example`."""
     entries = [
         "+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry)
         for entry in certificate.get("subject", ())

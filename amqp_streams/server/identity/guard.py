@@ -1,5 +1,5 @@
-"""Which clients may log in, and how: the mechanisms that are offered, and the answers to their questions. One
-for each node.
+"""Which mechanisms a client is offered, and the checks of passwords, keys and tokens. One guard for each
+node.
 
 Law: nothing here reveals to an unauthenticated client whether a user exists, neither by text nor by time. Log
 lines never contain passwords, proofs or tokens. Mechanisms that send the client's secret are offered over
@@ -42,29 +42,33 @@ from amqp_streams.wire.security.scram import ScramServer
 
 NONCE_BYTES: Final = 18
 QUIET_MS: Final = 10_000
-"""Limit for log lines about logins: at most one in this time, with the number of lines that were left out."""
+"""Log lines about limited logins: at most one in this many milliseconds, with the number of lines that were
+left out.
+"""
 OTHER: Final = "other"
-"""Mechanisms that are not offered, in the metrics."""
+"""The label in metrics for mechanisms that the node does not offer. Clients could otherwise create any number
+of labels.
+"""
 
 WITHOUT_SCRAM_MAX: Final = 10_000
-"""Users that were already reported, and are not reported again."""
+"""How many users without SCRAM keys are remembered as reported, so that each is reported once."""
 _SHOWN_MAX: Final = 64
 
 log = structlog.get_logger("amqp_streams.server")
 
 
 class PasswordCheck(Protocol):
-    """The users with passwords."""
+    """Checks passwords."""
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether this is the user's password. Slow (tens of ms): called on a thread."""
+        """Whether this is the user's password. Takes tens of milliseconds, so it is called on a thread."""
 
 
 class KeyStore(Protocol):
     """The SCRAM keys of the users."""
 
     def called(self, name: str) -> str | None:
-        """The user's name in the users file, for a name that a client sent. None: an unknown user."""
+        """The user's name in the users file, for a name that a client sent. None: the user does not exist."""
 
     def offers(self, algorithm: ScramAlgorithm) -> bool:
         """Whether any user has keys for this algorithm."""
@@ -73,23 +77,23 @@ class KeyStore(Protocol):
         """Whether this user has keys for this algorithm."""
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """The user's keys. For an unknown user: keys that look alike and that no password matches."""
+        """The user's keys. For an unknown user: keys that look like real ones and that no password matches."""
 
 
 class Around(Protocol):
-    """What the guard needs of the event loop and its clocks."""
+    """What the guard needs of the event loop and the clocks."""
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call on the event loop's thread, from any other thread."""
+        """Call `call` on the event loop's thread. May be used from any thread."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after this delay."""
+        """Call `call` once, after this delay."""
 
     def now_ms(self) -> int:
-        """The wall clock, ms since the epoch."""
+        """Milliseconds since 1970."""
 
     def monotonic_ms(self) -> int:
-        """A monotonic clock."""
+        """Milliseconds of a monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Guard:
         limits = settings.limits
         self.around: Final = around
         self.counts: Final[Counter[tuple[str, str]]] = Counter()
-        """Logins by mechanism and result: ok, failed, limited."""
+        """How many logins there were, by mechanism and result (ok, failed, limited)."""
         self._settings = settings
         self._keys: Final = keys
         self._tokens = None if settings.oauth is None else TokenCheck(settings.oauth, around.now_ms)
@@ -149,8 +153,8 @@ class Guard:
         self._settings = settings
 
     def reload_tokens(self) -> bool | None:
-        """Read the keys for tokens again. False: they are not usable, so the old keys stay and the reason is
-        logged. None: tokens are not accepted.
+        """Read the keys for tokens again. Returns False if they are not usable: the old keys stay, and the
+        reason is logged. None: tokens are not configured.
         """
         oauth = self._settings.oauth
         try:
@@ -163,9 +167,10 @@ class Guard:
     # -- what is offered
 
     def mechanisms(self, channel: ByteChannel) -> dict[str, Callable[[], Mechanism]]:
-        """The mechanisms for this client, strongest first.
+        """Returns the mechanisms for this client, strongest first.
 
-        Never empty: a client that may not log in at all gets only EXTERNAL, which fails and sends no secret.
+        Never empty: a client that may not log in at all is offered EXTERNAL only, which fails without making
+        the client send a secret.
         """
         offered: dict[str, Callable[[], Mechanism]] = {}
         if channel.certificate and self._settings.external:
@@ -202,8 +207,10 @@ class Guard:
     def check_password(
         self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]
     ) -> bool:
-        """Check a password on a thread when its turn comes, if it is still `wanted`. `tell` is called on the
-        loop. False: too many passwords are waiting.
+        """Queue a password check, which runs on a thread. Returns False if too many checks are waiting.
+
+        `wanted` is asked before the check whether the answer is still needed. `tell` is called with the
+        answer, on the event loop's thread.
         """
         assert self._checks is not None, "PLAIN is offered where there are passwords"
 
@@ -214,8 +221,8 @@ class Guard:
         return self._checks.ask(network_of(peer), asked, wanted=wanted, tell=told)
 
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
-        """The user's SCRAM keys, or keys that look alike. Logs a remedy for a user that was added before
-        SCRAM was supported.
+        """Returns the user's SCRAM keys, or, for an unknown user, keys that look like real ones. If the user
+        was added before SCRAM was supported, a log line contains the remedy.
         """
         assert self._keys is not None, "SCRAM is offered where there are keys"
         known = self._keys.called(user)
@@ -231,9 +238,9 @@ class Guard:
         return self._keys.keys(user, algorithm)
 
     def check_token(self, asked: VerifyToken) -> Answer:
-        """The user of the token."""
+        """Check a token. Returns the user, or the reason of the refusal."""
         return (
-            Failure("the node does not accept tokens any more")
+            Failure("the node no longer accepts tokens")
             if self._tokens is None
             else self._tokens.verify(asked.token)
         )
@@ -241,11 +248,11 @@ class Guard:
     # -- results of logins
 
     def limited(self, peer: str, user: str | None) -> bool:
-        """Whether too many logins have failed, so that this one is not checked now."""
+        """Whether too many logins failed, so that this one must not be checked now."""
         return self._logins.limited(peer, self._called(user), self.around.monotonic_ms())
 
     def note_success(self, peer: str, login: Login) -> None:
-        """Record a successful login."""
+        """Count and log a successful login."""
         mechanism = login.mechanism or OTHER
         self.counts[mechanism, "ok"] += 1
         if login.user is not None:
@@ -253,13 +260,13 @@ class Guard:
         log.debug("authenticated", peer=peer, user=login.user or "", mechanism=mechanism)
 
     def note_failure(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """Record a login with wrong credentials."""
+        """Count and log a login with wrong credentials."""
         self.counts[mechanism, "failed"] += 1
         self._logins.failed(peer, self._called(user), self.around.monotonic_ms())
         log.warning("login_failed", peer=peer, mechanism=mechanism, user=_shown(user), reason=reason)
 
     def note_limited(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """Record a login that was not checked because of a limit."""
+        """Count and log a login that was not checked because of a limit."""
         self.counts[mechanism, "limited"] += 1
         now_ms = self.around.monotonic_ms()
         if now_ms < self._quiet_until_ms:
@@ -278,7 +285,7 @@ class Guard:
     def _called(self, user: str | None) -> str | None:
         if user is None:
             return None
-        # Prepared, as `called` is: known and unknown users must not be counted differently.
+        # Unknown names are prepared in the same way as known ones: both must be counted under the same key.
         return (self._keys.called(user) if self._keys is not None else None) or prepared_name(user)
 
 

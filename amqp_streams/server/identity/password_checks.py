@@ -1,8 +1,8 @@
-"""The queue of passwords that wait for a check. Each check takes tens of milliseconds of a thread and 64 MiB,
-so few run at a time.
+"""The queue of passwords that wait for a check. A check takes tens of milliseconds of a thread and 64 MiB, so
+only a few run at a time.
 
 Laws: the queue is bounded, and one address uses at most half of it. Addresses are served round-robin. A
-password that is not wanted any more is not checked.
+password whose result is no longer wanted is not checked.
 """
 
 from collections import OrderedDict, deque
@@ -15,7 +15,7 @@ from typing import Final
 from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 RUNNING_MAX: Final = 2
-"""Threads that check. More threads would take the core of the event loop."""
+"""How many threads check passwords. More would compete with the event loop for the processor."""
 
 Verify = Callable[[str, str], bool]
 
@@ -28,8 +28,8 @@ class _Check:
 
 
 class PasswordChecks:
-    """The checks of one node. Everything except the check itself happens on the event loop's thread;
-    `on_loop` returns results to it.
+    """The checks of one node. Everything except the check itself runs on the event loop's thread. `on_loop`
+    schedules a call on that thread.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class PasswordChecks:
     def ask(
         self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]
     ) -> bool:
-        """Check a password when its turn comes. `wanted` is asked then whether the result is still needed,
-        and `tell` gets the result.
+        """Queue a password check. `wanted` is asked before the check whether the result is still needed.
+        `tell` is called with the result.
 
-        False: too many passwords are waiting, and `tell` is not called.
+        Returns False if too many checks are waiting; `tell` is then not called.
         """
         own = len(self._queues.get(address, ()))
         if self.waiting >= self._waiting_max or own >= max(1, self._waiting_max // 2):
@@ -77,7 +77,7 @@ class PasswordChecks:
                 future.add_done_callback(partial(self._on_loop_done, check))
 
     def _on_loop_done(self, check: _Check, done: "Future[bool]") -> None:
-        """Called on the executor's thread."""
+        """Return the result to the event loop. Called on the executor's thread."""
         self._on_loop(partial(self._done, check, done))
 
     def _done(self, check: _Check, done: "Future[bool]") -> None:

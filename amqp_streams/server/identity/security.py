@@ -1,8 +1,8 @@
 """The first part of a connection: bytes pass the SASL layer until the client is identified. A thin shell
 around `SaslServer`.
 
-It writes the output of the layer, passes its questions to the guard and the answers back, and ends with a
-call of `admit` or closes the channel.
+It writes the layer's output, passes its questions to the guard and returns the answers. In the end it calls
+`admit` or closes the channel.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from amqp_streams.wire.security.mechanisms import (
 )
 
 LIMITED_MS: Final = 1000
-"""How long a client with too many failed logins waits for its answer."""
+"""How many milliseconds a client waits for its answer if too many logins failed."""
 
 log = structlog.get_logger("amqp_streams.server")
 
@@ -47,17 +47,16 @@ class SecurityLayer:
         self._counted = False
 
     def received(self, data: bytes) -> None:
-        """Bytes from the peer."""
+        """Process bytes from the client."""
         layer = self._sasl
         if layer is None or self._held:
             return
-        # Between a challenge and its answer others may have failed: each answer is judged by what is known
-        # then.
+        # Checked for each block of bytes: other logins may have failed since the challenge was sent.
         if layer.claimed is None or self._asking or self._counted or not self._limited():
             self._perform(layer.feed(data))
 
     def end(self) -> None:
-        """The channel closes: nothing more is read or written."""
+        """Ignore all further bytes: the channel closes."""
         self._sasl = None
 
     def _perform(self, events: list[sasl.Event]) -> None:
@@ -100,8 +99,8 @@ class SecurityLayer:
                     self._hold("too many passwords are waiting for a check")
 
     def _wanted(self) -> bool:
-        """Whether the client still waits for the result. A client with too many failed logins does not get
-        it.
+        """Whether the client still waits for the result. If too many logins have failed in the meantime, it
+        must not get the result.
         """
         return self._sasl is not None and not self._sasl.done and not self._held and not self._limited()
 
@@ -112,7 +111,8 @@ class SecurityLayer:
         self._asking = False
         self._channel.resume_reading()
         if isinstance(answer, Failure):
-            self._count(answer.reason)  # now, and not when the peer says that it has heard
+            # counted now, not when the client confirms that it has read the answer: it may never do so
+            self._count(answer.reason)
         self._perform(layer.answer(answer))
 
     # -- ends
@@ -126,7 +126,8 @@ class SecurityLayer:
             self._let_in(Login(), leftover)
             return
         log.warning("sasl_required", peer=self._channel.peer)
-        self._channel.write(sasl.SASL_HEADER)  # AMQP 2.2: the header that we would accept, then close
+        # AMQP 2.2: send the header that the node would accept, then close
+        self._channel.write(sasl.SASL_HEADER)
         self._close()
 
     def _refuse(self, failed: sasl.Failed) -> None:
@@ -151,7 +152,7 @@ class SecurityLayer:
         return True
 
     def _hold(self, reason: str) -> None:
-        """Let the client wait, then answer that it must try later."""
+        """Let the client wait for LIMITED_MS, then answer that it must try again later."""
         assert self._sasl is not None
         self._held = True
         self._channel.pause_reading()

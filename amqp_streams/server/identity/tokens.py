@@ -1,6 +1,6 @@
-"""The user of an OAuth access token: a JWT, checked against the keys of `[oauth]` (RFC 7519, RFC 8725).
+"""The user of an OAuth access token: a JWT, checked with the keys of `[oauth]` (RFC 7519, RFC 8725).
 
-The laws are those of `service_parts/tokens`. No reason contains the token.
+The laws are those of `service_parts/tokens`. No error text contains the token.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from service_parts.tokens.keys import Key, public_keys, secret_key
 
 
 class TokenCheck:
-    """The check for one configuration. `now_ms`: the wall clock."""
+    """Checks tokens by one configuration. `now_ms`: returns milliseconds since 1970."""
 
     def __init__(self, settings: OAuthSettings, now_ms: Callable[[], int]) -> None:
         """Read the keys.
@@ -30,7 +30,9 @@ class TokenCheck:
         self._keys: Final = list(_read_keys(settings))
 
     def verify(self, token: str) -> Success | Failure:
-        """The user and the groups of a token, and when it expires. Takes some hundred microseconds."""
+        """Returns the user, the groups and the time of expiry of a token, or the reason why it is not valid.
+        Takes some hundred microseconds.
+        """
         settings = self.settings
         try:
             claims = signed_claims(token, self._keys, self._expected)

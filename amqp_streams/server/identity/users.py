@@ -44,12 +44,12 @@ from amqp_streams.wire.security.scram import SALT_BYTES, format_keys, make_keys,
 
 VERSION: Final = 1
 PASSWORD_CHARACTERS_MAX: Final = 1024
-"""A bound on the work of one attempt. SASL frames are smaller than four times this size."""
+"""Limits the work of one attempt. The limit on SASL frames is below four times this size."""
 FILE_BYTES_MAX: Final = 64 << 20
 ARGON2: Final = "argon2"
 SCRAM_ITERATIONS: Final = 100_000
-"""Work for each guess of an attacker who has the file, and for each client that connects. The reason for the
-number: docs/decisions/0006-scram-iterations.md.
+"""The work for each guess of an attacker who has the file, and for each client that connects.
+docs/decisions/0006-scram-iterations.md explains the number.
 """
 
 _SECRET_BYTES: Final = 32
@@ -58,7 +58,7 @@ Credentials = Mapping[str, object]
 
 
 def user_name(name: str) -> str:
-    """Check the name of a user.
+    """Check the name of a user, and return it.
 
     Raises:
         ValueError: it is empty, longer than NAME_CHARACTERS_MAX, or has control characters.
@@ -76,8 +76,8 @@ def user_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The contents of the file. `called` finds a user by its name after SASLprep. `iterations`: the numbers
-    of iterations of the keys.
+    """The contents of the file. `called`: the name in the file, by the name itself and by its form after
+    SASLprep. `iterations`: the different numbers of iterations among the stored keys. `stamp`: see `_stamp`.
     """
 
     users: Mapping[str, Credentials]
@@ -111,11 +111,12 @@ class UsersFile:
         cls, path: Path, *, hasher: PasswordHasher | None = None, scram_iterations: int = SCRAM_ITERATIONS
     ) -> Self:
         """Read the file. If it does not exist, there are no users, and the first `add` creates it.
+
         `scram_iterations`: for new passwords.
 
         Raises:
             ConfigError: it cannot be read, is not in this format, or other users of the machine can access
-        it.
+            it.
         """
         return cls(
             path,
@@ -139,7 +140,7 @@ class UsersFile:
     # -- changes
 
     def add(self, name: str, password: str) -> bool:
-        """Add a user or set a new password. The change is durable when this returns. True: the user is new.
+        """Add a user or set a new password. Returns True if the user is new. The change is then durable.
 
         If the name or the password has characters that SASLprep prohibits, only PLAIN works: see `has_keys`.
 
@@ -163,7 +164,7 @@ class UsersFile:
         with self._lock, _alone(self._path):
             self._refresh()
             known = self.called(name)
-            # The other kinds were made from the old password.
+            # Replaces all credentials of the user: those of other kinds were made from the old password.
             self._write(
                 {other: kept for other, kept in self._contents.users.items() if other != known}
                 | {name: credentials}
@@ -177,7 +178,7 @@ class UsersFile:
         )
 
     def remove(self, name: str) -> bool:
-        """Remove a user. The change is durable when this returns. False: the user does not exist.
+        """Remove a user. Returns False if the user does not exist. The change is then durable.
 
         Raises:
             ConfigError: the file cannot be read or written.
@@ -191,11 +192,11 @@ class UsersFile:
         return True
 
     def reload(self) -> bool:
-        """Read the file again if it has changed. True: it has changed.
+        """Read the file again if it has changed. Returns True if it has.
 
         Raises:
             ConfigError: as `load`, or the file existed before and is missing. The users that were read before
-        stay in force.
+            stay in force.
         """
         with self._lock:
             if self._contents.stamp is not None and _stamp(self._path) is None:
@@ -209,13 +210,12 @@ class UsersFile:
     # -- questions
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether this is the user's password. Takes as long for an unknown user."""
+        """Whether this is the user's password. Takes equally long for an unknown user."""
         if not self._nobody:
-            # What an unknown user's password is compared with, so that the time taken does not tell who
-            # exists.
+            # The hash that is checked for an unknown user: answering at once would reveal which users exist.
             self._nobody = self._hasher.hash("nobody")
         stored = self._credentials(name).get(ARGON2)
-        # Hashes of old were made from passwords as they came.
+        # Older versions hashed the password without SASLprep.
         forms = dict.fromkeys(
             (prepared_or_same(password[:PASSWORD_CHARACTERS_MAX]), password[:PASSWORD_CHARACTERS_MAX])
         )
@@ -223,10 +223,8 @@ class UsersFile:
         return any(matches) and isinstance(stored, str) and len(password) <= PASSWORD_CHARACTERS_MAX
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """The user's SCRAM keys. For an unknown user or one without keys: keys that look alike and that no
-        password matches.
-
-        The work is the same in all cases.
+        """The user's SCRAM keys. For an unknown user or a user without keys: keys that look like real ones
+        and that no password matches. The work is the same in all cases.
         """
         own = self.called(name) or prepared_name(name)
         lure = format_keys(algorithm, self._lure(own, algorithm))
@@ -237,18 +235,19 @@ class UsersFile:
         contents = self._contents
         counts = contents.iterations[algorithm] or (self._scram_iterations,)
         keys = unmeetable_keys(algorithm, name, secret=contents.secret, iterations=counts[0])
-        # Where users have different counts, which one is shown is fixed by the name, as the salt is.
+        # Where users have different counts, the name determines which count is shown, as it determines the
+        # salt.
         return replace(keys, iterations=counts[keys.salt[0] % len(counts)])
 
     def has_keys(self, name: str, algorithm: ScramAlgorithm) -> bool:
-        """Whether this user can log in with SCRAM. A user that was added before SCRAM was supported needs a
-        new password first.
+        """Whether this user has keys for this algorithm. A user that was added before SCRAM was supported
+        needs a new password first.
         """
         return isinstance(self._credentials(name).get(algorithm.lower()), str)
 
     def offers(self, algorithm: ScramAlgorithm) -> bool:
         """Whether any user has keys for this algorithm. If none has, the node does not offer it, because
-        clients would prefer it.
+        clients would choose it and fail.
         """
         return bool(self._contents.iterations[algorithm])
 
@@ -289,7 +288,12 @@ def _iterations(users: Mapping[str, Credentials], algorithm: ScramAlgorithm) -> 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the file against changes by other processes; they can still read it. The empty lock file stays."""
+    """Lock the file against changes by other processes, which can still read it. The empty lock file stays:
+    removing it would allow two processes to hold different locks.
+
+    Raises:
+        ConfigError: the lock file cannot be created.
+    """
     try:
         descriptor = os.open(
             path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -305,8 +309,8 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """A value that changes with the file: the file is replaced, never written in place. None: the file does
-    not exist.
+    """A value that changes with the file, because the file is always replaced and never written in place.
+    None: the file does not exist.
     """
     try:
         status = path.stat()
@@ -316,7 +320,11 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read(path: Path, secret: bytes) -> _Contents:
-    """`secret`: used if the file has none."""
+    """Read the file. `secret`: the salt key to use if the file has none.
+
+    Raises:
+        ConfigError: see `UsersFile.load`.
+    """
     stamp = _stamp(path)
     try:
         with path.open("rb") as file:
@@ -377,8 +385,11 @@ def _check_keys(algorithm: ScramAlgorithm, name: str, text: str) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside, sync, rename, sync the folder: after a crash the old file is there, or the new one."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    """Write a temporary file, sync it, rename it, sync the folder: after a crash, either the old file or the
+    new one exists.
+    """
+    # mkstemp creates it with mode 0600
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -1,1 +1,1 @@
-"""How much a client or a user may use: login attempts, links, bytes per second."""
+"""How much a client or a user may use: login attempts, connections, links, bytes per second."""

@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 BURST_MS: Final = 1000
-"""How much of the rate can be saved."""
+"""The largest burst: unused rate is saved for at most this many milliseconds."""
 WINDOW_MS: Final = 250
-"""How much of the rate producers may have as credit: all links together, whatever their number."""
+"""Producers have at most this many milliseconds' worth of the rate as credit, all links together."""
 SLICE_MS: Final = 20
-"""Waiting links continue when this much of the rate is available, not at every byte."""
+"""Waiting links continue when this many milliseconds' worth of the rate is available, instead of at every
+byte.
+"""
 
 
 class Throttled(Hashable, Protocol):
     """A link that waits for its share."""
 
     def go_on(self) -> None:
-        """Bytes are available again."""
+        """Continue: bytes are available again."""
 
 
 class Bucket:
-    """Tokens that arrive at `rate` per second, up to BURST_MS worth. Spending may leave a debt. Times are
-    from a monotonic clock.
+    """A token bucket: tokens arrive at `rate` per second, up to BURST_MS worth. Spending may leave a debt.
+    Times come from a monotonic clock.
     """
 
     __slots__ = ("_level", "_rate", "_stamp_ms")
@@ -38,11 +40,11 @@ class Bucket:
 
     @property
     def capacity(self) -> int:
-        """How many bytes can be saved."""
+        """How many bytes can be saved at most."""
         return max(1, self._rate * BURST_MS // 1000)
 
     def level(self, now_ms: int) -> int:
-        """Available bytes. Negative: a debt."""
+        """Returns the available bytes. Negative: a debt."""
         passed_ms, self._stamp_ms = max(0, now_ms - self._stamp_ms), max(now_ms, self._stamp_ms)
         self._level = min(float(self.capacity), self._level + self._rate * passed_ms / 1000)
         return int(self._level // 1)
@@ -52,12 +54,12 @@ class Bucket:
         self._level -= count
 
     def wait_ms(self, wanted: int, now_ms: int) -> int:
-        """How long until this number of bytes is available. 0: now."""
+        """How many milliseconds until this number of bytes is available. 0: they are available now."""
         lacking = min(wanted, self.capacity) - self.level(now_ms)
         return 0 if lacking <= 0 else -(-lacking * 1000 // self._rate)
 
     def change(self, rate: int, now_ms: int) -> None:
-        """Use another rate from now on. Saved bytes stay, up to the new bound."""
+        """Use another rate from now on. Saved bytes stay, up to the new capacity."""
         self.level(now_ms)
         self._rate = rate
         self.level(now_ms)
@@ -66,17 +68,19 @@ class Bucket:
 @dataclass(slots=True)
 class _Member:
     average: float | None = None
-    """Size of its messages. None: it has had none; one will tell."""
+    """The average size of its messages in bytes. None: it has had no message yet, so the first one is let
+    through alone.
+    """
     balance: int = 0
-    """What is left of its share while some wait; below 0 when its last message was more than that: then its
-    next turns go into it.
+    """The unused bytes of its share while links are waiting. Negative if its last message was larger than its
+    share; later shares then pay for it.
     """
     has_turn: bool = False
     waits: bool = False
 
 
 class Throttle:
-    """One direction of one user. A link joins with its first request and leaves with `leave`."""
+    """The limit for one direction of one user. A link joins with its first request and leaves with `leave`."""
 
     def __init__(
         self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]
@@ -95,38 +99,38 @@ class Throttle:
 
     @property
     def waited_ms(self) -> int:
-        """For how long at least one link has waited, up to now."""
+        """How many milliseconds at least one link has waited, in total up to now."""
         return self._waited_ms + (
             0 if self._waiting_since_ms is None else self._clock_ms() - self._waiting_since_ms
         )
 
     @property
     def idle(self) -> bool:
-        """No link uses it and no debt is left: it equals a new one."""
+        """Whether no link uses it and no debt is left, so that a new one would behave the same."""
         return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity
 
     def credit(self, link: Throttled) -> int:
-        """How many messages a producer may be granted. 0: none now; it is called when it can continue. Links
-        share a window, because credit stays until it is used.
+        """How many messages a producer may be granted. 0: none now; `go_on` is called later. The links share
+        one window, because granted credit stays until it is used.
         """
         self._member(link)
         return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
 
     def deliveries(self, link: Throttled) -> int:
-        """How many messages a consumer may be sent if they are as large as earlier ones. 0: none now; it is
-        called when it can continue.
+        """How many messages a consumer may be sent, if they are as large as earlier ones. 0: none now;
+        `go_on` is called later.
         """
         return self._messages(link, self._bucket.capacity)
 
     def room(self, link: Throttled) -> int:
-        """How many bytes these `deliveries` may have, independent of earlier ones."""
+        """How many bytes the next `deliveries` may have, whatever the size of earlier ones."""
         member = self._member(link)
         return member.balance if member.has_turn else self._bucket.level(self._clock_ms())
 
     def spend(self, link: Throttled, messages: int, size: int, *, arrived: int | None = None) -> None:
-        """A link received or sent this number of messages, `size` bytes in all.
+        """Record that a link received or sent `messages` messages of `size` bytes in all.
 
-        `arrived`: how many bytes came since the last call, if messages arrive in pieces. None: `size`.
+        `arrived`: how many bytes arrived since the last call, if messages arrive in pieces. None: `size`.
         """
         spent = size if arrived is None else arrived
         self._bucket.spend(spent)
@@ -135,20 +139,20 @@ class Throttle:
         if not messages:
             return
         average = max(1.0, size / messages)
-        # Larger ones count at once: an estimate that is too low is a burst.
+        # Larger messages count at once: an average that is too low would allow a burst.
         member.average = (
             average if member.average is None else max(average, (3 * member.average + average) / 4)
         )
 
     def debt_ms(self) -> int:
-        """How long until all debt is paid, when it is more than could be saved up: not even credit holds this
-        user back. Else 0.
+        """How many milliseconds until the debt is paid, if it exceeds the capacity: credit alone then does
+        not limit this user. Otherwise 0.
         """
         now_ms = self._clock_ms()
         return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
 
     def leave(self, link: Throttled) -> None:
-        """A link has ended."""
+        """Remove a link that has ended."""
         member = self._members.pop(link, None)
         if member is not None and member.waits:
             self._waiting.remove(link)
@@ -161,7 +165,7 @@ class Throttle:
         self._schedule()
 
     def end(self) -> None:
-        """The bound is removed: all waiting links continue."""
+        """Remove the limit: all waiting links continue."""
         waiting, self._waiting = self._waiting, []
         self._members.clear()
         self._tell_waiting()
@@ -174,9 +178,8 @@ class Throttle:
             room = member.balance
         else:
             room = 0 if self._waiting else self._bucket.level(self._clock_ms())
-            if (
-                room * 1000 <= self.rate * WINDOW_MS
-            ):  # so little is left that whoever asks first would get it all: by turns
+            # With little left, the link that asks first would take it all. Equal shares are given in `_turn`.
+            if room * 1000 <= self.rate * WINDOW_MS:
                 room = 0
             else:
                 member.balance = 0
@@ -211,10 +214,11 @@ class Throttle:
         if self._waiting and not self._scheduled:
             self._scheduled = True
             wait_ms = self._bucket.wait_ms(max(1, self.rate * SLICE_MS // 1000), self._clock_ms())
-            self._later(min(max(SLICE_MS, wait_ms), BURST_MS), self._turn)  # not longer: the rate may change
+            # not longer, because the rate may change
+            self._later(min(max(SLICE_MS, wait_ms), BURST_MS), self._turn)
 
     def _turn(self) -> None:
-        """Give equal shares of the available bytes to all waiting links. A link that had more than its share
+        """Give each waiting link an equal share of the available bytes. A link that owes more than its share
         keeps waiting.
         """
         self._scheduled = False
@@ -226,7 +230,7 @@ class Throttle:
                 member.waits = False
             share = max(1, level // len(members))
             for link, member in members:
-                if self._members.get(link) is not member:  # it left while others had their turn
+                if self._members.get(link) is not member:  # it left while other links continued
                     continue
                 member.balance = min(member.balance, 0) + share
                 if member.balance <= 0:

@@ -1,10 +1,10 @@
-"""How often a login may fail: token buckets for addresses, for users, and for users at addresses where they
-have been.
+"""Limits failed logins with token buckets: one for each address, each user, and each user at an address where
+it has logged in before.
 
-Laws: only failures cost; a success gives nothing back, so that who knows one password cannot go on guessing
-others. A user who has logged in from an address before is judged there by what it does there, not by what
-strangers try in its name or neighbours from its address. Unknown users are counted like known ones. The
-tables are bounded; what was used longest ago goes first. Time is an argument. Pure.
+Laws: only failures are counted. A success resets nothing, so that knowing one password does not help to guess
+others. A user who has logged in from an address before has a separate bucket there: failures of other clients
+cannot lock this user out. Unknown users are counted like known ones. The tables are bounded and forget what
+was used least recently. Time is an argument. Pure.
 """
 
 import ipaddress
@@ -13,13 +13,13 @@ from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 TABLE_MAX: Final = 10_000
-"""Addresses, users, and pairs of both, that are remembered; each some 200 bytes."""
+"""How many addresses, users, and pairs of both are remembered. Each takes about 200 bytes."""
 
 _K = TypeVar("_K", bound=Hashable)
 
 
 class Failures(Generic[_K]):
-    """Failures by key: `burst` of them, and one more every `interval_ms`."""
+    """Counts failures by key. Allowed are `burst` failures, and one more every `interval_ms`."""
 
     def __init__(self, burst: int, interval_ms: int) -> None:
         self._burst: Final = burst
@@ -30,11 +30,11 @@ class Failures(Generic[_K]):
         return len(self._table)
 
     def exhausted(self, key: _K, now_ms: int) -> bool:
-        """Whether no more may fail just now."""
+        """Whether no further failure is allowed for this key now."""
         return self._count(key, now_ms) > self._burst - 1
 
     def add(self, key: _K, now_ms: int) -> None:
-        """One more failed."""
+        """Count a failure."""
         count = min(float(self._burst), self._count(key, now_ms) + 1)
         self._table[key] = count, now_ms
         self._table.move_to_end(key)
@@ -47,7 +47,7 @@ class Failures(Generic[_K]):
 
 
 class Logins:
-    """The memory of failed logins of a node."""
+    """The failed logins of a node, and from where users have logged in."""
 
     def __init__(self, *, address_burst: int, user_burst: int, interval_ms: int) -> None:
         self._addresses: Final[Failures[str]] = Failures(address_burst, interval_ms)
@@ -56,7 +56,7 @@ class Logins:
         self._seen: Final[OrderedDict[tuple[str, str], None]] = OrderedDict()
 
     def limited(self, peer: str, user: str | None, now_ms: int) -> bool:
-        """Whether a login from there, by whoever says to be `user`, is not to be looked at now."""
+        """Whether a login from the address `peer` that claims to be `user` must not be checked now."""
         address = network_of(peer)
         if user is not None and (address, user) in self._seen:
             return self._pairs.exhausted((address, user), now_ms)
@@ -65,7 +65,7 @@ class Logins:
         )
 
     def failed(self, peer: str, user: str | None, now_ms: int) -> None:
-        """A login failed."""
+        """Count a failed login."""
         address = network_of(peer)
         if user is not None and (address, user) in self._seen:
             self._pairs.add((address, user), now_ms)
@@ -75,7 +75,7 @@ class Logins:
             self._users.add(user, now_ms)
 
     def succeeded(self, peer: str, user: str) -> None:
-        """A login was good."""
+        """Remember that this user has logged in from this address."""
         pair = network_of(peer), user
         self._seen[pair] = None
         self._seen.move_to_end(pair)
@@ -84,8 +84,8 @@ class Logins:
 
 
 def network_of(peer: str) -> str:
-    """Who counts as one, of `127.0.0.1:40112` or `[::1]:40112`: an IPv4 address, or the 64 bits of an IPv6
-    one that a site is given.
+    """Returns the part of an address that limits count as one client: an IPv4 address, or the first 64 bits
+    of an IPv6 address, which one site usually has. `peer` is written as `127.0.0.1:40112` or `[::1]:40112`.
     """
     host = peer.rpartition(":")[0].strip("[]")
     try:

@@ -1,8 +1,7 @@
-"""What users may have at once, over all their connections: `[quotas.NAME]`.
+"""The quotas of users, over all their connections: `[quotas.NAME]`.
 
-Laws: a user's account is the same object as long as it is connected, so that a reload changes what its links
-look at, not the links. An account that is gone owed nothing: who comes back does not begin with a clean
-slate.
+Laws: a connected user always has the same account object, so that a reload changes the account and not the
+links. An account is removed only when it has no debt, so that reconnecting does not clear a debt.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,9 +14,9 @@ from amqp_streams.server.limits.bucket import Throttle, Throttled
 from amqp_streams.server.observing.status import QuotaStatus
 
 ACCOUNTS_MAX: Final = 10_000
-"""Accounts of users without a connection are kept while all accounts together are at most this number."""
+"""Accounts of users without a connection are kept as long as there are at most this many accounts."""
 SHOWN_MAX: Final = 1000
-"""Accounts with figures of their own."""
+"""How many accounts have figures of their own. The others are shown as one sum."""
 OTHERS: Final = "(others)"
 
 _NONE: Final = Quota()
@@ -26,9 +25,7 @@ Later = Callable[[int, Callable[[], None]], None]
 
 
 class Account:
-    """One user's share of the node: what it uses, and what it may use. `bytes_in` and `bytes_out` are None
-    without a bound.
-    """
+    """What one user uses and may use. `bytes_in` and `bytes_out` are None if the quota does not limit them."""
 
     __slots__ = (
         "_clock_ms",
@@ -57,7 +54,7 @@ class Account:
         self.change(quota)
 
     def enter(self) -> None:
-        """One connection more.
+        """Count a new connection.
 
         Raises:
             PeerError: the quota does not allow it.
@@ -66,21 +63,25 @@ class Account:
         self.connections += 1
 
     def leave(self) -> None:
-        """A connection that entered is gone."""
+        """Stop counting a connection that entered."""
         self.connections -= 1
 
     def require_link(self) -> None:
-        """Raises PeerError: the quota does not allow one more. The caller then counts `links`."""
+        """Check that one more link is allowed. The caller then counts it in `links`.
+
+        Raises:
+            PeerError: the quota does not allow it.
+        """
         self._require("links", self.links, self._quota.links)
 
     def forget(self, link: Throttled) -> None:
-        """A link is gone."""
+        """Remove a link that has ended."""
         for throttle in (self.bytes_in, self.bytes_out):
             if throttle is not None:
                 throttle.leave(link)
 
     def change(self, quota: Quota) -> None:
-        """Use another quota from now on. What the user has stays, even above the quota."""
+        """Use another quota from now on. Connections and links beyond it stay."""
         self._quota = quota
         before = self.bytes_in, self.bytes_out
         self.bytes_in = self._throttle(self.bytes_in, quota.bytes_in)
@@ -91,13 +92,13 @@ class Account:
 
     @property
     def idle(self) -> bool:
-        """It could as well be a new one."""
+        """Whether the account can be removed: no connection uses it, and it has no debt."""
         return not self.connections and all(
             throttle is None or throttle.idle for throttle in (self.bytes_in, self.bytes_out)
         )
 
     def status(self) -> QuotaStatus:
-        """Its figures."""
+        """Returns the figures of this account."""
         refused = QuotaStatus(
             self.name, connections_refused=self.refused["connections"], links_refused=self.refused["links"]
         )
@@ -134,7 +135,7 @@ class Quotas:
         self._gone = QuotaStatus(OTHERS)
 
     def of(self, user: str | None) -> Account:
-        """The account of a user. None: all anonymous connections together."""
+        """Returns the account of a user. None: the account of all anonymous connections."""
         account = self._accounts.get(user)
         if account is None:
             if len(self._accounts) >= ACCOUNTS_MAX:
@@ -143,14 +144,14 @@ class Quotas:
         return account
 
     def change(self, quotas: Mapping[str, Quota]) -> None:
-        """Use other quotas from now on, for existing connections as well."""
+        """Use other quotas from now on, also for connected users."""
         self._quotas = quotas
         for user, account in self._accounts.items():
             account.change(self._quota(user))
 
     def status(self) -> Iterable[QuotaStatus]:
-        """The figures of users that had to wait or were refused: of SHOWN_MAX by name, of the others
-        together.
+        """Yields the figures of the users that waited or were refused: the first SHOWN_MAX, then the sum of
+        the others.
         """
         others, shown = self._gone, 0
         for account in self._accounts.values():

@@ -1,8 +1,8 @@
-"""A consumer's link whose deliveries carry many events each. An extension: docs/batched-deliveries.md; the
-bytes: wire/batches.py.
+"""A consumer's link with batched deliveries: each delivery carries many events. This is an extension of the
+standard: see docs/batched-deliveries.md. `wire/batches.py` has the byte format.
 
-Laws: credit counts deliveries, a quota counts bytes; whatever a peer says of a batch settles all of it, and
-none comes again. What a link holds beside the engine is one read of the store.
+Laws: credit counts deliveries, a quota counts bytes. Any outcome of a batch settles the whole batch, and the
+node does not send it again. Outside of Proton, a link holds at most what one read of the store returned.
 """
 
 from array import array
@@ -23,22 +23,26 @@ from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_
 from amqp_streams.wire.types import Array, Symbol
 
 TURN_EVENTS: Final = 10_000
-"""Sent on one link before other connections get their turn: about as long as an ordinary link's thousand."""
+"""How many events one link sends before other connections are served. This takes about as long as the 1000
+events of a link without batches.
+"""
 PASSED_COST: Final = TURN_EVENTS // 5
-"""What a stretch counts in a turn that filters looked at."""
+"""How much of the budget (`TURN_EVENTS`) each run of records costs that the filters evaluated: evaluation
+takes longer than sending.
+"""
 PROGRESS_EVENTS: Final = 1 << 16
-"""Records that filters pass over before the peer is told how far this is: it goes on there after a loss, and
-knows that somebody works.
+"""After this many skipped records the client gets a delivery without events that carries the next offset. The
+client can continue there after a reconnect, and sees that the node is working.
 """
 
 
 _PARTITION_BYTES: Final = 8
-"""Of a partition's name, when a link is told which ones it has."""
+"""The encoded size of a partition's name in the list of partitions that the first delivery carries."""
 
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """A batch that is being filled."""
+    """A batch that is being filled. `after` is the offset after the last record that was read."""
 
     partition: int
     after: int
@@ -62,7 +66,7 @@ class _Draft:
         self.after = picked.after
 
     def before(self, index: int) -> "_Draft":
-        """The same with the events before this one only, which have no message-formats."""
+        """A copy with the events before `index`, none of which may have a message-format other than 0."""
         return replace(
             self,
             after=self.offsets[index],
@@ -74,7 +78,7 @@ class _Draft:
 
 
 class BatchedLink(ConsumerLink):
-    """Delivers a log's records in batches, as far as credit goes."""
+    """Sends a log's records in batches, as far as credit allows."""
 
     __slots__ = ("_passed", "batching")
 
@@ -93,7 +97,7 @@ class BatchedLink(ConsumerLink):
         assert grant.batching is not None, "it was asked for"
         self.batching = grant.batching
         self._passed = 0
-        """Records that the filters passed over since the last delivery."""
+        """How many records the filters skipped since the last delivery."""
 
     def _pump(self) -> None:
         pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
@@ -111,6 +115,8 @@ class BatchedLink(ConsumerLink):
             if budget <= 0:
                 self.service.pump_later(self)
                 return
+            # The clock is read per batch, not per event: a batch is the smallest unit that can be
+            # interrupted.
             draft, cost = self._fill(room, budget, until)
             budget = 0 if perf_counter() > until else budget - cost
             if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
@@ -121,14 +127,14 @@ class BatchedLink(ConsumerLink):
                 if draft is None or not self._passed:
                     self.answer_drain()
                     return
-                self._deliver(draft)  # how far that was, before the word that there is no more
+                self._deliver(draft)  # the next offset must reach the client before the drained flow does
 
     def _room(self) -> int:
-        """The bytes that the next delivery may have, unless it has one event only; 0: none now, its user's
-        quota is used up.
+        """How many bytes the next delivery may have. A delivery with a single event may exceed this. 0: the
+        user's quota is used up.
 
-        A quota is kept by waiting after a batch, not by smaller ones: each may be as much as the user may
-        have in a second.
+        The link keeps a quota by waiting after a batch, not by sending smaller batches: each batch may be as
+        large as the quota of one second.
         """
         throttle = self.owner.account.bytes_out
         room = min(self.batching.bytes, self.size_max) if self.size_max else self.batching.bytes
@@ -137,7 +143,9 @@ class BatchedLink(ConsumerLink):
         return min(room, max(BYTES_MIN, throttle.rate)) if throttle.deliveries(self) else 0
 
     def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int]:
-        """The next batch and what finding it counts in a turn; nothing and 0: the log has no more."""
+        """Read the next batch. Returns the batch and its cost in the budget; (None or an empty batch, 0)
+        means that the log has no more events.
+        """
         node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
         single = len(partitions) == 1
         draft = _Draft(partitions[0].index, 0) if single else None
@@ -159,11 +167,11 @@ class BatchedLink(ConsumerLink):
             except PeerError:
                 if not filled:
                     raise
-                break  # what is before the damage goes out; it is come to again
+                break  # send the events before the damaged record now; the next read raises the error again
             if picked is None:
                 break
             if isinstance(picked, Passed):
-                if not picked.count:  # the next event is for the next batch
+                if not picked.count:  # the next event does not fit into this batch
                     break
                 cost += PASSED_COST
                 self._passed += picked.count
@@ -178,6 +186,7 @@ class BatchedLink(ConsumerLink):
             cost += max(len(picked.offsets), PASSED_COST if picked.weighed else 0)
             if not single or (picked.weighed and perf_counter() > until):
                 break
+        # All records were skipped by the filters: report how far the reader is, not where it began.
         if single and draft is not None and not draft.messages:
             draft.after = self.grant.reader.position(draft.partition)
         return draft, cost
@@ -185,6 +194,8 @@ class BatchedLink(ConsumerLink):
     def _deliver(self, draft: _Draft) -> None:
         if draft.formats and not self.batching.formats:
             first = min(draft.formats)
+            # Events before the first one that needs message-formats are delivered, so that the client can
+            # settle them and attach again at the event that this link cannot represent.
             if first:
                 self._send_batch(draft.before(first))
             description = (
@@ -231,5 +242,5 @@ class BatchedLink(ConsumerLink):
         self._passed = 0
         self._count(len(draft.messages), len(message), deliveries=1)
 
-    def _returned(self, returned: records.Returned) -> bool:  # noqa: ARG002  whatever the outcome
+    def _returned(self, returned: records.Returned) -> bool:  # noqa: ARG002  every outcome settles the batch, see the laws above
         return False

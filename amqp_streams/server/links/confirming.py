@@ -1,8 +1,9 @@
-"""Deliveries whose durable receivers settle second: settled here when the place that covers them is on the
-disk. Spec: AMQP 2.6.12, 2.8.3.
+"""Deliveries to durable consumers that settle second: the node settles them when the cursor that covers them
+is on the disk. Spec: AMQP 2.6.12, 2.8.3.
 
-Law: a receiver that sees its delivery settled may rely on what it said of it. A delivery's pointer is dead
-once it is settled or its link is gone, so whoever settles it first takes it from here.
+Law: a receiver that sees its delivery settled may rely on the node having stored its outcome. A delivery's
+pointer is invalid after it is settled or its link has ended, so the code that settles a delivery first
+removes it from here.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -37,15 +38,15 @@ class Confirming:
         self._held.setdefault(link, {})[delivery] = self._turn
 
     def let_go(self, link: Confirmed, delivery: Pointer) -> None:
-        """Its receiver has settled it after all."""
+        """Remove a delivery that the receiver settled itself."""
         self._held.get(link, {}).pop(delivery, None)
 
     def forget(self, link: Confirmed) -> None:
-        """The link is gone, and so are its deliveries."""
+        """Remove all deliveries of a link that has ended."""
         self._held.pop(link, None)
 
     def next_write(self) -> Written | None:
-        """The cursors are being written. Returns what to call afterwards. None: no delivery waits."""
+        """Start a write of cursors. Returns the function to call after it, or None if no delivery waits."""
         if not self._held:
             return None
         self._turn += 1
@@ -56,6 +57,7 @@ class Confirming:
             self._again()
             return
         for link, held in list(self._held.items()):
+            # Only deliveries from before this write: later ones are covered by the next.
             due = [delivery for delivery, since in held.items() if since < turn]
             for delivery in due:
                 del held[delivery]

@@ -1,9 +1,9 @@
-"""A consumer's link: sends a log's records, as far as credit allows. Spec: Event Streams 4.3, 4.4, 4.5,
-5.1; AMQP 2.6.7, 2.6.12.
+"""A consumer's link: sends a log's records, as far as credit allows. Spec: Event Streams 4.3, 4.4, 4.5, 5.1;
+AMQP 2.6.7, 2.6.12.
 
-Laws: a closed or evicted link sends nothing more, and later settlements on it do not count. A link that
-leaves sends nothing more and ends after all its deliveries are settled. Its unsettled records stay for the
-next owner of the cursor.
+Laws: a closed or evicted link sends nothing more, and later settlements on it do not count. A link that hands
+over sends nothing more and ends after all its deliveries are settled. Its unsettled records stay for the next
+owner of the cursor.
 """
 
 from collections import deque
@@ -28,13 +28,11 @@ from amqp_streams.wire.sections import with_delivery_count
 from amqp_streams.wire.types import Array, Symbol, Timestamp
 
 TURN_EVENTS: Final = 1000
-"""Records sent on one link before other connections are served."""
+"""How many records one link sends before other connections are served."""
 PASSED_COST: Final = TURN_EVENTS // 5
-"""What a stretch that the filters passed over counts in a turn: they may take about as long as sending so
-many.
-"""
+"""How much of the budget a run that the filters skipped costs: about what it costs to send this many."""
 TURN_S: Final = 0.005
-"""The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
+"""The longest time one link sends, plus one run: the cost of filters depends on the events."""
 
 _OUTCOMES: Final = {
     outcomes.ACCEPTED: outcome.Outcome.ACCEPTED,
@@ -52,7 +50,9 @@ class _Redelivery:
 
 
 class _Writers(dict[int, AnnotationWriter]):
-    """One for each partition, made when it is first read: a link's partitions may change (4.6.5)."""
+    """One writer for each partition, created when the partition is first read: the partitions of a link may
+    change (4.6.5).
+    """
 
     def __missing__(self, partition: int) -> AnnotationWriter:
         writer = self[partition] = AnnotationWriter(str(partition))
@@ -60,7 +60,7 @@ class _Writers(dict[int, AnnotationWriter]):
 
 
 class ConsumerLink(OutgoingLink[Consuming]):
-    """Delivers a log's records, as far as credit allows."""
+    """Sends a log's records, one record in each delivery, as far as credit allows."""
 
     __slots__ = (
         "_after",
@@ -94,25 +94,22 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.container = container
         self.presettled = presettled
         self.size_max: int = links.peer_size_max(pointer)
-        """The largest message that the peer takes; 0: any."""
+        """The largest message that the client accepts, in bytes. 0: any size."""
         self.writers = _Writers()
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self._full = False
         self._partition = self._first = self._after = 0
-        """Settled and not told to the node yet: records of this partition, from the first to before the last.
-        """
+        """Settled and not yet reported to the node: records of `_partition`, `_first` to before `_after`."""
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
-        """The cursor outlives the link: the node is notified of settlements."""
+        """Whether the cursor outlives the link, so that the node must be notified of settlements."""
         self.second: bool = links.settles_second(pointer)
         self.watched = grant.keeps
-        """Whether each settlement on it matters to somebody: those of other links are dealt with unseen
-        (`Dispatch.run`).
-        """
+        """Whether `disposition` must see each settlement, instead of `Dispatch.run` settling in bulk."""
 
     def pump(self) -> None:
-        """Send what credit, window and the turn's budget allow; asks for another turn when there is more."""
+        """Send what credit, window, quota and budget allow. A later loop iteration sends the rest."""
         if not self.alive or self.closing:
             return
         if self.leaving is not None:
@@ -155,6 +152,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
             if budget <= 0:
                 self.service.pump_later(self)
                 return
+            # One run is a stretch of consecutive records: everything below is done once per run, not per
+            # record.
             run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms(), bytes_max)
             if isinstance(run, Passed):
                 budget -= PASSED_COST
@@ -170,9 +169,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._send(run)
 
     def _pump_full(self) -> None:
-        """Nothing more can be sent until the peer settles. If it drains, that may be what it waits for.
+        """Stop sending until the client settles. If the client drains, it may wait for the answer before it
+        settles, so the drain is answered.
 
-        It is answered at the second look: what it settled may stand behind its flow, where Proton writes it.
+        The answer is sent at the second call only: Proton writes a flow before the dispositions that were
+        queued with it, so the settlements that make room may still follow.
         """
         if self._full:
             self.answer_drain()
@@ -180,7 +181,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.owner.stall(self)
 
     def go_on(self) -> None:
-        """The quota of its user leaves room again."""
+        """Continue after the user's quota has become available again."""
         self.pump()
         self.owner.flush()
 
@@ -191,21 +192,24 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.owner.stall(self)
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
+        """Detach with `closed` and the reason. The cursor becomes free at once, without waiting for the
+        client's detach.
+        """
         if self.alive and not self.closing:
             self.tell()
-            self.service.confirming.forget(
-                self
-            )  # from here on each delivery is settled as its peer speaks of it
+            # From here on, dispositions of the client settle their deliveries directly.
+            self.service.confirming.forget(self)
             super().close(error)
             self.service.effects.detached(self)
             self.service.effects.soon()
 
     def evict(self, error: PeerError, by: Owner | None = None) -> None:
-        """Close now: another link has its place. A peer that does not take what was sent before is cut off,
-        or it would get that later.
+        """Close now because another link owns the cursor or the partition. If the client does not read what
+        was sent before, its connection is cut: otherwise it would receive old deliveries after the new owner
+        has begun.
 
-        On one connection things keep their order, and of a log that was deleted there is no successor.
+        Frames on one connection (`by`) stay in order, and a deleted log has no new owner: neither case needs
+        the cut.
         """
         self.close(error)
         owned = self.keeps or self.grant.group is not None
@@ -219,10 +223,13 @@ class ConsumerLink(OutgoingLink[Consuming]):
             )
 
     def leave(self, error: PeerError, within_ms: int) -> None:
-        """Send nothing more, and close with this error when all is settled, or after so long."""
+        """Hand over: send nothing more, and close with this error when all deliveries are settled, or after
+        `within_ms`.
+        """
         if not self.alive or self.closing or self.leaving is not None:
             return
         self.leaving = error
+        # Until the last settlement, each one may be the one that ends the link.
         self.watched = True
         self.owner.links_changed()
         self.owner.flush()
@@ -242,7 +249,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.owner.flush()
 
     def disposition(self, delivery: Pointer) -> None:
-        """The peer reported a state of a delivery. See `report`."""
+        """Process the state of a delivery that the client reported. `report` follows after the last one."""
         if self.keeps and not self.closing:
             if self.second and self._held(delivery):
                 return
@@ -255,9 +262,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._note(returned.partition, returned.number)
 
     def _held(self, delivery: Pointer) -> bool:
-        """The receiver settles second: what it is done with is settled when that is on the disk.
-
-        False: this one is settled now.
+        """Keep a finished delivery unsettled until its cursor is on the disk, if the receiver settles second.
+        Returns False if the delivery is to be settled now.
         """
         place = records.done_with(delivery)
         if place is None:
@@ -268,13 +274,15 @@ class ConsumerLink(OutgoingLink[Consuming]):
         return True
 
     def confirm(self, deliveries: Sequence[Pointer]) -> None:
-        """What the receiver said of these is on the disk."""
+        """Settle these deliveries: the cursor that covers them is on the disk."""
         outcomes.settle_all(deliveries)
         self._leave_if_settled()
         self.service.pump_later(self)
 
     def _note(self, partition: int, number: int) -> None:
-        """A record is done with. Neighbours, as they mostly are, are told together."""
+        """Record that this record is finished. Consecutive records, the usual case, are reported to the node
+        in one call.
+        """
         if number == self._after and partition == self._partition:
             self._after = number + 1
         else:
@@ -289,12 +297,14 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.cursors_moved()
 
     def report(self) -> None:
-        """All that the peer has said just now was looked at: who minds is told."""
+        """Finish a series of `disposition` calls: report the settlements to the node, and close if the link
+        was waiting for them.
+        """
         self.tell()
         self._leave_if_settled()
 
     def _returned(self, returned: records.Returned) -> bool:
-        """A consumer gave a delivery back; whether it is to be sent again."""
+        """Returns whether the record of a delivery that the client gave back will be sent again."""
         verdict = outcome.after(
             _OUTCOMES.get(returned.state, outcome.Outcome.NONE),
             delivery_count=returned.attempt,
@@ -358,13 +368,15 @@ class ConsumerLink(OutgoingLink[Consuming]):
         return sum(map(len, messages))
 
     def _gone(self, run: Run, count: int) -> None:
-        """The first `count` records of the run are sent: where nobody settles them, that is the end of it."""
+        """Record that the first `count` records of the run were sent. Without settlements by the client, sent
+        means finished.
+        """
         if self.presettled and self.keeps:
             self.service.node.sent(self.grant, run, count)
             self.service.cursors_moved()
 
     def _fitting(self, messages: Sequence[bytes]) -> int:
-        """How many of the messages, from the first, the peer takes."""
+        """How many messages, from the first, are not larger than the client accepts."""
         return next(
             (index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages)
         )
@@ -378,8 +390,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
         )
 
     def _send_announced(self, run: Run) -> None:
-        """The first record of a run with what there is to tell beside its place: associations (4.6.5), events
-        skipped.
+        """Send the first record of a run with additional annotations: the partitions of the link (4.6.5) and
+        how many events were skipped.
         """
         annotations: dict[str, object] = {
             names.OFFSET: Symbol(offset_text(run.first)),
@@ -398,7 +410,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
         stored, header_size = run.chunk.messages[index], run.chunk.header_sizes[index]
         if delivery_count:
             rest = len(stored) - header_size
-            with suppress(WireError):  # a header that nobody can read stays as its producer wrote it
+            # A header that cannot be decoded stays as the producer wrote it.
+            with suppress(WireError):
                 stored = with_delivery_count(stored, header_size, delivery_count)
             header_size = len(stored) - rest
         message = stored[:header_size] + annotations + stored[header_size:]

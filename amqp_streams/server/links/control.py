@@ -1,9 +1,9 @@
 """Links that carry requests and answers instead of events: `<address>/$info` and `$management`. Spec: Event
 Streams 6; AMQP Management 1.0.
 
-Laws: their work is done in `Turns`, a few milliseconds a turn for the whole node; no answer is computed that
-its peer does not take: an answer is made only where there is credit for it, and where what was sent before
-has left.
+Laws: all work is done in `Turns`, which limits it to a few milliseconds per loop iteration for the whole
+node. The node computes an answer only if the client has granted credit for it and has read the earlier
+answers.
 """
 
 from collections import deque
@@ -23,16 +23,20 @@ from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
 
 INFO_INTERVAL_MS: Final = 20
-"""Between two answers on one `$info` link (section 6 allows separation): a greedy client gets 50 a second."""
+"""The pause between two messages on one `$info` link: a client gets at most 50 a second (section 6 allows a
+pause).
+"""
 REQUESTS_MAX: Final = 100
-"""Requests of one link that are being carried out or wait: the credit it is granted."""
+"""How many requests of one link may wait or run. This is the credit that the link is granted."""
 REQUEST_BYTES_MAX: Final = 1 << 20
 
 log = structlog.get_logger("amqp_streams")
 
 
 class InfoLink(OutgoingLink[Informing]):
-    """`<address>/$info`: one message a credit, paced. Spec: Event Streams 6."""
+    """The link of `<address>/$info`: one message for each credit, with a pause in between. Spec: Event
+    Streams 6.
+    """
 
     __slots__ = ("scheduled", "sent", "waiting")
 
@@ -43,14 +47,14 @@ class InfoLink(OutgoingLink[Informing]):
         self.scheduled = False
 
     def pump(self) -> None:
-        """Answer one credit soon, and the next a little later."""
+        """Send a message soon if there is credit; the next one follows after `INFO_INTERVAL_MS`."""
         if not self.alive or self.closing or self.waiting:
             return
         if links.credit(self.pointer) > 0:
             self.service.turns.add(self)
 
     def work(self) -> bool:
-        """See `turns.Worker`."""
+        """Send one message. See `turns.Worker`."""
         if not self.alive or self.closing or self.waiting or links.credit(self.pointer) <= 0:
             return False
         if self.clogged():
@@ -80,7 +84,7 @@ class InfoLink(OutgoingLink[Informing]):
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that has arrived; `request` once it was looked at."""
+    """A request that has arrived. `request` is None until the message is parsed."""
 
     delivery: Pointer
     message: bytes
@@ -107,13 +111,13 @@ class ManagementLink(IncomingLink[Managing]):
         self._running: _Running | None = None
 
     def top_up(self) -> None:
-        """Keep a small credit up: requests are few."""
+        """Grant credit up to `REQUESTS_MAX`, less the requests that wait, when half of it is used up."""
         credit = links.credit(self.pointer) + len(self._waiting)
         if self.alive and not self.closing and credit < REQUESTS_MAX // 2:
             links.grant(self.pointer, REQUESTS_MAX - credit)
 
     def take(self) -> None:
-        """Put the requests that have arrived in line."""
+        """Queue the requests that have arrived. Requests beyond the limits of `Turns` are rejected."""
         arrivals = self.arrived()
         for delivery, message in zip(arrivals.deliveries, arrivals.messages, strict=True):
             if self.service.turns.hold(self.owner.number, len(message)):
@@ -129,14 +133,14 @@ class ManagementLink(IncomingLink[Managing]):
         self.top_up()
 
     def let_go(self) -> None:
-        """Drop what is not carried out yet."""
+        """Drop all requests that have not been answered."""
         super().let_go()
         while self._waiting:
             self.service.turns.release(self.owner.number, len(self._waiting.popleft().message))
         self._running = None
 
     def work(self) -> bool:
-        """See `turns.Worker`: begin a request, or go on with the one that was begun."""
+        """Start the next request, or do the next step of the running one. See `turns.Worker`."""
         if not self.alive or self.closing:
             return False
         if self._running is None:
@@ -168,7 +172,7 @@ class ManagementLink(IncomingLink[Managing]):
             )
             return self._refuse(waiting, names.PRECONDITION_FAILED, description)
         if not carrier.reserve(self):
-            return False  # it adds this link again when it has credit
+            return False  # the reply link adds this link to `Turns` again when it has credit
         self._running = _Running(
             waiting,
             request,
@@ -210,9 +214,10 @@ def _encoded(request: Request, answer: Answer) -> bytes:
 
 
 class ReplyLink(OutgoingLink[Replying]):
-    """Carries answers to a requester.
+    """Carries answers to the client that sent the requests.
 
-    One is made only when there is credit for it: `queue` is for a peer that takes credit back.
+    An answer is computed only after credit was reserved for it. `queue` holds answers whose credit the client
+    took back in the meantime.
     """
 
     __slots__ = ("_reserved", "_waiting", "queue", "scheduled", "sent")
@@ -226,10 +231,10 @@ class ReplyLink(OutgoingLink[Replying]):
         self._waiting: dict[Requester, None] = {}
 
     def reserve(self, by: Requester) -> bool:
-        """Keep credit for the answer to one more request;
-
-        False: there is none, and `by` goes on when there is.
+        """Reserve credit for the answer to one more request. Returns False if no credit is free; `by` is then
+        scheduled again as soon as credit is.
         """
+        # A link that ended gives its reservation back.
         self._reserved = {each for each in self._reserved if each.alive and not each.closing}
         stuck = self.clogged()
         if self.alive and not self.closing and not stuck and self._room() > 0:
@@ -241,14 +246,14 @@ class ReplyLink(OutgoingLink[Replying]):
         return False
 
     def post(self, by: Requester, message: bytes) -> None:
-        """Send an answer on the credit that was kept for it."""
+        """Send an answer on the credit that `reserve` kept for it."""
         self._reserved.discard(by)
         if self.alive and not self.closing:
             self.queue.append(message)
             self.pump()
 
     def pump(self) -> None:
-        """Send the answers that credit allows, and let requests go on."""
+        """Send the answers that credit allows, and schedule the requests that wait for credit."""
         if not self.alive or self.closing:
             return
         while self.queue and links.credit(self.pointer) > 0:
@@ -261,7 +266,7 @@ class ReplyLink(OutgoingLink[Replying]):
             self.let_go()
 
     def let_go(self) -> None:
-        """Requests that waited for this link look for one again."""
+        """Let the requests that wait for this link look for a reply link again."""
         waiting, self._waiting = self._waiting, {}
         for link in waiting:
             self.service.turns.add(link)

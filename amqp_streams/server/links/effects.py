@@ -1,9 +1,9 @@
-"""What the node wants done about links, done: attaches answered, links closed, consumers sent away. Spec:
-Event Streams 4.5; AMQP 2.6.1.
+"""Carries out what the node decided about links: answers attaches, closes links, makes consumers hand over.
+Spec: Event Streams 4.5; AMQP 2.6.1.
 
-Law: the node's effects are carried out in order and before anything else is sent, so that an old owner's link
-has ended when its successor's first event leaves. They concern links of any connection; those touched are
-written out at the end.
+Law: effects are carried out in order and before anything else is sent, so that the old owner's link has ended
+before the new owner's first event is sent. Effects may concern links of any connection. The connections
+concerned are flushed at the end.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Effects:
-    """Carries the node's effects out. `now_ms`: a clock that never goes back."""
+    """Carries out the node's effects. `now_ms`: a monotonic clock."""
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         self._node: Final = node
         self._loop: Final = loop
         self._now_ms: Final = now_ms
         self.moves: Counter[tuple[str, str]] = Counter()
-        """How many links were asked to leave, by log and group."""
+        """How many links were asked to hand over, by log and group."""
         self._links: dict[Grant | Pending, AnyLink] = {}
         self._scheduled = False
         self._at_work = False
@@ -43,23 +43,24 @@ class Effects:
         self._links[link.grant] = link
 
     def detached(self, link: AnyLink, *, closed: bool = False) -> None:
-        """A link is gone, or will send nothing more: the node forgets it.
+        """Make the node forget a link that is gone, or that will send nothing more. A second call has no
+        effect.
 
-        What follows is carried out when somebody asks. Twice is once.
+        The caller requests the resulting effects with `soon` or `carry_out`.
         """
         if self._links.pop(link.grant, None) is not None:
             self._node.detach(link.grant, self._now_ms(), closed=closed)
 
     def consumer(self, grant: Consuming) -> ConsumerLink | None:
-        """The link that was granted this; None: it is gone, or will send nothing more."""
+        """Returns the link with this grant; None if it is gone or will send nothing more."""
         link = self._links.get(grant)
         return link if isinstance(link, ConsumerLink) else None
 
     # -- carrying out
 
     def soon(self) -> None:
-        """Carry out the effects at the end of this loop iteration, for callers that are in the middle of
-        other work.
+        """Carry out the effects at the end of this loop iteration. For callers that must finish their own
+        work first.
         """
         if not self._scheduled:
             self._scheduled = True
@@ -70,12 +71,12 @@ class Effects:
         self.carry_out()
 
     def carry_out(self, by: Owner | None = None) -> None:
-        """Do all that the node wants done, and what that brings.
+        """Carry out all effects, including those that the effects themselves cause.
 
-        `by`: the connection whose attach brought it.
+        `by`: the connection whose attach caused them.
         """
         if self._at_work:
-            return  # whoever called is part of it; the loop below takes what has come
+            return  # called by an effect: the loop below takes the new effects too
         self._at_work = True
         touched: set[Owner] = set()
         try:
@@ -94,14 +95,15 @@ class Effects:
             owner.flush()
 
     def _perform(self, effect: Effect, by: Owner | None) -> AnyLink | None:
-        """Carry out one; the link that it was about, if that is still there."""
+        """Carry out one effect. Returns the link that it concerned, if that link still exists."""
         match effect:
             case Granted(pending, grant):
                 return self._answer(pending, grant)
             case Denied(pending, error):
                 return self._answer(pending, error)
             case Closed(grant, error):
-                link = self._links.pop(grant, None)  # the node has forgotten it
+                # the node has already forgotten it, so `detach` must not be called
+                link = self._links.pop(grant, None)
                 if link is not None:
                     link.evict(error, by)
                 return link
@@ -118,6 +120,7 @@ class Effects:
         link = self._links.pop(pending, None)
         if isinstance(link, PendingLink) and link.answer(outcome):
             return link
-        if isinstance(outcome, Consuming):  # its peer went while it was being granted
+        # the client left while the attach was being decided: return the grant
+        if isinstance(outcome, Consuming):
             self._node.detach(outcome, self._now_ms())
         return None

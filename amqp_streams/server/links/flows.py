@@ -1,8 +1,8 @@
-"""Flows that the engine does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without
+"""Flow frames that Proton does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without
 credit (2.6.7).
 
-The engine is asked for a flow of the session, whose numbers are exact at that place of the output; the flows
-of links follow it.
+Proton is asked for a flow of the session, which has the exact transfer numbers at this point of the output.
+The flows of links are built from it and follow it.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _UINT: Final = (1 << 32) - 1
 
 
 class Flows:
-    """The flows that one connection owes to its peer."""
+    """The flow frames that the node owes to one connection."""
 
     __slots__ = ("_engine", "_owed")
 
@@ -28,14 +28,13 @@ class Flows:
         self._owed: set[OutgoingLink[Any]] = set()
 
     def owe(self, link: OutgoingLink[Any]) -> None:
-        """The peer waits for the state of this link."""
+        """Note that the client waits for the state of this link."""
         if link.handle is not None:
             self._owed.add(link)
 
     def echo(self, attached: Iterable[AnyLink]) -> None:
-        """The peer asks for a flow.
-
-        Which link it means is not known here, so each of them says how it stands, and so do the sessions.
+        """Answer a flow with `echo`. Proton does not report which link it concerns, so all links and sessions
+        of the connection are answered.
         """
         for link in attached:
             if not link.alive or link.closing:
@@ -45,14 +44,13 @@ class Flows:
             elif isinstance(link, IncomingLink):
                 self._engine.ask_session_flow(link.session)
                 links.grant(link.pointer, 0)
-                self._engine.write()  # or else the next would take its place
+                self._engine.write()  # written one at a time: Proton keeps one pending flow per session
         for session in self._engine.sessions():
             self._engine.ask_session_flow(session)
 
     def write(self) -> bytes:
-        """The flows owed, once all that was sent before is written.
-
-        What still waits in the engine keeps a link's flow back.
+        """Returns the owed flow frames. A link that still has deliveries in Proton's output is not included:
+        its flow must follow them.
         """
         if not self._owed:
             return b""
@@ -77,7 +75,7 @@ def _by_session(owed: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[Outgoin
 
 
 def _session_flow(written: bytes) -> Frame | None:
-    """The flow of a session that the engine wrote last."""
+    """Returns the last flow frame of a session in these bytes."""
     for frame in reversed(list(read_frames(written))):
         if (
             frame.body
@@ -89,7 +87,7 @@ def _session_flow(written: bytes) -> Frame | None:
 
 
 def _link_flow(state: Frame, link: OutgoingLink[Any]) -> bytes:
-    """The flow of a link, behind that of its session."""
+    """Returns the flow frame of a link, with the session's numbers from `state`."""
     fields = {
         name: int(value)
         for name, value in read_performative(state.body).fields.items()

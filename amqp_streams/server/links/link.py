@@ -1,8 +1,7 @@
-"""What the links of a connection have in common, and what they need around them.
+"""The base classes of links, and the interfaces that links need from the server and their connection.
 
-Law: a link's pointers are used only while `alive`. A commit outlives the read that started it, so whatever
-comes back for a link that is gone is dropped, not settled
-(`tests/amqp_streams/server/test_commits_in_flight.py`).
+Law: a link's pointers are used only while `alive`. A commit may end after its link: its outcomes are then
+dropped, not sent (`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
 from collections.abc import Callable, Hashable
@@ -28,19 +27,21 @@ from amqp_streams.wire.nuls import NulFinder
 
 
 class Pause(Enum):
-    """Why a node does not read from a peer."""
+    """Why the node does not read from a client."""
 
     DISK = auto()
-    """Too much of what was read waits for the disk."""
+    """Too many received bytes wait for the disk."""
     QUOTA = auto()
-    """The user owes bytes of its quota."""
+    """The user exceeded its quota of bytes."""
     TURN = auto()
-    """What was read takes more than one loop iteration."""
+    """Processing the received bytes takes more than one loop iteration."""
     STOPPING = auto()
 
 
 SESSION_BYTES_MAX: Final = 1 << 20
-"""Handed to the engine on one session and not yet taken by the peer's session window."""
+"""How many bytes Proton may hold for one session because the client's session window is closed. Beyond this,
+links of the session stop sending.
+"""
 
 G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
@@ -58,44 +59,45 @@ class Service(Protocol):
 
     @property
     def effects(self) -> "LinkEffects":
-        """The existing links, and the node's effects on them."""
+        """The attached links, and the node's effects on them."""
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """Milliseconds since 1970."""
 
     def monotonic_ms(self) -> int:
-        """A monotonic clock, for time limits."""
+        """Milliseconds of a monotonic clock, for time limits."""
 
     def cursors_moved(self) -> None:
-        """Cursors that outlive their links have moved: write them soon."""
+        """Note that cursors that outlive their links have moved: they are written soon."""
 
     def await_commit(self, link: "Committing", deliveries: list[Pointer], receipt: Receipt) -> None:
-        """Call `link.committed` after commit `receipt.sequence` has ended."""
+        """Call `link.committed` after the commit with the number `receipt.sequence` has ended."""
 
     def overloaded(self, link: "Committing") -> bool:
-        """Too many bytes wait for the disk: grant no credit now. `link.top_up` is called when there is
-        space.
+        """Returns whether too many bytes wait for the disk. If so, grant no credit; `link.top_up` is called
+        when there is space.
         """
 
     def pump_later(self, link: "Pumped") -> None:
         """Call `link.pump` in a later loop iteration."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after this delay."""
+        """Call `call` once, after this delay."""
 
     def warn(self, event: str, **fields: object) -> None:
-        """Write a log line for operators."""
+        """Write a log line of level warning."""
 
     def note(self, event: str, **fields: object) -> None:
-        """Write a log line for diagnosis."""
+        """Write a log line of level info."""
 
 
 class Owner(Protocol):
-    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name
-    them. `number`: its own.
+    """The connection of a link.
 
-    `account`: what its user has and may have, over all connections. `formats`: message-formats of the
-    transfers that came. `nuls`: names with a NUL, as the engine cuts them.
+    `user`: the name that the client logged in as; None: anonymous. `user_groups`: the groups that the
+    credentials name. `number`: identifies the connection within this process. `account`: usage and quotas of
+    the user over all its connections. `formats`: the message-formats of received transfers. `nuls`: names
+    that contain a NUL character, as Proton cuts them.
     """
 
     user: str | None
@@ -106,7 +108,7 @@ class Owner(Protocol):
     nuls: NulFinder
 
     def blocked(self) -> bool:
-        """More than enough data is in flight to this peer. `drained` will pump its links again."""
+        """Whether enough data is in flight to this client. The links are pumped again when it has been read."""
 
     def flush(self) -> None:
         """Write what the engine has to send."""
@@ -119,13 +121,13 @@ class Owner(Protocol):
         """Stop reading from this peer."""
 
     def resume(self, reason: Pause) -> None:
-        """This reason has ended: read again if no other reason is left."""
+        """Remove this reason for the pause. Reading continues when no reason is left."""
 
     def write_formats(self) -> None:
-        """Deliveries of this connection may have a message-format that is not 0 from here on."""
+        """Enable message-formats other than 0 for the following deliveries of this connection."""
 
     def owe_flow(self, link: "OutgoingLink[Any]") -> None:
-        """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
+        """Send the state of this link to the client, which asked for it and which Proton does not answer."""
 
     def stall(self, link: "Pumped") -> None:
         """Pump this link again after the peer has sent something."""
@@ -134,31 +136,35 @@ class Owner(Protocol):
         """Pump this link again after earlier output was sent."""
 
     def links_changed(self) -> None:
-        """A link of this connection needs another kind of service than before."""
+        """Note that a link of this connection needs another kind of service than before, for example
+        `watched`.
+        """
 
     def cut(self, reason: str) -> None:
         """End the connection at once, without a close frame. Unsent data is dropped."""
 
     def reply_link(self, address: str | None) -> "Replier | None":
-        """The link of this connection that carries answers to this address. Without an address: the only
-        such link.
+        """Returns the link of this connection that carries answers to this address, or None. Without an
+        address: the only reply link, if there is exactly one.
         """
 
 
 class LinkEffects(Protocol):
-    """The node's grants and their links, and the node's effects on them."""
+    """Which link belongs to which grant, and the node's effects on links."""
 
     def attached(self, link: "AnyLink") -> None:
-        """Register a link: effects may concern it."""
+        """Register a link: effects may concern it from now on."""
 
     def detached(self, link: "AnyLink", *, closed: bool = False) -> None:
-        """A link is gone, or will send nothing more: the node forgets it. Twice is once."""
+        """Make the node forget a link that is gone, or that will send nothing more. A second call has no
+        effect. `closed`: the client ended the link for good.
+        """
 
     def soon(self) -> None:
         """Carry out the node's effects at the end of this loop iteration."""
 
     def carry_out(self, by: Owner | None = None) -> None:
-        """Carry out the node's effects now. `by`: the connection that attached."""
+        """Carry out the node's effects now. `by`: the connection whose attach caused them."""
 
 
 class Committing(Hashable, Protocol):
@@ -185,8 +191,8 @@ class Replier(Protocol):
     """A link that carries answers."""
 
     def reserve(self, by: Requester) -> bool:
-        """Reserve credit for the answer to one more request. False: no credit is left, and `by` continues
-        when there is.
+        """Reserve credit for the answer to one more request. Returns False if no credit is left; `by` is
+        scheduled again when there is.
         """
 
     def post(self, by: Requester, message: bytes) -> None:
@@ -194,7 +200,7 @@ class Replier(Protocol):
 
 
 class Pumped(Protocol):
-    """A link that sends. `scheduled`: it will be served in a later loop iteration."""
+    """A link that sends. `scheduled`: it will be pumped in a later loop iteration."""
 
     alive: bool
     name: str
@@ -207,10 +213,7 @@ class Pumped(Protocol):
 
 
 class Link(Generic[G_co]):
-    """One link. `pointer` is borrowed from the engine;
-
-    `grant` is what the node gave, and belongs to this link.
-    """
+    """One link. Proton owns `pointer`. `grant` is the node's answer to the attach and belongs to this link."""
 
     __slots__ = ("alive", "closing", "grant", "name", "owner", "pointer", "service", "session")
 
@@ -225,15 +228,15 @@ class Link(Generic[G_co]):
         self.closing = False
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach with `closed`, and with the reason. Transfers that still arrive are dropped."""
+        """Detach with `closed` and the reason. Transfers that still arrive are dropped."""
         if self.alive and not self.closing:
             self.closing = True
             links.close(self.pointer, error)
 
-    def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  consumers look at it
-        """Close, for the node has taken the link away: it has forgotten it already.
+    def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  subclasses use it
+        """Close because the node has taken the link away. The node has already forgotten the grant.
 
-        `by`: the connection that attached meanwhile.
+        `by`: the connection whose attach caused this.
         """
         self.close(error)
 
@@ -241,7 +244,7 @@ class Link(Generic[G_co]):
 class OutgoingLink(Link[G_co]):
     """A link that this node sends on.
 
-    `handle`: its own in its session, None: not known. `delivery_count` as in AMQP 2.6.7.
+    `handle`: the node's handle in the session; None: not known. `delivery_count`: as in AMQP 2.6.7.
     """
 
     __slots__ = ("delivery_count", "handle")
@@ -256,19 +259,19 @@ class OutgoingLink(Link[G_co]):
         raise NotImplementedError
 
     def clogged(self) -> bool:
-        """Whether sent data waits for the peer to read it."""
+        """Whether earlier output still waits for the client to read it."""
         return sessions.outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
 
     def answer_drain(self) -> None:
-        """Nothing can be sent now: if the peer drains, return its credit. Spec: AMQP 2.6.7."""
+        """If the client drains, use its credit up: nothing more can be sent now. Spec: AMQP 2.6.7."""
         if links.wants_drain(self.pointer):
             self.delivery_count += links.take_drained(self.pointer)
 
 
 class IncomingLink(Link[G_co]):
-    """A link that takes messages of at most `size_max` bytes.
+    """A link that receives messages of at most `size_max` bytes.
 
-    `partial` holds what has arrived of one that is not complete.
+    `partial`: the bytes of a message that is not complete yet.
     """
 
     __slots__ = ("endpoint", "partial", "size_max")
@@ -280,10 +283,10 @@ class IncomingLink(Link[G_co]):
         self.partial = bytearray()
         self.size_max = size_max
         self.endpoint = owner.formats.find_link(name)
-        """As its peer names it on the connection; None: that is not known."""
+        """How the client names the link on the connection (channel and handle); None: not known."""
 
     def arrived(self) -> receiving.Arrivals:
-        """Whole messages that have arrived; closes the link when there is too much of one that is not."""
+        """Returns the complete messages that have arrived. Closes the link if a message exceeds `size_max`."""
         if self.closing:
             receiving.discard(self.pointer)
             return receiving.Arrivals()
@@ -295,9 +298,9 @@ class IncomingLink(Link[G_co]):
             )
         size = len(self.partial)
         arrivals.kept = size - held
-        if held and (
-            arrivals.deliveries or arrivals.aborted
-        ):  # what is held is of another message than before
+        # An end of a message came first: the bytes that are held now belong to another message, whose time
+        # limit begins anew.
+        if held and (arrivals.deliveries or arrivals.aborted):
             self.service.unfinished.holds(self, 0)
             held = 0
         if size != held:

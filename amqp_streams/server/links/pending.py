@@ -1,8 +1,9 @@
 """Links that carry no events: attaches that are not answered yet, and receivers without a source. Spec: AMQP
 2.6.3; Event Streams 4.5.1.
 
-A pending attach is open at the peer and not here: no attach is sent until it is granted or denied. It counts
-as a link, and ends with its peer's detach, session or connection like any other.
+A pending attach is open at the client only: the node sends its attach frame after it granted or denied the
+request. The link counts toward the limits, and ends with the client's detach, session or connection like
+other links.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ Answer = Callable[[Consuming | PeerError], None]
 
 
 class PendingLink(Link[Pending]):
-    """An attach that waits for its answer.
+    """An attach that is not answered yet.
 
-    `answer` puts a link in its place, or refuses it; called once at most.
+    `answer` replaces this link by the real one, or refuses the attach. It is called at most once.
     """
 
     __slots__ = ("_answer",)
@@ -31,7 +32,9 @@ class PendingLink(Link[Pending]):
         self._answer = answer
 
     def answer(self, outcome: Consuming | PeerError) -> bool:
-        """Grant or deny the attach. False: the peer has left, and the grant must be returned."""
+        """Grant or deny the attach. Returns False if the client has left, in which case the grant must be
+        returned to the node.
+        """
         if not self.alive or self.closing:
             return False
         self.alive = False
@@ -39,18 +42,18 @@ class PendingLink(Link[Pending]):
         return True
 
     def close(self, error: PeerError | None = None) -> None:
-        """Refuse the attach, for a reason outside the node."""
+        """Refuse the attach for a reason outside the node's decision, for example a shutdown."""
         if self.alive and not self.closing:
             self.closing = True
             links.refuse(self.pointer, error)
 
 
 class KeptLink(OutgoingLink[Kept]):
-    """Reports which source is kept under its name, and sends nothing."""
+    """Reports the source that is kept under the link's name, and sends nothing. Spec: AMQP 2.6.3."""
 
     __slots__ = ()
 
     def pump(self) -> None:
-        """Credit has no use here, but a drain is answered."""
+        """Answer a drain. Credit has no other use on this link."""
         if self.alive and not self.closing:
             self.answer_drain()

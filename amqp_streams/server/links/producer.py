@@ -1,6 +1,5 @@
-"""A producer's link: transfers into a log, or with a null target into the logs that they name.
-
-Spec: Event Streams 4.1, 4.2.
+"""A producer's link: receives transfers and appends them to a log, or, with a null target, to the logs that
+the messages name. Spec: Event Streams 4.1, 4.2.
 """
 
 from array import array
@@ -25,7 +24,10 @@ _UNREADABLE: Final = (
 
 
 class ProducerLink(IncomingLink[Producing | Relaying]):
-    """Takes transfers into a log (or, with a null target, into the logs that they name)."""
+    """Appends the transfers of one link to a log or, with a null target, to the logs that they name.
+
+    `second`: the sender settles after the node (rcv-settle-mode second).
+    """
 
     __slots__ = ("second",)
 
@@ -43,15 +45,14 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.second = second
 
     def top_up(self) -> None:
-        """Top the credit up, so that a producer never starves; withheld while the disk is behind, and while
-        its user's quota is used up.
+        """Grant credit before it runs out. No credit is granted while too many bytes wait for the disk, or
+        while the user's quota is used up.
         """
         if not self.alive or self.closing:
             return
         limits, pointer = self.service.limits, self.pointer
-        if self.service.overloaded(
-            self
-        ):  # asked each time: credit counts messages, and a few large ones are much
+        # Checked at every call: credit counts messages, but a few large messages can fill the memory.
+        if self.service.overloaded(self):
             return
         if self.second and links.unsettled(pointer) >= limits.unsettled:
             return
@@ -61,18 +62,18 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             if not wanted:
                 return
         credit = links.credit(pointer)
+        # Grant in halves: a flow frame per message would double the number of frames.
         if credit <= wanted // 2:
             links.grant(pointer, wanted - credit)
 
     def go_on(self) -> None:
-        """The quota of its user leaves room again."""
+        """Continue after the user's quota has become available again."""
         self.top_up()
         self.owner.flush()
 
     def settled_by_sender(self, delivery: Pointer) -> bool:
-        """Settle a delivery that the sender settled after our outcome (rcv-settle-mode second).
-
-        False: the delivery is a new message.
+        """Settle a delivery that the sender settled after our outcome (rcv-settle-mode second). Returns False
+        if the delivery is a new message instead.
         """
         if not outcomes.answered(delivery) or not outcomes.settled_by_peer(delivery):
             return False
@@ -81,7 +82,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return True
 
     def take(self) -> int:
-        """Take all that has arrived; how many messages that were."""
+        """Append all messages that have arrived. Returns their number."""
         arrivals = self.arrived()
         deliveries, throttle = arrivals.deliveries, self.owner.account.bytes_in
         if throttle is not None:
@@ -103,7 +104,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return taken
 
     def _formats(self, arrivals: receiving.Arrivals) -> Formats:
-        """The message-formats of what has arrived. Messages whose format cannot be told are refused."""
+        """Returns the message-formats, or None if all are 0. Messages whose format is unknown are refused and
+        removed from `arrivals`.
+        """
         deliveries, messages, formats = arrivals.deliveries, arrivals.messages, arrivals.formats
         if UNKNOWN in formats:
             kept = [index for index, number in enumerate(formats) if number != UNKNOWN]
@@ -120,7 +123,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return array("I", formats) if any(formats) else None
 
     def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
-        """Some of it was sent before: it has its outcome already, or gets that of a commit that is in flight."""
+        """Answer deliveries some of which are repetitions of an idempotent producer. A repetition that is
+        already stored is accepted at once; one that is still being stored waits for the earlier commit, whose
+        sequence is one lower.
+        """
         self._accept([deliveries[index] for index in receipt.settled])
         for sequence, parts in (receipt.sequence - 1, receipt.earlier), (receipt.sequence, receipt.parts):
             shares = [range(len(deliveries)) if part.indices is None else part.indices for part in parts]
@@ -135,9 +141,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 )
 
     def _hold_back(self, debt_ms: int) -> None:
-        """Stop reading from a peer whose messages are much larger than those its credit was meant for.
-
-        Not so long that it seems dead.
+        """Stop reading from the client until it has paid off the bytes by which it exceeded its quota: credit
+        counts messages and cannot prevent that. The pause is shorter than the idle timeout, so that the
+        connection does not appear dead.
         """
         if debt_ms:
             self.owner.pause(Pause.QUOTA)
@@ -145,13 +151,14 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             self.service.later(within_ms, partial(self.owner.resume, Pause.QUOTA))
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
-        """The commit that took these deliveries is back."""
+        """Send the outcomes: the commit that contains these deliveries has ended."""
         if not self.alive:
             return
         if receipt.refused or done.failures:
             deliveries = self._stored(deliveries, receipt, done)
         self._accept(deliveries)
-        if self.second:  # what its sender settled is settled here only now, and makes room for more
+        # a delivery counts as unsettled until the sender settles too, so room appears only now
+        if self.second:
             self.top_up()
 
     def _accept(self, deliveries: list[Pointer]) -> None:
@@ -161,7 +168,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             outcomes.give(deliveries, outcomes.ACCEPTED)
 
     def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
-        """Those deliveries whose records are safe; the others are answered here."""
+        """Returns the deliveries whose records are stored. The others are answered here."""
         gone = {index for index, _ in receipt.refused}
         for part in receipt.parts:
             failure = done.failures.get(part.partition)
@@ -176,11 +183,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self.service.audit.refused(self.owner.user, error.description)
-        if outcomes.settled_by_peer(
-            delivery
-        ):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
+        # The sender settled the transfer, so it sees no outcome: detaching is the only way to report the
+        # error. Anonymous Terminus 2.2.1 prescribes the same.
+        if outcomes.settled_by_peer(delivery):
             outcomes.settle(delivery)
             self.close(error)
+        # The node failed, not the message: `modified` with delivery-failed lets the client send it again.
         elif error.condition == names.INTERNAL_ERROR:
             outcomes.modify_failed(delivery, settle=not self.second)
             bound = isinstance(self.grant, Producing) and self.grant.partition is not None

@@ -1,9 +1,9 @@
-"""Attach, both ways: the engine's termini to an `AttachRequest`, and a grant to what is answered. Spec: AMQP
-2.7.3, 3.5.
+"""Attach frames: translates the client's source and target into an `AttachRequest`, and a grant into the
+source and target of the answer. Spec: AMQP 2.7.3, 3.5.
 
-Law: what is answered is what is in force. Filters that are not are left out, a source is durable only where
-its place is kept (then it is its existence and configuration that outlive the link, not the state of each
-delivery), and settle modes are those that will be used.
+Law: the answer states what is in force. Filters that the node does not apply are left out. A source is
+durable only where its cursor is kept; durable then means `configuration`: the source outlives the link, the
+state of each delivery does not. The settle modes are those that the node uses.
 """
 
 from collections.abc import Mapping
@@ -29,16 +29,18 @@ from amqp_streams.wire.types import Array, Value
 
 
 def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: Owner) -> AttachRequest:
-    """What the peer asks for on a link of this connection.
+    """Read what the client asks for in its attach frame.
 
     Raises:
-        PeerError: a map in it is beyond a limit or no AMQP, a name has a NUL, or it wants a transaction
-        coordinator.
+        PeerError: a map is larger than its limit or not valid AMQP, a name contains a NUL character, or the
+        target is a transaction coordinator.
     """
     consumer = bool(links.is_sender(link))
     source, target = termini.peer_source(link), termini.peer_target(link)
     name = links.name(link)
     require_whole(owner, "the link name or an address", name, source.address or "", target.address or "")
+    # "here" is the terminus that names something on this node: the source of a consumer, the target of a
+    # producer.
     here, there = (source, target) if consumer else (target, source)
     if here.is_coordinator:
         raise PeerError(names.NOT_IMPLEMENTED, "this node does not support transactions")
@@ -68,15 +70,18 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
 
 
 def require_whole(owner: Owner, what: str, *cut: str) -> None:
-    """Refuse names with a NUL: the engine knows them only up to there, which may be the name of something
+    """Refuse names with a NUL character. Proton ends a name at the NUL, and the rest could name something
     else.
+
+    Raises:
+        PeerError: one of the names in `cut` was cut at a NUL.
     """
     if cut in owner.nuls.names:
         raise PeerError(names.INVALID_FIELD, f"{what} has a NUL character: remove it")
 
 
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
-    """Fill in source, target, settle modes and properties of the answer."""
+    """Fill in the source, target, settle modes and properties of the answering attach frame."""
     source, target = termini.source(link), termini.target(link)
     target.copy(termini.peer_target(link))
     if request.consumer:
@@ -102,6 +107,7 @@ def _answer_source(source: Terminus, request: AttachRequest, grant: Grant) -> No
         address = _made_up(grant)
     if address is not None:
         source.set_address(address)
+    # `copy` is the only distribution mode: each consumer gets every event (3.5.7).
     source.hand_out_copies()
     if isinstance(grant, Kept) or (isinstance(grant, Consuming) and grant.keeps):
         source.keep_configuration()
@@ -120,7 +126,7 @@ def _made_up(grant: Replying) -> str:
 
 
 def _capabilities(terminus: Terminus) -> frozenset[str]:
-    """Those that a terminus is wanted to have. What is none that we know matters to nobody."""
+    """Returns the capabilities that the client wants. Values of unknown types are ignored."""
     value = read_value(terminus.capabilities)
     items = value.items if isinstance(value, Array) else value if isinstance(value, list) else (value,)
     return frozenset(str(item) for item in items if isinstance(item, str))
@@ -135,8 +141,8 @@ def _map(data: Pointer, field: str) -> Mapping[str, Value]:
         return {}
     if not isinstance(value, dict):
         raise PeerError(names.INVALID_FIELD, f"{field} must be a map", {"field": field})
-    if not all(
-        isinstance(key, str) and key.isascii() for key in value
-    ):  # strings are taken for symbols, but they must be able to be some
+    # The standard wants symbols. Many clients send strings, which are accepted if a symbol could have the
+    # same text.
+    if not all(isinstance(key, str) and key.isascii() for key in value):
         raise PeerError(names.INVALID_FIELD, f"the keys of {field} must be symbols", {"field": field})
     return {str(key): item for key, item in value.items()}

@@ -1,7 +1,7 @@
-"""Work that takes long, for the whole node a few milliseconds of it in each turn of the loop: `$info` and
-`$management`, and what peers ask for faster than it can be done.
+"""A limit for work that takes long: `$info`, `$management`, and whatever clients request faster than the node
+can do it. The whole node spends a few milliseconds of each loop iteration on it.
 
-Law: however many links ask, events, heartbeats and probes get their turns in between.
+Law: however many links send requests, events, heartbeats and health probes are served in between.
 """
 
 from collections import deque
@@ -14,24 +14,26 @@ import structlog
 from amqp_streams.storage.ports import Use
 
 BUDGET_S: Final = 0.005
-"""Of a turn. One step may exceed it: an answer about 1,024 partitions takes 10 ms."""
+"""Seconds per loop iteration. One step may exceed it: an answer about 1,024 partitions takes 10 ms."""
 CONNECTION_BYTES_MAX: Final = 2 << 20
-"""Of requests that wait, from one connection; a single larger one is let in."""
+"""How many bytes of requests from one connection may wait. A single larger request is admitted if no other
+waits.
+"""
 NODE_BYTES_MAX: Final = 64 << 20
-"""The same of all connections."""
+"""How many bytes of requests from all connections may wait."""
 SMALL_BYTES: Final = 4 << 10
-"""A request of at most so many bytes is let in if no other of its connection waits: nobody can keep everybody
-else from asking.
+"""At the limit of the node, a request of at most this size is still admitted if no other request of its
+connection waits. One connection can therefore not exclude the others.
 """
 
 log = structlog.get_logger("amqp_streams")
 
 
 class Payer(Protocol):
-    """A connection."""
+    """A connection that pays for the work of its links."""
 
     def cut(self, reason: str) -> None:
-        """End it at once, without a word."""
+        """End the connection at once, without a close frame."""
 
 
 class Worker(Protocol):
@@ -39,26 +41,26 @@ class Worker(Protocol):
 
     @property
     def name(self) -> str:
-        """For the log."""
+        """The name for log lines."""
 
     @property
     def owner(self) -> Payer:
-        """The connection that is closed after a failure."""
+        """The connection to end if the work fails."""
 
     def work(self) -> bool:
         """Do one step. Returns whether another step is waiting."""
 
 
 class Turns:
-    """Those that have work, in turn.
+    """Runs the workers round-robin, within the limit of time.
 
-    `soon` calls in the next turn of the loop. `during`: what the work is, for the log.
+    `soon`: schedules a call for the next loop iteration. `during`: names the work in log lines.
     """
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], during: str = "request") -> None:
         self._during: Final = during
         self.seconds = 0.0
-        """What this work has taken since the start of the node."""
+        """How many seconds this work has taken since the node started."""
         self._soon: Final = soon
         self._ready: Final[deque[Worker]] = deque()
         self._members: Final[set[Worker]] = set()
@@ -67,7 +69,7 @@ class Turns:
         self._held_bytes = 0
 
     def add(self, worker: Worker) -> None:
-        """The worker has something to do."""
+        """Schedule a worker that has something to do. A second call has no effect."""
         if worker not in self._members:
             self._members.add(worker)
             self._ready.append(worker)
@@ -76,8 +78,8 @@ class Turns:
             self._soon(self._turn)
 
     def hold(self, connection: int, size: int) -> bool:
-        """Count a waiting request of this connection. False: too much is waiting already, and it is not
-        counted.
+        """Count a waiting request of this connection. Returns False, and does not count it, if too many bytes
+        are waiting already.
         """
         held = self._held.get(connection, 0)
         if held and held + size > CONNECTION_BYTES_MAX:
@@ -89,14 +91,14 @@ class Turns:
         return True
 
     def release(self, connection: int, size: int) -> None:
-        """A counted request does not wait any more."""
+        """Undo `hold`: the request has been answered or dropped."""
         self._held_bytes -= size
         self._held[connection] -= size
         if not self._held[connection]:
             del self._held[connection]
 
     def uses(self) -> dict[str, Use]:
-        """Its bounds, by name."""
+        """How much of each limit is in use, by name."""
         return {"request_bytes": Use(self._held_bytes, NODE_BYTES_MAX)}
 
     def _turn(self) -> None:
@@ -113,6 +115,7 @@ class Turns:
             self._scheduled = True
             self._soon(self._turn)
 
+    # One failing request costs its connection, not the node.
     def _work(self, worker: Worker) -> bool:
         try:
             return worker.work()

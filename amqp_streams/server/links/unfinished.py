@@ -1,7 +1,8 @@
-"""Incomplete messages: a bound for the bytes that all links hold, and for the time that each message waits.
+"""Incomplete messages: a limit for the bytes that all links hold, and for the time that each message may
+take.
 
-Law: a peer that does not finish its messages does not stop other peers. At the bound, the user that holds
-most loses its oldest incomplete message. A link whose message gets no more data is closed.
+Law: a client that does not finish its messages does not stop others. At the limit, the user that holds the
+most bytes loses its oldest incomplete message. A link whose message gets no more data is closed.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,16 +14,16 @@ from amqp_streams.errors import PeerError
 
 
 class Payer(Protocol):
-    """A connection. `user`: who logged in, None: anonymous."""
+    """A connection. `user`: the name that the client logged in as; None: anonymous."""
 
     user: str | None
 
     @property
     def paused(self) -> bool:
-        """This node does not read from the peer now."""
+        """Whether the node has paused reading from this client."""
 
     def flush(self) -> None:
-        """Write what the engine has to send."""
+        """Write what Proton has to send."""
 
 
 class Holder(Hashable, Protocol):
@@ -33,7 +34,7 @@ class Holder(Hashable, Protocol):
         """The connection of the link."""
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach, and drop what the link holds."""
+        """Detach, and drop the incomplete message."""
 
 
 @dataclass(slots=True)
@@ -44,16 +45,16 @@ class _Held:
 
 @dataclass(slots=True)
 class _User:
-    """`links`: by when their message began."""
+    """What one user holds. `links` is ordered by the time at which the message began."""
 
     size: int = 0
     links: dict[Holder, _Held] = field(default_factory=dict)
 
 
 class Unfinished:
-    """The unfinished messages of all links, at most `bytes_max` bytes.
+    """The incomplete messages of all links, at most `bytes_max` bytes.
 
-    A link whose message gets nothing for `silence_ms` is closed.
+    A link whose message gets no data for `silence_ms` is closed. `clock_ms`: a monotonic clock.
     """
 
     def __init__(self, bytes_max: int, silence_ms: int, clock_ms: Callable[[], int]) -> None:
@@ -64,8 +65,8 @@ class Unfinished:
         self._users: Final[dict[str | None, _User]] = {}
 
     def holds(self, link: Holder, size: int) -> None:
-        """This link holds this number of bytes now. Closes links, possibly this one, while the sum exceeds
-        the bound.
+        """Set how many bytes this link holds. While the sum exceeds the limit, links are closed, possibly
+        this one.
         """
         user = self._users.setdefault(link.owner.user, _User())
         held = user.links.get(link)
@@ -88,8 +89,8 @@ class Unfinished:
             )
 
     def expire(self) -> None:
-        """Close the links whose message got no more data for too long, unless this node does not read from
-        their connections.
+        """Close the links whose message got no data for `silence_ms`. Time during which the node itself does
+        not read from the connection does not count.
         """
         now_ms = self._clock_ms()
         for user in list(self._users.values()):

@@ -1,1 +1,1 @@
-"""Byte streams to peers: listening sockets, TLS, WebSocket, and the HTTP side of the node."""
+"""Byte streams to clients: listening sockets, TLS, WebSocket, and the admin listener."""

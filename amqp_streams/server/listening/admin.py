@@ -1,7 +1,7 @@
-"""The HTTP side of the server: health, readiness, metrics, and AMQP over WebSocket, on one listener.
+"""The admin listener: health, readiness, metrics, and AMQP over WebSocket, over HTTP/1.1.
 
-Law: it answers from the start (a node that recovers is alive and not ready) until the end. No request of an
-untrusted client ends it.
+Law: it answers from the start (a node during recovery is alive and not ready) until the end. No request of an
+unauthenticated client ends it.
 """
 
 import asyncio
@@ -33,22 +33,24 @@ from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.listening.websocket import SUBPROTOCOLS, WebSocketChannel, chosen_subprotocol, refuse
 from amqp_streams.server.observing.metrics import CONTENT_TYPE, Metrics
 
-# HTTP connections beside the AMQP connections that WebSockets are: probes and scrapers must get through when
-# those are all taken.
+# HTTP connections in addition to the AMQP connections over WebSocket: probes and scrapers must be served when
+# the limit on connections is reached.
 HTTP_CONNECTIONS_MAX: Final = 256
-# How long a stranger may take for its request, and how long its connection may last if it does not become a
-# WebSocket.
+# How long a client may take to send its request, and how long its connection may last if it does not become a
+# WebSocket. Without these limits, idle clients could occupy all HTTP connections.
 REQUEST_S: Final = 10.0
 ANSWER_S: Final = 30.0
-# One WebSocket message from a peer; two of the largest AMQP frames fit.
+# The smallest limit for one WebSocket message from a client. The limit is at least two AMQP frames.
 MESSAGE_BYTES_MIN: Final = 1 << 20
-# Pings and empty frames that a peer may send in a second.
+# How many pings and empty frames a client may send per second: they cost work and carry nothing.
 EMPTY_FRAMES_MAX: Final = 1000
-# Parsed at once: all frames in it are, and the smallest have 6 bytes.
+# How many received bytes are parsed at once. All frames in them become objects, and the smallest frames have
+# 6 bytes.
 PARSED_BYTES: Final = 16 << 10
-# What may wait to be sent when a ping is answered. Beyond the WebSocket's own queue at most one message and a
-# little more waits.
+# If more bytes than this wait to be sent, a ping ends the connection: its client does not read the pongs. The
+# queue below the WebSocket otherwise holds at most about one message.
 PONG_BYTES_MAX: Final = 256 << 10
+# The last path is used by clients of Azure Event Hubs and Service Bus.
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket")
 
 _TRANSPORT: Final = "transport"
@@ -57,7 +59,7 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 class Phase(StrEnum):
-    """The state of the server. Each is the word that `/readyz` returns."""
+    """The state of the server. `/readyz` answers with the value."""
 
     STARTING = "starting"
     READY = "ready"
@@ -65,9 +67,7 @@ class Phase(StrEnum):
 
 
 class AdminServer:
-    """The admin listener. Made by `serve_admin`; the owner moves `phase`, and sets `factory` before it is
-    READY.
-    """
+    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class AdminServer:
         self._crowded: Final = Seldom("http_limit_reached")
         self._acceptors: Final[list[Acceptor]] = []
         self._guests: dict[asyncio.BaseProtocol, str] = {}
-        """HTTP connections by their addresses, the oldest first; those that ended are taken out when there
-        are many.
+        """The network of each HTTP connection, oldest connection first. Ended connections are removed only
+        when the limit is reached.
         """
         self._state: Final = ServerState()
         self._config: Final = uvicorn.Config(
@@ -97,26 +97,25 @@ class AdminServer:
             http=_Http,
             ws=_WebSocket,
             ws_max_size=max(MESSAGE_BYTES_MIN, 2 * limits.frame_bytes),
-            ws_ping_interval=None,  # a paused reader sees no pong; AMQP has heartbeats of its own
-            ws_per_message_deflate=False,  # a stranger's bytes stay their size; AMQP has nothing to gain
+            ws_ping_interval=None,  # a paused reader sees no pong, and AMQP has its own heartbeats
+            ws_per_message_deflate=False,  # compressed bytes could expand without limit; AMQP gains little
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=bool(trusted_proxies),
-            forwarded_allow_ips=list(
-                trusted_proxies
-            ),  # said here so that no environment variable says otherwise
+            # Given explicitly, so that uvicorn does not read the environment variable FORWARDED_ALLOW_IPS.
+            forwarded_allow_ips=list(trusted_proxies),
         )
         self._config.load()
 
     @property
     def addresses(self) -> tuple[BoundAddress, ...]:
-        """The bound address."""
+        """The bound addresses."""
         return tuple(acceptor.address for acceptor in self._acceptors)
 
     async def open(self, listener: Listener, tls: TlsContext | None) -> None:
-        """Listen.
+        """Listen on one address.
 
         Raises:
             ConfigError: the address cannot be bound.
@@ -136,7 +135,7 @@ class AdminServer:
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Stop accepting, close idle connections, wait up to `drain_s` for requests and WebSockets, then cut
-        the others.
+        the remaining ones.
         """
         self.phase = Phase.STOPPING
         for acceptor in self._acceptors:
@@ -154,16 +153,15 @@ class AdminServer:
             channel.abort()
         if self._state.tasks:
             await asyncio.wait(self._state.tasks)
-        while self._state.connections:  # noqa: ASYNC110  (the transports tell their protocols in the next turns; nothing tells us)
+        while self._state.connections:  # noqa: ASYNC110  asyncio calls `connection_lost` in later loop iterations, and offers nothing to wait for
             await asyncio.sleep(0)
 
     def _http(self) -> asyncio.BaseProtocol:
         return self._config.http_protocol_class(config=self._config, server_state=self._state, app_state={})  # type: ignore[call-arg]  # uvicorn's own protocols take these
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
-        """Accept every connection.
-
-        If there are too many, close the oldest one of the address with the most, so that probes get through.
+        """Accept every connection. At the limit, close the oldest connection of the network with the most:
+        one client cannot keep probes out.
         """
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
             self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
@@ -259,10 +257,10 @@ async def serve_admin(
     linger_s: float = LINGER_S,
     trusted_proxies: Sequence[str] = (),
 ) -> AdminServer:
-    """Start the admin server, STARTING. `admission` is the AMQP listeners', so that WebSockets count among
-    the connections.
+    """Start the admin listener in the phase STARTING.
 
-    `trusted_proxies`: addresses and networks of proxies whose forwarding headers are trusted.
+    `admission`: share it with the AMQP listeners, so that connections over WebSocket count toward the same
+    limit. `trusted_proxies`: addresses and networks of proxies whose forwarding headers are trusted.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -288,7 +286,9 @@ async def _in_words(request: Request, error: HTTPException) -> Response:
 
 
 def _one_request(app: ASGIApp) -> ASGIApp:
-    """Answer one request on each connection: an idle one would take the place of a probe."""
+    """Close each HTTP connection after its first answer: an idle connection would occupy one of
+    HTTP_CONNECTIONS_MAX.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
@@ -302,7 +302,9 @@ def _one_request(app: ASGIApp) -> ASGIApp:
 
 
 class _Http(H11Protocol):
-    """uvicorn's HTTP/1.1 with a bound on the time to the request, and on that to the end."""
+    """uvicorn's HTTP/1.1 with time limits: REQUEST_S until the request is complete, ANSWER_S until the answer
+    is sent.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # asyncio's signature; it is a Transport
@@ -324,11 +326,11 @@ class _Http(H11Protocol):
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket that lets the application see its transport: how much waits in it, whose
-    certificate it has, to cut it off.
+    """uvicorn's WebSocket, changed in two ways.
 
-    Frames that carry nothing cost more than they are: pongs that the peer does not read, and empty messages,
-    end the connection.
+    The application can reach the transport, to see how much waits in it, to read the client's certificate,
+    and to cut the connection. And frames without content are limited: pongs that the client does not read,
+    and too many empty frames, end the connection.
     """
 
     def __init__(
@@ -339,6 +341,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
         self._second_ends = 0.0
 
     def data_received(self, data: bytes) -> None:
+        # In pieces, so that a large block of tiny frames does not occupy the loop and the memory at once.
         for at in range(0, len(data), PARSED_BYTES):
             if self.transport.is_closing():
                 return
@@ -359,7 +362,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
             return
         self._count_empty()
         if not event.fin:
-            super().handle_bytes(event)  # what follows belongs to it
+            super().handle_bytes(event)  # the frames that continue this message refer to it
 
     def handle_cont(self, event: Frame) -> None:
         if not event.data:

@@ -1,13 +1,12 @@
-"""The seam between a byte stream to a peer (TCP, TLS, WebSocket) and the AMQP connection that lives on it.
-
-One thread, the event loop's, calls both sides.
+"""The interface between a byte stream to a client (TCP, TLS, WebSocket) and the AMQP connection that uses it.
+Both sides are called on the event loop's thread only.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-# `drained` follows every time `pending` was above the first, once it is at or below the second. Who stops
-# writing at more may rely on it.
+# `drained` is called when `pending` has fallen to the second number, if it was above the first. Writers that
+# stop at a higher number may rely on this.
 DRAINED_WHEN_ABOVE: Final = 64 << 10
 DRAINED_BELOW: Final = 16 << 10
 
@@ -17,19 +16,19 @@ class ByteChannel(Protocol):
 
     @property
     def peer(self) -> str:
-        """The address of the peer, for people: `127.0.0.1:40112`, `[::1]:40112`."""
+        """The address of the client as text: `127.0.0.1:40112`, `[::1]:40112`."""
 
     @property
     def loopback(self) -> bool:
-        """The peer is on this machine."""
+        """Whether the client is a program on this machine."""
 
     @property
     def secure(self) -> bool:
-        """TLS protects it."""
+        """Whether TLS protects the bytes."""
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The peer's verified certificate, as `ssl.SSLSocket.getpeercert` returns it. None or empty: no
+        """The client's verified certificate, as `ssl.SSLSocket.getpeercert` returns it. None or empty: no
         certificate.
         """
 
@@ -37,32 +36,34 @@ class ByteChannel(Protocol):
         """Send, and buffer what the system does not accept at once. Ignored after close or abort."""
 
     def pending(self) -> int:
-        """Bytes written here that the system has not accepted yet."""
+        """How many written bytes the operating system has not accepted yet."""
 
     def pause_reading(self) -> None:
-        """Stop calling `received`, so that the peer gets backpressure. May be called twice."""
+        """Stop calling `received`, so that the client gets backpressure. May be called twice."""
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`. May be called twice."""
 
     def close(self) -> None:
-        """Send what is buffered, then close; `lost` is called when that is done."""
+        """Send what is buffered, then close. `lost` is called afterwards."""
 
     def abort(self) -> None:
-        """Close at once and drop what is buffered; `lost` is called soon after."""
+        """Close at once and drop what is buffered. `lost` is called soon after."""
 
 
 class Connection(Protocol):
-    """The consumer of the bytes. Made by a `ConnectionFactory` when the channel is established."""
+    """The consumer of the bytes. A `ConnectionFactory` creates it when the channel is established."""
 
     def received(self, data: memoryview) -> None:
-        """Bytes arrived; the view is valid during this call only. Never raises for what a peer sends."""
+        """Process received bytes. The view is valid during this call only. Never raises because of what a
+        client sends.
+        """
 
     def drained(self) -> None:
-        """The channel's buffer has space for more."""
+        """Continue writing: the channel's buffer has space."""
 
     def lost(self) -> None:
-        """The channel has ended (either side closed it, or it broke). Called exactly once, last."""
+        """End: the channel was closed by either side, or broke. Called exactly once, as the last call."""
 
 
 ConnectionFactory = Callable[[ByteChannel], Connection]

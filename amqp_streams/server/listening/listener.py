@@ -1,9 +1,9 @@
-"""TCP and TLS: byte channels over the event loop's transports, and the listeners they come from.
+"""AMQP listeners for TCP and TLS, and the byte channels over their connections.
 
-Law: `Connection.lost` comes exactly once for every connection made, last, whatever either side did; no
-exception of a connection reaches the loop. One receive buffer serves all channels of a process: the loop asks
-for it, fills it and hands it over within one call, with TLS too (both asyncio and uvloop decrypt into it
-synchronously), so that an idle connection holds no buffer.
+Law: `Connection.lost` is called exactly once for every connection, as the last call, however it ends. No
+exception of a connection reaches the event loop. All channels of a process share one receive buffer: the loop
+asks for it, fills it and passes it on within one call, also with TLS (asyncio and uvloop both decrypt into it
+synchronously). An idle connection therefore holds no buffer.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ from amqp_streams.server.listening.sockets import (
 from amqp_streams.server.listening.tls import TlsContext
 
 RECEIVE_BYTES: Final = 256 << 10
-# After close: how long a peer may take to read what is buffered and to close its side, before it is cut off.
+# After close: how long a client may take to read what is buffered and to close its side, before it is cut
+# off.
 LINGER_S: Final = 5.0
 
 log = structlog.get_logger("amqp_streams.server")
@@ -75,8 +76,8 @@ class Channel(asyncio.BufferedProtocol):
             transport.write(data)
 
     def pending(self) -> int:
-        """See ByteChannel. With TLS, what waits below the encryption (at most about 64 KiB and one write) is
-        not counted.
+        """See ByteChannel. With TLS, bytes that wait below the encryption (at most about 64 KiB and one
+        write) are not counted.
         """
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
@@ -93,8 +94,9 @@ class Channel(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """See ByteChannel. What the peer still sends is read and dropped: closing on unread bytes would reset
-        the connection and with it destroy our last frames on their way."""
+        """See ByteChannel. Bytes that the client still sends are read and dropped: closing a socket with
+        unread bytes sends a reset, which would destroy our last frames on the way.
+        """
         if self._closing:
             return
         self.resume_reading()
@@ -105,7 +107,8 @@ class Channel(asyncio.BufferedProtocol):
         if transport.can_write_eof():
             transport.write_eof()
         else:
-            transport.close()  # TLS: says goodbye, waits for the peer's, reads and drops meanwhile
+            # TLS: sends close_notify, waits for the client's, and drops what arrives in between
+            transport.close()
 
     def abort(self) -> None:
         """See ByteChannel."""
@@ -114,22 +117,22 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _alive(self) -> asyncio.Transport | None:
-        # A transport that broke tells us in a later turn; until then each write to it would be a warning in
-        # the log.
+        # A transport that broke calls `connection_lost` in a later loop iteration. Until then each write to
+        # it would log a warning.
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     # -- asyncio.BufferedProtocol: what the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Tell who it is and let the factory make the connection."""
-        self._transport = transport = cast(
-            "asyncio.Transport", transport
-        )  # uvloop's is one in all but its bases
-        if self._closing:  # told so between accept and now
+        """Create the connection with the factory."""
+        # uvloop's transport has the methods of asyncio.Transport, but does not inherit from it.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        if self._closing:  # aborted between accept and this call
             transport.abort()
             return
         transport.set_write_buffer_limits(high=DRAINED_WHEN_ABOVE, low=DRAINED_BELOW)
-        name = transport.get_extra_info("peername") or ("?", 0)  # None: reset before we looked
+        # None if the client reset the connection before this line
+        name = transport.get_extra_info("peername") or ("?", 0)
         self.peer, self.loopback = format_address(*name[:2]), is_loopback(name[0])
         self.certificate = transport.get_extra_info("peercert")
         try:
@@ -138,15 +141,15 @@ class Channel(asyncio.BufferedProtocol):
             log.exception("connection_not_made", peer=self.peer)
             self.abort()
             return
-        if self._paused:  # uvloop starts reading after this call, whatever was said in it
+        if self._paused:  # uvloop starts reading after this call, even if it was paused within it
             asyncio.get_running_loop().call_soon(self._pause_again)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        """The process's one receive buffer."""
+        """Returns the process's receive buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand the bytes over; they are consumed when this returns."""
+        """Pass the bytes to the connection, which consumes them before this returns."""
         if self._closing or self._connection is None:
             return
         try:
@@ -156,15 +159,15 @@ class Channel(asyncio.BufferedProtocol):
             self.abort()
 
     def eof_received(self) -> None:
-        """The peer sends no more: what is buffered for it goes out, then the channel closes."""
+        """End after the client's last byte: send what is buffered, then close."""
         self._closing = True
         self._linger_from_now()
 
     def pause_writing(self) -> None:
-        """Nothing to do: writers look at `pending`."""
+        """Nothing to do: writers check `pending`."""
 
     def resume_writing(self) -> None:
-        """Tell the connection that there is room."""
+        """Notify the connection that there is space."""
         if self._connection is None or self._closing:
             return
         try:
@@ -174,7 +177,7 @@ class Channel(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
-        """The end, told once."""
+        """Notify the connection of its end, once."""
         connection, self._connection = self._connection, None
         self._transport = None
         self._closing = True
@@ -198,7 +201,7 @@ class Channel(asyncio.BufferedProtocol):
 
 
 class Listeners:
-    """All AMQP listeners of a node and the channels that came through them. Made by `listen`."""
+    """All AMQP listeners of a node, and their channels. `listen` creates it."""
 
     def __init__(
         self,
@@ -222,14 +225,14 @@ class Listeners:
 
     @property
     def addresses(self) -> tuple[BoundAddress, ...]:
-        """Where it listens, in the order of the configuration."""
+        """The bound addresses, in the order of the configuration."""
         return tuple(acceptor.address for acceptor in self._acceptors)
 
     async def open(self, listener: Listener) -> None:
         """Listen on one more address.
 
         Raises:
-            ConfigError: it cannot be bound.
+            ConfigError: the address cannot be bound.
         """
         assert not listener.tls or self._tls is not None, (
             "NodeSettings has no TLS listener without a certificate"
@@ -247,12 +250,12 @@ class Listeners:
             log.info("listening", address=str(acceptor.address), tls=listener.tls)
 
     def stop(self) -> None:
-        """Accept no more; established connections stay. May be called twice."""
+        """Stop accepting. Established connections stay. May be called twice."""
         for acceptor in self._acceptors:
             acceptor.stop()
 
     async def wait_closed(self, timeout_s: float) -> bool:
-        """Wait until every channel is gone; False when the time was over before. Call `stop` first."""
+        """Wait until all channels have ended. Returns False after `timeout_s`. Call `stop` first."""
         try:
             await asyncio.wait_for(self._empty.wait(), timeout_s)
         except TimeoutError:
@@ -260,8 +263,8 @@ class Listeners:
         return True
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Stop, close every channel, wait up to `drain_s` for the peers to take what is theirs, cut off the
-        rest.
+        """Stop accepting, close every channel, wait up to `drain_s` for clients to read what is buffered,
+        then cut the remaining ones.
         """
         self.stop()
         for channel in list(self.channels):
@@ -302,12 +305,12 @@ async def listen(
     admission: Admission | None = None,
     linger_s: float = LINGER_S,
 ) -> Listeners:
-    """Listen on every address of `listeners`; each connection is given to `factory`.
+    """Listen on every address of `listeners`. Each connection is passed to `factory`.
 
-    `admission` is given when other listeners (WebSocket) share the bound on connections.
+    `admission`: share it with other listeners (WebSocket) that have the same limit on connections.
 
     Raises:
-        ConfigError: an address cannot be bound; none is bound then.
+        ConfigError: an address cannot be bound. In this case none is bound.
     """
     made = Listeners(
         factory,

@@ -1,8 +1,8 @@
-"""Listening sockets, and the one accept loop of all listeners of the server.
+"""Listening sockets, and the accept loop of all listeners of the server.
 
-Law: no unauthenticated client and no shortage of descriptors stops the accept loop or makes it spin. The
-servers of asyncio are not used, because they log without a bound when descriptors run out, keep one TLS
-context, and cannot count a connection before its handshake.
+Law: neither unauthenticated clients nor a lack of descriptors stop the accept loop or make it spin. The
+servers of asyncio are not used: they log without limit when descriptors run out, keep one TLS context, and
+cannot count a connection before its handshake.
 """
 
 import asyncio
@@ -22,14 +22,15 @@ from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import network_of
 
 BACKLOG: Final = 1024
-# Connections accepted in one loop iteration: a flood of new clients must not starve connected ones.
+# How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
+# ones.
 ACCEPTS_A_TURN: Final = 64
 # How long accepting pauses when the system has no free descriptors or memory.
 BACK_OFF_S: Final = 1.0
-# Lines about strangers (refused, failed handshakes): at most one of a kind in this time, with the number of
-# those left out.
+# Log lines that unauthenticated clients cause (refused connections, failed handshakes): at most one of each
+# kind in this time, with the number of lines that were left out.
 QUIET_S: Final = 10.0
-# TLS goodbye: how long a peer may take to answer close_notify.
+# How long a client may take to answer a TLS close_notify.
 TLS_SHUTDOWN_S: Final = 5.0
 
 _NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -39,7 +40,9 @@ log = structlog.get_logger("amqp_streams.server")
 
 @dataclass(frozen=True, slots=True)
 class BoundAddress:
-    """The address on which a listener listens: a port 0 has become a number, a host name an address."""
+    """The address on which a listener listens. If the configured port is 0, this is the port that the system
+    chose; a host name is resolved to an address.
+    """
 
     host: str
     port: int
@@ -50,7 +53,7 @@ class BoundAddress:
 
 
 def format_address(host: str, port: int) -> str:
-    """`127.0.0.1:5672`, `[::1]:5672`."""
+    """Formats as `127.0.0.1:5672` or `[::1]:5672`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -63,22 +66,22 @@ def is_loopback(host: str) -> bool:
 
 
 class Admission:
-    """Counts connections and limits them: one bound for all listeners of the node, including WebSocket.
+    """Counts connections and limits them: one limit for all listeners of the node, including WebSocket.
 
-    A connection without an AMQP open is unauthenticated. At the limit, a new connection replaces an
-    unauthenticated one: the oldest one of the address with the most. Otherwise a client could block all
-    others without a login.
+    A connection is unauthenticated until its AMQP `open`. At the limit, a new connection replaces an
+    unauthenticated one: the oldest of the network with the most. Otherwise a client without a login could
+    block all others.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.refused = 0
-        """Connections that were refused, and unauthenticated ones that were closed for a new one."""
+        """How many connections were refused, or closed while unauthenticated to make room for a new one."""
         self._members: set[object] = set()
         self._networks: dict[object, str] = {}
-        """Of the strangers."""
+        """The network of each unauthenticated connection."""
         self._strangers: dict[str, dict[object, Callable[[], None]]] = {}
-        """By network; those of one in the order in which they came, and how to send each away."""
+        """The unauthenticated connections of each network, oldest first, and how to close each of them."""
         self._line = Seldom("connection_refused")
 
     @property
@@ -87,8 +90,8 @@ class Admission:
         return len(self._members)
 
     def enter(self, member: object, *, peer: str, send_away: Callable[[], None] | None = None) -> bool:
-        """Count `member`. False (counted and logged): the limit is reached. With `send_away`, it is
-        unauthenticated until `opened`.
+        """Count `member`. Returns False at the limit (counted in `refused` and logged). With `send_away`, the
+        member is unauthenticated until `opened`, and `send_away` closes it.
         """
         network = network_of(peer)
         if len(self._members) >= self.limit:
@@ -103,7 +106,7 @@ class Admission:
         return True
 
     def opened(self, member: object) -> None:
-        """`member` has sent its AMQP open."""
+        """Note that `member` has sent its AMQP open and is no longer unauthenticated."""
         network = self._networks.pop(member, None)
         if network is not None:
             strangers = self._strangers[network]
@@ -117,13 +120,15 @@ class Admission:
         self.opened(member)
 
     def _make_room(self, network: str) -> bool:
-        """Close an unauthenticated connection for one from `network`. False: all have opened."""
+        """Close an unauthenticated connection to make room for one from `network`. Returns False if there is
+        none.
+        """
         if not self._strangers:
             return False
         own = len(self._strangers.get(network, ()))
         crowd = max(self._strangers, key=lambda each: len(self._strangers[each]))
         if own and own >= len(self._strangers[crowd]):
-            crowd = network  # not another address, which would have less than this one afterwards
+            crowd = network  # closing one of another network would leave this one with the most
         oldest, send_away = next(iter(self._strangers[crowd].items()))
         self.leave(oldest)
         self._line.warning(peer=crowd, limit=self.limit)
@@ -132,7 +137,7 @@ class Admission:
 
 
 class Seldom:
-    """A log line that unauthenticated clients can cause: written at most once in QUIET_S."""
+    """A log line that unauthenticated clients can cause. It is written at most once in QUIET_S."""
 
     def __init__(self, event: str) -> None:
         self._event: Final = event
@@ -140,7 +145,7 @@ class Seldom:
         self._left_out = 0
 
     def warning(self, **values: object) -> None:
-        """Log now, or count the line as left out."""
+        """Write the line now, or count it as left out."""
         now = asyncio.get_running_loop().time()
         if now < self._next_at:
             self._left_out += 1
@@ -150,12 +155,12 @@ class Seldom:
 
 
 async def bind(listener: Listener) -> list[socket.socket]:
-    """Listening sockets for every address `listener.host` stands for; a name may have several.
+    """Returns listening sockets for every address of `listener.host`; a name may have several.
 
-    IPv6 sockets take IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
+    IPv6 sockets accept IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
 
     Raises:
-        ConfigError: the name is unknown or no address of it can be bound.
+        ConfigError: the name is unknown, or no address of it can be bound.
     """
     host = listener.host.removeprefix("[").removesuffix("]")
     where = format_address(host, listener.port)
@@ -173,7 +178,7 @@ async def bind(listener: Listener) -> list[socket.socket]:
             bound.append(_bound_socket(family, address))
         except OSError as error:
             if error.errno in _NO_SUCH_ADDRESS:
-                missing = error  # a name's IPv6 address on a machine without IPv6
+                missing = error  # for example a name's IPv6 address on a machine without IPv6
                 continue
             _close_all(bound)
             message = f"cannot listen on {where}: {error.strerror or error}"
@@ -205,11 +210,11 @@ def _close_all(sockets: list[socket.socket]) -> None:
 
 
 class Acceptor:
-    """Accepts on one bound socket and gives every connection a protocol, with TLS if `tls` tells the context
-    of the moment.
+    """Accepts connections on one bound socket and creates a protocol for each, with TLS if `tls` is given.
+    `tls` returns the current context.
 
-    `enter` says whether the new protocol may live (it counts it), `leave` takes one back whose connection
-    never came to be.
+    `enter` counts a new protocol and returns whether it is admitted. `leave` undoes this for a protocol whose
+    connection was not established.
     """
 
     def __init__(
@@ -239,7 +244,7 @@ class Acceptor:
         self._loop.add_reader(sock, self._accept)
 
     def stop(self) -> None:
-        """Accept no more, give up handshakes under way; what is established stays. May be called twice."""
+        """Stop accepting, and cancel running handshakes. Established connections stay. May be called twice."""
         if self._stopped:
             return
         self._stopped = True
@@ -247,15 +252,14 @@ class Acceptor:
             self._resting.cancel()
         self._loop.remove_reader(self._sock)
         self._sock.close()
-        if self._tls is not None:  # without, they are open within a turn of the loop, and some already are
+        # Without TLS a connection opens within one loop iteration, and some of these already have: those
+        # stay.
+        if self._tls is not None:
             for task in self.opening.values():
                 task.cancel()
 
     def give_up(self, protocol: asyncio.BaseProtocol) -> None:
-        """End the handshake, if there is one.
-
-        Without TLS there is none: a connection opens within a turn of the loop.
-        """
+        """Cancel the handshake of this protocol, if one is running. Without TLS there is no handshake."""
         task = self.opening.get(protocol)
         if task is not None and self._tls is not None:
             task.cancel()
@@ -272,7 +276,7 @@ class Acceptor:
             self._admit(sock, format_address(*address[:2]))
 
     def _rest(self, error: OSError) -> None:
-        # Out of descriptors the socket stays readable: only with the reader removed does the loop not spin.
+        # Without descriptors, the socket stays readable. The loop would spin if the reader were not removed.
         self._shortage.warning(
             listener=str(self.address), reason=error.strerror or str(error), seconds=BACK_OFF_S
         )
@@ -317,14 +321,14 @@ class Acceptor:
             return
         self._leave(protocol)
         sock.close()  # harmless if the transport has closed it
-        if isinstance(error, OSError):  # ssl.SSLError and the handshake's timeout among them
+        if isinstance(error, OSError):  # includes ssl.SSLError and the timeout of the handshake
             self._failed.warning(peer=peer, listener=str(self.address), reason=_reason(error))
         elif not isinstance(error, asyncio.CancelledError):
             log.error("connection_not_opened", peer=peer, exc_info=error)
 
 
 def _reason(error: OSError) -> str:
-    """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
+    """Returns why a handshake failed. Never empty: a client that closes its connection leaves no text."""
     if isinstance(error, ConnectionError) and not str(error):
         return (
             "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"

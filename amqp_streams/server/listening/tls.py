@@ -14,19 +14,19 @@ from amqp_streams.authentication import ClientCertificates
 from amqp_streams.config import TlsSettings
 from amqp_streams.errors import ConfigError
 
-# TLS 1.2 suites (RFC 9325, section 4.2); those of 1.3 are all good and not chosen here.
+# TLS 1.2 suites (RFC 9325, section 4.2). The suites of TLS 1.3 are all acceptable and are not restricted.
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 log = structlog.get_logger("amqp_streams.server")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context that presents `settings.certificate`, and asks for a certificate signed by `client_ca` if
-    there is one.
+    """Create a context that presents `settings.certificate`. With `client_ca`, it asks clients for a
+    certificate that is signed by it.
 
     Raises:
-        ConfigError: a file is missing, unreadable, encrypted, no certificate or key, or they do not belong
-        together.
+        ConfigError: a file is missing, not readable, encrypted, or not a certificate or key; or key and
+        certificate do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -62,10 +62,10 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class TlsContext:
-    """The context for new connections. Established connections keep the context that they began with."""
+    """The TLS context for new connections. Established connections keep the context that they began with."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        """Load it.
+        """Read the files.
 
         Raises:
             ConfigError: see `server_context`.
@@ -78,7 +78,7 @@ class TlsContext:
         return self._context
 
     def reload(self) -> bool:
-        """Read the files again. False: they have an error (logged), and nothing changes."""
+        """Read the files again. Returns False if they have an error: it is logged, and the old context stays."""
         try:
             self._context = server_context(self._settings)
         except ConfigError as error:
@@ -89,7 +89,7 @@ class TlsContext:
 
 
 class _EncryptedKeyError(Exception):
-    """Instead of OpenSSL's question on the terminal."""
+    """Raised instead of letting OpenSSL ask for the password on the terminal."""
 
 
 def _no_password() -> str:

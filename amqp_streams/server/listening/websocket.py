@@ -1,8 +1,8 @@
 """AMQP over WebSocket: a byte channel over binary messages (AMQP WebSocket Binding 1.0).
 
-Law: messages are slices of one byte stream, in both directions; where they begin and end means nothing.
-Reading stops when the connection pauses, writing waits for the peer, as with TCP. `Connection.lost` comes
-exactly once.
+Law: the messages carry one byte stream in each direction; where a message begins and ends has no meaning.
+Reading stops while the connection is paused, and writing waits for the client, as with TCP. `Connection.lost`
+is called exactly once.
 """
 
 import asyncio
@@ -23,43 +23,44 @@ from amqp_streams.server.listening.channel import (
 )
 from amqp_streams.server.listening.sockets import format_address, is_loopback
 
-# The registered name (section 2.1), and the one older clients of Azure use.
+# The registered name (section 2.1), and the name that older clients of Azure use.
 SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
-# What goes out in one message; clients refuse messages beyond their own bound, commonly 1 MiB.
+# How many bytes one sent message has at most. Clients refuse messages beyond their own limit, commonly 1 MiB.
 SEND_BYTES: Final = 64 << 10
 
-# What proxies add to a request.
+# Headers that proxies add to a request.
 _FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
-# RFC 6455, 7.4.1
+# The close code for unsupported data (RFC 6455, 7.4.1).
 _UNSUPPORTED_DATA: Final = 1003
 
 log = structlog.get_logger("amqp_streams.server")
 
 
 class Underneath(Protocol):
-    """What the channel needs of the transport that carries the WebSocket."""
+    """What the channel needs of the transport below the WebSocket."""
 
     def get_extra_info(self, name: str) -> Any:
-        """`peercert` among others."""
+        """See `asyncio.BaseTransport.get_extra_info`. `peercert` is used."""
 
     def abort(self) -> None:
-        """Cut it off."""
+        """Cut the connection."""
 
 
 def chosen_subprotocol(offered: list[str]) -> str | None:
-    """Which of the client's sub-protocols is spoken, the registered name before the old one."""
+    """Returns the sub-protocol to use, or None if none of the client's is known. The registered name is
+    preferred.
+    """
     return next((name for name in SUBPROTOCOLS if name in offered), None)
 
 
 class WebSocketChannel:
-    """The ByteChannel over one WebSocket. `run` is its life."""
+    """The ByteChannel over one WebSocket. It lives as long as `run`."""
 
     def __init__(self, socket: WebSocket, underneath: Underneath, *, linger_s: float) -> None:
         host, port = (socket.client.host, socket.client.port) if socket.client else ("?", 0)
         self.peer: Final = format_address(host, port)
-        # A page of anybody's may make the user's browser connect to this machine, and a proxy on it forwards
-        # strangers: those are not
-        # local programs.
+        # Only local programs count as loopback. A web page from anywhere may make a local browser connect to
+        # this machine, and a local proxy forwards remote clients.
         forwarded = any(name in socket.headers for name in _FORWARDED)
         self.loopback: Final = (
             is_loopback(host) and _is_local_origin(socket.headers.get("origin")) and not forwarded
@@ -72,7 +73,7 @@ class WebSocketChannel:
         self._linger: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._queue: Final[deque[bytes]] = deque()
-        self._head_at = 0  # bytes of the queue's head that have gone out
+        self._head_at = 0  # how many bytes of the first element were sent
         self._queued = 0
         self._was_above = False
         self._closing = False
@@ -94,13 +95,13 @@ class WebSocketChannel:
         self._to_send.set()
 
     def pending(self) -> int:
-        """See ByteChannel. What waits below the WebSocket (at most about 64 KiB and one message) is not
+        """See ByteChannel. Bytes that wait below the WebSocket (at most about 64 KiB and one message) are not
         counted.
         """
         return self._queued
 
     def pause_reading(self) -> None:
-        """See ByteChannel. At most one message that is already here is held back."""
+        """See ByteChannel. At most one message that has already arrived is kept back."""
         if not self._closing:
             self._reading.clear()
 
@@ -128,9 +129,8 @@ class WebSocketChannel:
     # -- its life
 
     async def run(self, factory: ConnectionFactory, subprotocol: str) -> None:
-        """Accept the WebSocket, carry bytes until either side ends, tell the connection.
-
-        Returns when the channel is gone.
+        """Accept the WebSocket, carry bytes until either side ends, and notify the connection. Returns when
+        the channel has ended.
         """
         try:
             await self._socket.accept(subprotocol)
@@ -150,8 +150,8 @@ class WebSocketChannel:
     async def _carry(self) -> None:
         sending, receiving = asyncio.create_task(self._send()), asyncio.create_task(self._receive())
         try:
-            # The sender ends when everything is out after close, or the peer is gone; the receiver when the
-            # peer has ended.
+            # The sender ends when everything is sent after `close`, or when the client has gone. The receiver
+            # ends when the client has closed.
             await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 await self._goodbye()
@@ -171,7 +171,7 @@ class WebSocketChannel:
                 return
             await self._reading.wait()
             if self._closing:
-                continue  # read and dropped: what we still send must not be lost to a reset
+                continue  # read and dropped: a reset must not destroy what is still being sent
             data = message.get("bytes")
             if data is None:
                 await self._socket.close(_UNSUPPORTED_DATA, "AMQP needs binary messages")
@@ -192,7 +192,7 @@ class WebSocketChannel:
             await self._to_send.wait()
 
     def _next(self) -> bytes:
-        """Up to SEND_BYTES from the queue's head."""
+        """Returns the next bytes to send, at most SEND_BYTES."""
         taken: list[bytes] = []
         room = SEND_BYTES
         while self._queue and room:
@@ -213,9 +213,8 @@ class WebSocketChannel:
 
     async def _goodbye(self) -> None:
         if self._socket.application_state is WebSocketState.CONNECTED:
-            with contextlib.suppress(
-                WebSocketDisconnect, RuntimeError
-            ):  # it went away, or said goodbye itself, meanwhile
+            # The client may have gone or closed in the meantime.
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await self._socket.close()
 
     def _end(self) -> None:
@@ -234,13 +233,13 @@ class WebSocketChannel:
 
 
 async def refuse(socket: WebSocket, status: int, words: str) -> None:
-    """Answer the opening handshake with an HTTP status and words."""
+    """Answer the opening handshake with an HTTP status and a text."""
     await socket.send_denial_response(PlainTextResponse(words + "\n", status_code=status))
 
 
 def _is_local_origin(origin: str | None) -> bool:
     if origin is None:
-        return True  # no browser
+        return True  # not a browser
     try:
         host = urlsplit(origin).hostname or ""
     except ValueError:

@@ -1,1 +1,1 @@
-"""What a running node shows: logs, metrics, status."""
+"""What operators see of a running node: metrics, status, audit and log lines."""

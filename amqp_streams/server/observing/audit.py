@@ -1,6 +1,6 @@
-"""Changes by users and refusals: log lines for operators, and counters.
+"""Log lines and counters for refused requests and for changes by users.
 
-Law: repeated refusals do not fill the log, but all are counted.
+Law: repeated refusals do not fill the log, but all of them are counted.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,11 @@ from amqp_streams import names
 from amqp_streams.streams.management import FORBIDDEN, Answer, Request
 
 LINES_MAX: Final = 20
-"""Lines about refusals in WINDOW_MS; the first of the next window tells how many were left out."""
+"""How many lines about refusals are written in WINDOW_MS. The first line of the next window contains how many
+were left out.
+"""
 WINDOW_MS: Final = 10_000
+# Names come from clients: longer ones are cut, so that they do not fill the log.
 _SHOWN_MAX: Final = 128
 _READING: Final = frozenset({"READ", "QUERY", names.EXTENTS})
 
@@ -21,7 +24,7 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Audit:
-    """One node's. `clock_ms` never goes back."""
+    """The audit of one node. `clock_ms`: a monotonic clock."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self.refused_count = 0
@@ -32,12 +35,12 @@ class Audit:
         self._left_out = 0
 
     def refused(self, user: str | None, reason: str) -> None:
-        """A user lacks the right for its request."""
+        """Count and log a request for which the user lacks the right."""
         self.refused_count += 1
         self._tell("access_refused", user, reason)
 
     def filter_refused(self, user: str | None, reason: str) -> None:
-        """A source's filter is malformed, or asks for more than it may (FILTEX 7.1)."""
+        """Log a filter that is malformed or exceeds a limit (FILTEX 7.1)."""
         self._tell("filter_refused", user, reason)
 
     def _tell(self, event: str, user: str | None, reason: str) -> None:
@@ -52,7 +55,7 @@ class Audit:
         log.warning(event, user=_shown(user), reason=reason, left_out=left_out)
 
     def managed(self, user: str | None, request: Request, answer: Answer) -> None:
-        """A request to `$management` was answered. Requests that only read are not logged."""
+        """Log a request to `$management` that was answered. Requests that only read are not logged."""
         if answer.status == FORBIDDEN:
             self.refused(user, answer.description)
         elif request.operation not in _READING and answer.status < 300:

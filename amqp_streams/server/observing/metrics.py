@@ -1,8 +1,9 @@
-"""The server's figures for Prometheus, in a registry of their own.
+"""The server's figures for Prometheus, in their own registry.
 
-Law: counting costs the hot path nothing. All but the commits' histograms is read from `StatusSource` when
-somebody scrapes; series grow with logs and partitions, which are bounded, and with the first consumer links
-(CONSUMERS_MAX) and groups (GROUPS_MAX, GROUP_LAGS_MAX), never with what strangers do.
+Law: counting costs the hot path nothing. Except the histograms of commits, all figures are read from
+`StatusSource` during a scrape. The number of series depends on logs and partitions, which are limited, and on
+the first consumer links (CONSUMERS_MAX) and groups (GROUPS_MAX, GROUP_LAGS_MAX), never on what
+unauthenticated clients do.
 """
 
 import asyncio
@@ -35,10 +36,10 @@ from amqp_streams.server.observing.status import (
 from amqp_streams.storage.ports import CommitDone
 
 SHARED_S: Final = 1.0
-"""How long an exposition is reused for further requests."""
+"""How long one exposition is reused for further scrapes, in seconds."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-# A sync takes 0.2 ms on a good disk and seconds on a sick one.
+# A sync takes 0.2 ms on a good disk, and seconds on a failing one.
 _SECONDS: Final = (
     0.0001,
     0.00025,
@@ -61,14 +62,14 @@ _EVENTS: Final = (1, 10, 100, 1000, 10_000, 100_000)
 _BYTES: Final = tuple(1 << power for power in range(10, 27, 2))
 
 _PREFIX: Final = "amqp_streams_"
-# Names that peers choose are cut at this many characters.
+# Names that clients choose are cut at this many characters.
 _LABEL_MAX: Final = 128
 
 _Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
 
 
 class CommitMetrics:
-    """What commits cost: their duration and their size. One `observe` a commit, not an event."""
+    """Duration and size of commits. `observe` is called once per commit, not per event."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds: Final = Histogram(
@@ -87,7 +88,7 @@ class CommitMetrics:
         registry.register(_Made(self._failed))
 
     def observe(self, done: CommitDone) -> None:
-        """Count one commit that came back, well or ill."""
+        """Count one commit that has ended, successful or not."""
         self._seconds.observe(done.seconds)
         self._events.observe(done.events)
         self._bytes.observe(done.bytes)
@@ -102,10 +103,10 @@ class CommitMetrics:
 
 
 class Metrics:
-    """Everything `/metrics` tells.
+    """Everything that `/metrics` shows.
 
-    `refused` tells how many connections were turned away at the limit, `data_dir` whose file system is looked
-    at.
+    `refused`: returns how many connections were refused at the limit. `data_dir`: the directory whose file
+    system is measured.
     """
 
     def __init__(self, *, data_dir: Path | None = None, refused: Callable[[], int] | None = None) -> None:
@@ -113,7 +114,7 @@ class Metrics:
         self.commits: Final = CommitMetrics(self.registry)
         self.source: StatusSource | None = None
         self.logins: Mapping[tuple[str, str], int] = {}
-        """Logins by mechanism and result, as the guard counts them."""
+        """How many logins there were, by mechanism and result. The guard counts them."""
         self._data_dir: Final = data_dir
         self._refused: Final = refused
         self._shared: asyncio.Future[bytes] | None = None
@@ -124,10 +125,11 @@ class Metrics:
         self.registry.register(_Made(self._collect))
 
     async def shared_text(self) -> bytes:
-        """The exposition, built at most once a second, also for many requests."""
+        """Returns the exposition, which is built at most once in SHARED_S however many requests arrive."""
         if self._shared is None or (self._shared.done() and time.monotonic() - self._shared_at > SHARED_S):
             self._shared, self._shared_at = asyncio.ensure_future(self.text()), time.monotonic()
             self._shared.add_done_callback(self._forget_failed)
+        # Shielded: a client that goes away must not cancel what other requests wait for.
         return await asyncio.shield(self._shared)
 
     def _forget_failed(self, shared: "asyncio.Future[bytes]") -> None:
@@ -135,10 +137,10 @@ class Metrics:
             self._shared = None
 
     async def text(self) -> bytes:
-        """The exposition in Prometheus's text format 0.0.4.
+        """Build the exposition in Prometheus's text format 0.0.4.
 
-        Written family by family with a turn of the loop between: a thousand partitions and links take some 90
-        ms in one go.
+        The event loop runs between metric families: with a thousand partitions and links, building all of it
+        takes about 90 ms.
         """
         parts: list[bytes] = []
         for family in self.registry.collect():
@@ -170,7 +172,7 @@ class Metrics:
 
 
 def node_metrics(status: NodeStatus) -> Iterator[Metric]:
-    """The node's figures as metric families."""
+    """Returns the node's figures as metric families."""
     yield _gauge("ready", "1 while the node serves clients.", float(status.ready))
     yield _gauge("connections", "Open AMQP connections.", status.connections)
     links = _family(GaugeMetricFamily, "links", "Attached links by the role of the client.", "role")
@@ -192,7 +194,7 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
 
 
 def disk_metrics(data_dir: Path) -> Iterator[Metric]:
-    """Room on the file system of the data directory; nothing when it cannot be asked."""
+    """Returns the space on the file system of the data directory; nothing if the system cannot report it."""
     try:
         figures = os.statvfs(data_dir)
     except OSError:
@@ -204,7 +206,7 @@ def disk_metrics(data_dir: Path) -> Iterator[Metric]:
     )
     yield _gauge(
         "disk_used_bytes",
-        "Used bytes on that file system, of all files.",
+        "Used bytes on that file system, including other files.",
         (figures.f_blocks - figures.f_bfree) * figures.f_frsize,
     )
     yield _gauge("disk_size_bytes", "Size of that file system.", figures.f_blocks * figures.f_frsize)
@@ -318,8 +320,8 @@ def _consumer_metrics(consumers: Sequence[ConsumerStatus], more: int) -> Iterato
         GaugeMetricFamily, "consumer_position", "Offset of the next event of the link.", *labels
     )
     lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events that wait for the link.", *labels)
-    # A container may attach links of one name in both of two connections: one series each, or the whole
-    # scrape is refused.
+    # One container may attach links with the same name on two connections. Only the first gets a series:
+    # Prometheus rejects a scrape with duplicate series.
     shown: dict[tuple[str, ...], ConsumerStatus] = {}
     for consumer in consumers:
         shown.setdefault(
@@ -396,9 +398,8 @@ def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
         "quota",
     )
     shown: dict[str, QuotaStatus] = {}
-    for (
-        quota
-    ) in quotas:  # users whose names are alike once cut are one series, or the whole scrape is refused
+    # Users whose names are equal after the cut share one series: Prometheus rejects duplicates.
+    for quota in quotas:
         user = _label(quota.user)
         shown[user] = shown[user] + quota if user in shown else quota
     for user, quota in shown.items():
@@ -412,7 +413,7 @@ def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
 
 
 class _Made(Collector):
-    """A collector out of a function."""
+    """A collector that calls a function."""
 
     def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
         self._families: Final = families
@@ -422,7 +423,7 @@ class _Made(Collector):
         return self._families()
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: or else registering would already ask for figures."""
+        """Returns nothing: otherwise registering the collector would compute all figures."""
         return iter(())
 
 
@@ -435,5 +436,5 @@ def _family(kind: type[_Family], name: str, documentation: str, *labels: str) ->
 
 
 def _label(name: str) -> str:
-    # A lone surrogate cannot be encoded: it would cost the whole scrape.
+    # A lone surrogate cannot be encoded and would fail the whole scrape.
     return name[:_LABEL_MAX].encode("utf-8", "replace").decode("utf-8")

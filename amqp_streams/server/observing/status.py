@@ -9,20 +9,19 @@ from amqp_streams.node import Node
 from amqp_streams.node.figures import GroupFigures
 from amqp_streams.storage.ports import PartitionFacts, StoredLog, Use
 
-# Consumer links (each partition of theirs counts) with figures of their own; the number of those left out is
-# a figure too.
+# How many consumer links have figures of their own (each partition counts). The others are only counted.
 CONSUMERS_MAX: Final = 1000
-# The same for consumer groups, and for their partitions together.
+# The same limit for consumer groups, and for the partitions of all groups together.
 GROUPS_MAX: Final = 1000
 GROUP_LAGS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """One event log. Counters start at zero with the process; `_in` counts what was accepted, `_out` what was
-    sent to consumers.
+    """The figures of one event log. Counters start at zero with the process. `_in`: accepted. `_out`: sent to
+    consumers.
 
-    `repeated`: events that were accepted and not stored, because a numbered producer had sent them before.
+    `repeated`: events of idempotent producers that were accepted but not stored again.
     """
 
     name: str
@@ -36,10 +35,10 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer link on one partition; `position` is the next record it gets, `lag` how many are waiting
-    for it.
+    """One consumer link on one partition. `position`: the offset of the next event that it gets. `lag`: the
+    number of events from there to the end.
 
-    `group`, `epoch`: its consumer group and its epoch there, if it is in one.
+    `group`, `epoch`: the consumer group and the link's epoch in it; None outside of groups.
     """
 
     log: str
@@ -54,10 +53,10 @@ class ConsumerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One consumer group: its members, its links that wait for a partition, how many links were asked to
-    leave for others since the start.
+    """One consumer group. `members`: containers. `waiting`: links that wait for a partition. `moves`: links
+    that were asked to hand over since the start of the process.
 
-    `lags`: for each partition in which it keeps a place, how many events wait behind that.
+    `lags`: how many events the group's cursor is behind, by partition.
     """
 
     log: str
@@ -70,8 +69,8 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class QuotaStatus:
-    """How often and for how long (ms) a user's links waited, and what was refused. Since the start of the
-    process.
+    """How often and how long the links of one user waited for the quota, and what the quota refused. Since
+    the start of the process.
     """
 
     user: str
@@ -83,7 +82,7 @@ class QuotaStatus:
     links_refused: int = 0
 
     def __add__(self, other: "QuotaStatus") -> "QuotaStatus":
-        """The sum, under this one's name."""
+        """Returns the sum, with the user name of the left operand."""
         return QuotaStatus(
             self.user,
             self.waits_in + other.waits_in,
@@ -97,12 +96,12 @@ class QuotaStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The whole server.
+    """The figures of the whole server.
 
-    `consumers_more`, `groups_more`: those beyond the bounds, which are counted only. `uses`: what is used of
-    each bound of the node. `request_seconds`: what the answers of `$info` and `$management` have taken.
-    `faults`: how often steps of the regular work failed. `hindered`: why it takes no events, or does not do
-    its regular work.
+    `consumers_more`, `groups_more`: how many are not shown in `consumers` and `groups`. `uses`: how much of
+    each limit of the node is in use. `request_seconds`: time spent on `$info` and `$management`. `faults`:
+    how often each step of the regular work failed. `hindered`: why the node accepts no events or its regular
+    work fails; None if it works normally.
     """
 
     ready: bool
@@ -124,17 +123,17 @@ class NodeStatus:
 
 
 class StatusSource(Protocol):
-    """The source of the figures."""
+    """Where the figures come from."""
 
     def not_ready(self) -> str | None:
-        """Why the node does not serve normally. None: it does. Cheap."""
+        """Why the node does not serve normally; None if it does. Cheap enough for a frequent health probe."""
 
     def status(self) -> NodeStatus:
-        """The current figures."""
+        """Returns the current figures."""
 
 
 def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, ...]:
-    """The figures of every log."""
+    """Returns the figures of every log."""
     statuses = []
     for name, stored in logs.items():
         counters = node.counters[name]
@@ -151,7 +150,7 @@ def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, 
 
 
 def consumer_statuses(node: Node, count_max: int) -> tuple[ConsumerStatus, ...]:
-    """Consumer links' figures, one for each of their partitions, at most so many in all."""
+    """Returns one figure for each partition of each consumer link, at most `count_max`."""
     return tuple(islice(_consumer_statuses(node), count_max))
 
 
@@ -176,7 +175,9 @@ def _consumer_statuses(node: Node) -> Iterator[ConsumerStatus]:
 def group_statuses(
     figures: Sequence[GroupFigures], moves: Mapping[tuple[str, str], int]
 ) -> tuple[GroupStatus, ...]:
-    """Consumer groups' figures. `moves`: the links that were asked to leave, by log and group."""
+    """Returns the figures of consumer groups. `moves`: how many links were asked to hand over, by log and
+    group.
+    """
     return tuple(
         GroupStatus(
             each.log, each.group, each.members, each.waiting, moves.get((each.log, each.group), 0), each.lags

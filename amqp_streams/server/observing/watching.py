@@ -1,7 +1,7 @@
-"""What the log reports to an operator: a full disk, a commit that does not end, a wrong clock.
+"""Log lines about the store for operators: a full disk, a commit that does not end, a wrong clock.
 
-Law: one log line for each change of state, in both directions; reasons for which the node accepts no events
-are in `/readyz`, too.
+Law: one log line for each change of state, in both directions. Reasons for which the node accepts no events
+are also shown by `/readyz`.
 """
 
 from typing import Final
@@ -11,15 +11,15 @@ import structlog
 from amqp_streams.storage.ports import StoreFacts
 
 COMMIT_STUCK_MS: Final = 10_000
-"""A commit that takes longer than this: the disk does not answer."""
+"""A commit that takes longer than this many milliseconds: the disk does not answer."""
 LOGS_NAMED_MAX: Final = 100
-"""Logs with lines of their own, of those whose timestamps are ahead."""
+"""How many logs with timestamps in the future get a line of their own."""
 
 log = structlog.get_logger("amqp_streams")
 
 
 class StoreWatch:
-    """Looks at the store's figures a few times a second."""
+    """Compares the store's figures with the last ones, at each tick."""
 
     def __init__(self) -> None:
         self._full = False
@@ -28,9 +28,10 @@ class StoreWatch:
         self._ahead: set[str] = set()
 
     def look(self, facts: StoreFacts, clock_ahead_ms: int) -> None:
-        """Report what has changed.
+        """Log what has changed.
 
-        `clock_ahead_ms`: by how much the clock has jumped ahead of what retention believes.
+        `clock_ahead_ms`: by how many milliseconds the system clock jumped ahead of the clock that retention
+        uses.
         """
         if (facts.full is not None) != self._full:
             self._full = facts.full is not None
@@ -53,7 +54,7 @@ class StoreWatch:
 
 
 def hindrance(facts: StoreFacts) -> str | None:
-    """Why the store accepts no events now. None: it accepts events."""
+    """Why the store accepts no events now; None if it accepts events."""
     if facts.full is not None:
         return facts.full
     if facts.commit_ms >= COMMIT_STUCK_MS:
