@@ -1,8 +1,7 @@
-"""How peers may prove who they are, beside passwords: the sections `external` (client certificates) and
-`oauth` (bearer tokens).
+"""Authentication other than passwords: the sections `external` (client certificates) and `oauth` (bearer
+tokens).
 
-Both are read again on SIGHUP. What they mean is decided in `server/identity/certificates.py` and
-`server/identity/tokens.py`.
+Both are read again on SIGHUP. `server/identity/certificates.py` and `server/identity/tokens.py` apply them.
 """
 
 import re
@@ -21,8 +20,8 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
 class ClientCertificates(StrEnum):
-    """Whether a peer has to show a certificate of `client_ca`, or may; one that does not verify is refused
-    either way.
+    """Whether a client must, or may, present a certificate signed by `client_ca`. A certificate that does not
+    verify is refused in both cases.
     """
 
     REQUIRED = "required"
@@ -30,8 +29,8 @@ class ClientCertificates(StrEnum):
 
 
 class CertificateName(StrEnum):
-    """What of a certificate a rule looks at: a name of its subject, or the whole subject, or one of its
-    alternative names.
+    """The name in a certificate that a rule matches: a name of the subject, the whole subject, or an
+    alternative name.
     """
 
     CN = "cn"
@@ -42,9 +41,8 @@ class CertificateName(StrEnum):
 
 
 class ExternalRule(Settings):
-    """Which user a client certificate stands for: a certificate whose `name` matches `pattern` is `user`.
-
-    The first match counts.
+    """Which user a client certificate belongs to: a certificate whose `name` matches `pattern` belongs to
+    `user`. The first rule that matches decides.
     """
 
     name: CertificateName = Field(
@@ -80,7 +78,7 @@ class ExternalRule(Settings):
         return self
 
     def user_of(self, name: str) -> str | None:
-        """The user that a name of a certificate stands for; None: the rule does not fit."""
+        """Returns the user for a name in a certificate; None if the rule does not match."""
         found = re.fullmatch(self.pattern, name)
         if found is None:
             return None
@@ -94,9 +92,8 @@ def _one_or_more(value: object) -> object:
 
 
 class OAuthSettings(Settings):
-    """Bearer tokens that are accepted.
-
-    Every token needs an expiry, this issuer, and one of these audiences.
+    """The bearer tokens that are accepted. Each token must have an expiry, this issuer, and one of these
+    audiences.
     """
 
     issuer: str = Field(min_length=1, description="The `iss` of the tokens, exactly.")

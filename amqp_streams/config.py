@@ -1,9 +1,8 @@
-"""The configuration of an event log node: frozen values, validated when built, each with its unit in its
-name.
+"""The configuration of an event log node: frozen values, validated when built, with the unit in each name.
 
-`cli/settings.py` builds them once from flags, environment, file and defaults (in that order); the core
-receives plain values. The names that people write leave out `_ms` (`retention = "7d"`); both are understood.
-Who may do what is in `policy.py`.
+`cli/settings.py` builds them once from flags, environment, file and defaults, in this order. The core
+receives plain values. Users may leave out `_ms` (`retention = "7d"`); both names are accepted. `policy.py`
+has the settings for access rules and quotas.
 """
 
 import ipaddress
@@ -43,7 +42,7 @@ TrustedProxy = Annotated[str, AfterValidator(_network)]
 
 
 def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as a default of any type
-    """The field of a log setting, with the default, bounds and text of its row in `log_settings`."""
+    """Returns the field of a log setting, with the default, limits and text of its row in `log_settings`."""
     row = BY_FIELD[field]
     alias = AliasChoices(row.short.replace("-", "_"), field) if row.short else None
     return Field(
@@ -52,9 +51,8 @@ def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as
 
 
 class LogSettings(Settings):
-    """A log that is created if it does not exist.
-
-    Whole segments are deleted, the oldest first, never the one that is written.
+    """A log that is created if it does not exist. Retention deletes whole segments, oldest first, and never
+    the segment that is being written.
     """
 
     partitions: int = _from_table("partitions")
@@ -65,8 +63,8 @@ class LogSettings(Settings):
 
 
 class SyncMode(StrEnum):
-    """When an event is on the disk: before `accepted` (always), every `interval_ms`, or when the system likes
-    (never).
+    """When an event is on the disk: before it is accepted (always), every `interval_ms`, or when the
+    operating system writes it (never).
     """
 
     ALWAYS = "always"
@@ -75,7 +73,7 @@ class SyncMode(StrEnum):
 
 
 class Sync(Settings):
-    """The promise behind `accepted`. Written `always`, `interval:MS` or `never`."""
+    """What `accepted` promises. Written as `always`, `interval:MS` or `never`."""
 
     mode: SyncMode = SyncMode.ALWAYS
     interval_ms: int = 0
@@ -90,10 +88,10 @@ class Sync(Settings):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `always`, `never`, `interval:MS`.
+        """Parse `always`, `never` or `interval:MS`.
 
         Raises:
-            ValueError: anything else.
+            ValueError: the text has another form.
         """
         mode, _, interval = text.partition(":")
         if mode not in set(SyncMode) or (interval and not interval.isdecimal()):
@@ -114,7 +112,7 @@ class Sync(Settings):
 
 
 class Limits(Settings):
-    """Bounds of everything that a peer can make grow."""
+    """The limits for everything that a client can make grow."""
 
     connections: int = Field(
         default=10_000,
@@ -275,7 +273,7 @@ class GroupSettings(Settings):
 
 
 class ProducerSettings(Settings):
-    """Producers that number their events, so that each is stored once."""
+    """Producers that number their events, so that each event is stored once."""
 
     expiry_ms: Milliseconds = Field(
         default=7 * 24 * 3600 * 1000,
@@ -306,7 +304,7 @@ class TlsSettings(Settings):
 
 
 class AnonymousAccess(StrEnum):
-    """Where a connection without a user is let in."""
+    """From where a connection without a user is accepted."""
 
     LOOPBACK = "loopback"
     ALWAYS = "always"
@@ -322,10 +320,10 @@ class Listener(Settings):
 
     @classmethod
     def parse(cls, text: str, *, tls: bool = False) -> Self:
-        """Read `HOST:PORT`, an IPv6 host in brackets; port 0 lets the system choose.
+        """Parse `HOST:PORT`, with an IPv6 host in brackets. Port 0 lets the system choose.
 
         Raises:
-            ValueError: anything else.
+            ValueError: the text has another form.
         """
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
@@ -346,7 +344,7 @@ class Listener(Settings):
 
 
 class NodeSettings(Settings):
-    """Everything `amqp-streams serve` needs to know."""
+    """The settings of `amqp-streams serve`."""
 
     data_dir: Path = Field(
         description="Directory of the events. Created if it does not exist; locked while the node runs."

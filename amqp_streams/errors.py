@@ -1,4 +1,6 @@
-"""The error tree: whose fault it is decides the class (house rule: peer, world; our own faults are asserts)."""
+"""The errors of this package. The class states whose fault it is: the peer's or the environment's. Our own
+faults are asserts.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,10 +13,10 @@ class AmqpStreamsError(Exception):
 
 
 class PeerError(AmqpStreamsError):
-    """The peer asked for something it may not have; answered with `condition` and `description`.
+    """The peer's request is not valid or not allowed. The peer gets `condition` and `description`.
 
-    `info` goes into the error's info map (AMQP 2.8.14), its keys as symbols: short strings and numbers, of
-    AMQP's types where it matters.
+    `info` is sent as the error's info map (AMQP 2.8.14), with symbols as keys. The values are short strings
+    and numbers, as AMQP types where the standard requires one. The description is cut at 1024 characters.
     """
 
     def __init__(self, condition: str, description: str, info: Mapping[str, str | int] | None = None) -> None:
@@ -33,7 +35,7 @@ class ConfigError(AmqpStreamsError):
 
 
 class StorageError(AmqpStreamsError):
-    """The disk failed: the node accepts nothing that the failure touched."""
+    """The disk failed: the node accepts nothing that the failure affects."""
 
 
 class DiskFullError(StorageError):
@@ -41,10 +43,10 @@ class DiskFullError(StorageError):
 
 
 class CorruptionError(StorageError):
-    """Stored bytes are not what was written; names the file and the position.
+    """Stored bytes are not what was written. The message names the file and the position.
 
-    `first` and `after` are the offsets fenced off: `first` inclusive, `after` exclusive (the next readable
-    one, or None).
+    The offsets from `first` (included) to `after` (excluded) are fenced. `after` is the next readable offset;
+    None if none follows.
     """
 
     def __init__(self, message: str, *, first: int, after: int | None) -> None:

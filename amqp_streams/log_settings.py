@@ -21,10 +21,10 @@ _DAY_MS: Final = 24 * 3600 * 1000
 
 
 def log_name(name: str) -> str:
-    """Check the name of an event log: it is an AMQP address and a folder's name.
+    """Check the name of an event log, which is an AMQP address and the name of a folder, and return it.
 
     Raises:
-        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen,
+        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen and
         underscore.
     """
     if not LOG_NAME.fullmatch(name):
@@ -46,11 +46,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSetting:
-    """One setting: a whole number in its unit (partitions, milliseconds, bytes) from `least` to `most`.
+    """One setting: an integer in its unit (partitions, milliseconds, bytes) from `least` to `most`.
 
-    `default` None: without the setting there is no bound, and None takes the bound away. `fixed`: set when
-    the log is created and never changed. `short`: the name without its unit, for the command line and the
-    configuration file. `in_info`: `$info` shows it as well as `$management`.
+    `default` None: without the setting there is no limit, and None removes the limit. `fixed`: set when the
+    log is created and never changed. `short`: the name without its unit, for the command line and the
+    configuration file. `in_info`: shown by `$info` as well as by `$management`.
     """
 
     name: str
@@ -65,7 +65,9 @@ class LogSetting:
 
     @property
     def field(self) -> str:
-        """The name as an identifier of Python, of the configuration file and of `--json`: `retention_ms`."""
+        """The name as an identifier, for example `retention_ms`: in Python, the configuration file and
+        `--json`.
+        """
         return self.name.replace("-", "_")
 
     @property
@@ -127,9 +129,8 @@ BY_FIELD: Final = {setting.field: setting for setting in LOG_SETTINGS}
 
 
 class LogSettingValues(TypedDict, total=False):
-    """Settings as a caller gives them, in the units of the table.
-
-    What is missing or None takes the node's default.
+    """Settings as a caller passes them, in the units of the table. A missing value and None stand for the
+    node's default.
     """
 
     partitions: int | None

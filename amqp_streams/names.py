@@ -1,6 +1,7 @@
-"""Every name that crosses the wire, once.
+"""All names that are sent on the wire. No other module contains them as text.
 
-Event Stream Extensions for AMQP 1.0 (csd01), AMQP 1.0 core, Addressing, Anonymous Terminus, AMQP Management.
+From Event Stream Extensions for AMQP 1.0 (csd01), AMQP 1.0 core, Addressing, Anonymous Terminus, AMQP
+Management.
 """
 
 from typing import Final
@@ -46,7 +47,7 @@ FILTEX_MESSAGE_ANNOTATIONS: Final = "amqp:message-annotations-filter"
 FILTEX_PROPERTIES: Final = "amqp:properties-filter"
 FILTEX_APPLICATION_PROPERTIES: Final = "amqp:application-properties-filter"
 FILTEX_FOOTER: Final = "amqp:footer-filter"
-# The JMS selector, as Apache's clients send it.
+# The JMS selector filter, under the name that Apache's clients send.
 SELECTOR: Final = "apache.org:selector-filter:string"
 
 # -- Event Streams 6: runtime information
@@ -100,7 +101,7 @@ MANAGEMENT: Final = "$management"
 LOG_TYPE: Final = "event-log"
 CURSOR_TYPE: Final = "event-cursor"
 GROUP_TYPE: Final = "event-consumer-group"
-# What is told of cursors and groups.
+# The attributes of cursors and groups.
 CURSORS: Final = "cursors"
 GROUPS: Final = "groups"
 CURSOR_ID: Final = "id"
@@ -116,13 +117,11 @@ CURSOR_NEXT: Final = "position-next"
 CURSOR_LAG: Final = "lag"
 CURSOR_EPOCH: Final = "epoch"
 CURSOR_MEMBER: Final = "member"
-# Where they are reset to: `offset` above, or one of these.
+# The start to which a cursor is reset: `offset` above, or one of these.
 RESET_TIMESTAMP: Final = "timestamp"
 RESET_POSITION: Final = "position"
-# Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each
-# partition.
-# Of a QUERY: which items of the list are wanted (AMQP Management 1.0), and in the answer where the next page
-# begins.
+# QUERY: `offset` and `count` select a part of the list (AMQP Management 1.0); `next` in the answer is where
+# the next page begins. EXTENTS, an extension: the first and the next offset of each partition as numbers.
 QUERY_OFFSET: Final = "offset"
 QUERY_COUNT: Final = "count"
 QUERY_NEXT: Final = "next"
@@ -158,13 +157,13 @@ LINK_MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 LINK_REDIRECT: Final = "amqp:link:redirect"
 LINK_STOLEN: Final = "amqp:link:stolen"
 
-# -- AMQP 1.0 core 2.8.18: what a redirect's info says; the scheme is what Apache's clients add
+# -- AMQP 1.0 core 2.8.18: the info of a redirect. Apache's clients add the scheme.
 REDIRECT_HOSTNAME: Final = "hostname"
 REDIRECT_NETWORK_HOST: Final = "network-host"
 REDIRECT_PORT: Final = "port"
 REDIRECT_ADDRESS: Final = "address"
 REDIRECT_SCHEME: Final = "scheme"
-# Ours: the container-id that the node's configuration gives.
+# An extension: the container-id in the node's configuration.
 REDIRECT_CONTAINER: Final = "container-id"
 
 # -- AMQP 1.0 core 3.4: outcomes

@@ -1,8 +1,7 @@
-"""Who may do what, how much of it, and what is served elsewhere: the sections `access`, `user_groups`,
-`quotas`, `redirect`.
+"""Access rules, quotas and redirects: the sections `access`, `user_groups`, `quotas`, `redirect`.
 
-All of them are read again on SIGHUP. What they mean is decided in
-`streams/access.py`, `server/limits/quotas.py` and `streams/redirects.py`.
+All of them are read again on SIGHUP. `streams/access.py`, `server/limits/quotas.py` and
+`streams/redirects.py` apply them.
 """
 
 import re
@@ -15,9 +14,9 @@ from pydantic import AfterValidator, Field, model_validator
 from service_parts.settings.fields import Bytes, Settings
 
 ANYONE: Final = "*"
-"""In rules and quotas: every user that logged in."""
+"""In rules and quotas: every user that is logged in."""
 ANONYMOUS: Final = "anonymous"
-"""In rules and quotas: a client that did not log in."""
+"""In rules and quotas: a client without a login."""
 GROUP_PREFIX: Final = "group:"
 ACCESS_RULES_MAX: Final = 1000
 
@@ -26,7 +25,7 @@ _LOG_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,255}")
 
 
 class Right(StrEnum):
-    """What a rule can allow on a log."""
+    """The rights on a log."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -45,9 +44,12 @@ def _name(text: str) -> str:
 
 
 def _who(text: str) -> str:
-    """A user, `group:NAME`, `anonymous`, `*`.
+    """Check a subject of a rule: a user, `group:NAME`, `anonymous` or `*`.
 
-    Users have no patterns: one that looks like a pattern would silently match nobody.
+    Patterns of user names are refused, because they are not supported and would match no user.
+
+    Raises:
+        ValueError: the text is a pattern or not a valid name.
     """
     name = text.removeprefix(GROUP_PREFIX)
     if text != ANYONE and any(character in name for character in "*?"):
@@ -88,9 +90,9 @@ LogPattern = Annotated[str, AfterValidator(_log_pattern)]
 
 
 class AccessRule(Settings):
-    """Who may do what: `users` have the rights `allow` on the logs that match `logs`.
+    """Which users have which rights: `users` have the rights `allow` on the logs that match `logs`.
 
-    Without a rule, everything is allowed; with at least one, everything that no rule allows is refused.
+    Without rules, everything is allowed. With at least one rule, everything that no rule allows is refused.
     """
 
     users: Annotated[tuple[Who, ...], _Some] = Field(
@@ -124,7 +126,7 @@ class AccessRule(Settings):
 
 
 class Quota(Settings):
-    """What the user NAME may use on all its connections together. A quota that is not set has no bound."""
+    """What one user may use, over all its connections. A quota that is not set does not limit."""
 
     connections: int | None = Field(default=None, ge=0, description="Connections at once.")
     links: int | None = Field(default=None, ge=0, description="Links at once, on all connections together.")
@@ -137,7 +139,7 @@ class Quota(Settings):
 
 
 class Redirect(Settings):
-    """Partitions that another container serves, of the logs that match `log`."""
+    """Partitions of the logs that match `log`, which another container serves."""
 
     log: LogPattern = Field(description="Name of a log, or a pattern with `*`, `?` and `[...]`.")
     partitions: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Some] | None = Field(

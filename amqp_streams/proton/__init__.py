@@ -1,11 +1,11 @@
-"""Qpid Proton's engine below its public binding: the only package that calls its C functions, for the node
-and for the client.
+"""Qpid Proton, used below its public Python binding. This is the only package that calls Proton's C
+functions, for the node and for the client.
 
-`Engine` is one connection: bytes in, events, bytes out. The other modules are functions over the pointers
-that the engine lends: `events`, `sessions`, `links`, `termini`, `receiving`, `sending`, `outcomes`; `values`
-and `conditions` are what a peer says in them.
+`Engine` is one connection: bytes in, events and bytes out. The other modules are functions on the pointers
+that an engine returns: `events`, `sessions`, `links`, `termini`, `receiving`, `sending`, `outcomes`. `values`
+and `conditions` read and write the data in them.
 
-Laws. A pointer is borrowed: a link's dies when the link is freed, and every pointer of a connection dies with
-`Engine.free`. A message is never decoded or encoded here. Why not the public wrappers:
-docs/decisions/0002-engine-pointers.md.
+Laws: Proton owns every pointer. The pointer of a link becomes invalid when the link is freed, and all
+pointers of a connection with `Engine.free`. Messages are never decoded or encoded here.
+docs/decisions/0002-engine-pointers.md explains why the public binding is not used.
 """

@@ -1,7 +1,4 @@
-"""Why an endpoint or a delivery ended:
-
-AMQP errors, as the peer gave them and as the peer gets them (AMQP 2.8.14).
-"""
+"""AMQP errors (2.8.14): why an endpoint or a delivery ended."""
 
 from cproton_ffi import lib
 
@@ -12,7 +9,7 @@ from amqp_streams.proton.values import read_map, text, write_map
 
 
 def write_condition(condition: Pointer, error: PeerError) -> None:
-    """Fill in why an endpoint closes."""
+    """Set the error with which an endpoint is closed."""
     lib.pn_condition_set_name(condition, error.condition.encode())
     lib.pn_condition_set_description(condition, error.description.encode())
     if error.info:
@@ -20,7 +17,9 @@ def write_condition(condition: Pointer, error: PeerError) -> None:
 
 
 def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[str, object]]:
-    """Name, description and info of the peer's error. `otherwise` is the name if the peer gave none."""
+    """Returns name, description and info of the peer's error. `otherwise` is the name if the peer sent no
+    error.
+    """
     if not lib.pn_condition_is_set(condition):
         return otherwise, "", {}
     return (
@@ -31,7 +30,7 @@ def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[s
 
 
 def condition_text(condition: Pointer) -> str:
-    """The peer's error for a log line. Empty if the peer gave none."""
+    """Returns the peer's error as text for a log line. Empty if the peer sent none."""
     if not lib.pn_condition_is_set(condition):
         return ""
     return (

@@ -1,7 +1,7 @@
-"""One AMQP connection, as the node or as a client: bytes in, events, bytes out. No I/O.
+"""One AMQP connection, as the node or as a client: bytes in, events and bytes out. No I/O.
 
-It depends on one exact release of Proton (`require_engine`), because it calls the functions under Proton's
-public binding.
+It requires one exact release of Proton (`require_engine`), because it calls functions below Proton's public
+binding, which may change in any release.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _ACTIVE: Final = lib.PN_LOCAL_ACTIVE | lib.PN_REMOTE_ACTIVE
 
 
 def require_engine(found: str = INSTALLED_VERSION) -> None:
-    """Refuse to run on a release of Proton whose inner functions were never tried.
+    """Check that the tested release of Proton is installed.
 
     Raises:
         AmqpStreamsError: another release is installed.
@@ -36,9 +36,8 @@ def require_engine(found: str = INSTALLED_VERSION) -> None:
 
 
 class Engine:
-    """The engine of one connection.
-
-    `serving`: it answers an open; otherwise it is the client that sends one.
+    """Proton's objects for one connection. `serving`: True for the node, which answers the client's open;
+    False for a client.
     """
 
     __slots__ = ("_formats", "_held", "_incoming", "collector", "connection", "freed", "transport")
@@ -51,7 +50,7 @@ class Engine:
         self.collector: Pointer = lib.pn_collector()
         self.freed = False
         self._held: list[bytes] = []
-        """Output that was taken out of the engine to look at it, and that `pull` returns first."""
+        """Output that was already taken out of Proton. `pull` returns it first."""
         self._formats: FormatWriter | None = None
         if serving:
             lib.pn_transport_set_server(self.transport)
@@ -66,10 +65,12 @@ class Engine:
     # -- bytes and time
 
     def push(self, data: memoryview | bytearray | bytes) -> bool:
-        """Give the engine what the peer sent. False when it takes no more: the connection is over."""
+        """Pass bytes from the peer to Proton. Returns False if Proton accepts no more, because the connection
+        has ended.
+        """
         start, size, push = ffi.from_buffer("char[]", data), len(data), self._incoming.push
         at = 0
-        while at < size:  # the engine takes what its buffer of a few KiB holds, and digests it
+        while at < size:  # Proton accepts what fits into its buffer of a few KiB, and processes it
             taken = push(start + at, size - at)
             if not taken:
                 return False
@@ -82,7 +83,7 @@ class Engine:
         return self._incoming.incomplete
 
     def pull(self) -> bytes:
-        """The next bytes to send. Empty when there is nothing (see `finished`)."""
+        """Returns the next bytes to send. Empty: nothing to send now (see `finished`)."""
         if self._held:
             held, self._held = self._held, []
             return b"".join(held)
@@ -90,19 +91,18 @@ class Engine:
 
     @property
     def held(self) -> int:
-        """Bytes that `pull` returns and that the engine no longer counts in its sessions."""
+        """How many bytes `pull` will return that Proton no longer counts in its sessions."""
         return sum(map(len, self._held))
 
     def write_formats(self) -> None:
-        """From here on deliveries may have a message-format that is not 0: see `sending.send_record`."""
+        """Enable message-formats other than 0 for the following deliveries. See `sending.send_record`."""
         if self._formats is None:
             self._held += iter(self._output, b"")  # up to the end of a frame
             self._formats = FormatWriter()
 
     def _output(self) -> bytes:
-        """What the engine has to send now, about 256 KiB at most.
-
-        It may end within a frame while there is more.
+        """Returns Proton's output with the message-formats in place, about 256 KiB at most. It may end within
+        a frame if more output follows.
         """
         block = self._written()
         if self._formats is None:
@@ -112,12 +112,13 @@ class Engine:
         return ready if block else b""
 
     def _written(self) -> bytes:
-        """The same as Proton wrote it."""
+        """Returns Proton's output as Proton wrote it."""
         transport = self.transport
         pending = lib.pn_transport_pending(transport)
         if pending <= 0:
             return b""
-        while pending < _OUTPUT_BYTES_MAX:  # each call fills the engine's buffer, and one that is full grows
+        # each call fills Proton's output buffer, which grows when it is full
+        while pending < _OUTPUT_BYTES_MAX:
             more = lib.pn_transport_pending(transport)
             if more == pending:
                 break
@@ -130,27 +131,26 @@ class Engine:
         return output
 
     def write(self) -> None:
-        """Have the engine write what it owes now, before anything else takes its place."""
+        """Make Proton write pending frames now, before a later change replaces them."""
         lib.pn_transport_pending(self.transport)
 
     @property
     def frames(self) -> int:
-        """Frames that came in so far."""
+        """How many frames have arrived so far."""
         return lib.pn_transport_get_frames_input(self.transport)  # type: ignore[no-any-return]  # cffi
 
     @property
     def finished(self) -> bool:
-        """Nothing more will be sent: the socket may be closed."""
+        """Whether nothing more will be sent, so that the socket may be closed."""
         return lib.pn_transport_pending(self.transport) < 0  # type: ignore[no-any-return]  # cffi
 
     def end_of_input(self) -> None:
-        """The peer closed its side."""
+        """Notify Proton that the peer closed its side of the socket."""
         lib.pn_transport_close_tail(self.transport)
 
     def tick(self, now_ms: int) -> int:
-        """Let the engine send heartbeats and notice a silent peer; when to call again (0: no need).
-
-        On a monotonic clock, ms.
+        """Send heartbeats and detect a silent peer. Returns when to call again; 0: not needed. Times are
+        milliseconds of a monotonic clock.
         """
         return lib.pn_transport_tick(self.transport, now_ms)  # type: ignore[no-any-return]  # cffi
 
@@ -165,7 +165,7 @@ class Engine:
         desired: Sequence[str] = (),
         properties: Mapping[str, object] | None = None,
     ) -> None:
-        """Send the open, or answer the peer's."""
+        """Send the open frame. The node answers the client's open with it."""
         connection = self.connection
         lib.pn_connection_set_container(connection, container_id.encode())
         if hostname is not None:
@@ -179,25 +179,25 @@ class Engine:
         lib.pn_connection_open(connection)
 
     def leave_silence_to_caller(self) -> None:
-        """Write the open, which says what silence is tolerated, and have the engine end no connection for it
-        from here on.
+        """Write the open frame with the idle timeout, then disable Proton's own check for a silent peer: the
+        caller checks instead.
         """
         lib.pn_transport_pending(self.transport)
         lib.pn_transport_set_idle_timeout(self.transport, 0)
 
     @property
     def peer_container(self) -> Pointer:
-        """The container id in the peer's open, for `values.text`."""
+        """The container-id in the peer's open, for `values.text`."""
         return lib.pn_connection_remote_container(self.connection)
 
     @property
     def peer_capabilities(self) -> Pointer:
-        """What the peer's open offers, for `values.read_symbols`."""
+        """The capabilities that the peer's open offers, for `values.read_symbols`."""
         return lib.pn_connection_remote_offered_capabilities(self.connection)
 
     @property
     def peer_channel_max(self) -> int:
-        """The highest channel that the peer takes."""
+        """The highest channel number that the peer accepts."""
         return lib.pn_transport_remote_channel_max(self.transport)  # type: ignore[no-any-return]  # cffi
 
     @property
@@ -211,13 +211,13 @@ class Engine:
         return lib.pn_transport_condition(self.transport)
 
     def close(self, error: PeerError | None = None) -> None:
-        """Close the connection, saying why."""
+        """Close the connection, with the error if one is given."""
         if error is not None:
             write_condition(lib.pn_connection_condition(self.connection), error)
         lib.pn_connection_close(self.connection)
 
     def free(self) -> None:
-        """Give all memory back. Every pointer of this connection is dead from here on."""
+        """Free all memory. Every pointer of this connection becomes invalid."""
         if self.freed:
             return
         self.freed = True
@@ -231,27 +231,31 @@ class Engine:
     # -- its sessions and links
 
     def begin(self, incoming_bytes_max: int) -> Pointer:
-        """Begin a session, whose window is so many bytes."""
+        """Begin a session with a window of `incoming_bytes_max` bytes."""
         session = lib.pn_session(self.connection)
         lib.pn_session_set_incoming_capacity(session, incoming_bytes_max)
         lib.pn_session_open(session)
         return session
 
     def sessions(self) -> Iterator[Pointer]:
-        """Those that are open on both sides."""
+        """Yields the sessions that are open on both sides."""
         session = lib.pn_session_head(self.connection, _ACTIVE)
         while session != NULL:
             yield session
             session = lib.pn_session_next(session, _ACTIVE)
 
     def ask_session_flow(self, session: Pointer) -> None:
-        """Have the engine write a flow of this session: the one call that does it without changing anything."""
+        """Make Proton write a flow frame for this session. Setting the capacity to its current value is the
+        only call that does so without a change.
+        """
         lib.pn_session_set_incoming_capacity(session, lib.pn_session_get_incoming_capacity(session))
 
     def answer_attach(self, link: Pointer) -> int | None:
-        """Answer a peer's attach; the handle that the engine gave the link. None: it wrote no attach.
+        """Answer a client's attach. Returns the handle that Proton chose for the link; None if it wrote no
+        attach frame.
 
-        All earlier output is taken out before, because the engine's buffer may end within a frame.
+        Earlier output is taken out first: it may end within a frame, and the search for the attach frame
+        needs whole frames.
         """
         self._held += iter(self._output, b"")
         lib.pn_link_open(link)
@@ -261,10 +265,10 @@ class Engine:
         return next((handle for handle in handles if handle is not None), None)
 
     def free_links(self, links: Sequence[Pointer], incoming_bytes_max: int) -> None:
-        """Free links that both sides have detached, of sessions whose window is so many bytes.
+        """Free links that both sides have detached. `incoming_bytes_max` is the window of their sessions.
 
-        While the engine settles what was unread there, it may open the window of the session anew, and would
-        name the freed link in that. So the window is opened before and after.
+        While Proton settles unread deliveries of a freed link, it may open the session's window again and
+        name the freed link in that flow frame. The window is therefore closed before and opened after.
         """
         sessions = {lib.pn_link_session(link) for link in links if lib.pn_link_unsettled(link)}
         for session in sessions:

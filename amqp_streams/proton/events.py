@@ -1,6 +1,7 @@
-"""What the peer did: the engine's events, in order. Take one with `peek`, look at it, drop it with `pop`.
+"""Proton's events of a connection, in order: take one with `peek`, process it, remove it with `pop`.
 
-These are the C functions themselves, because a loop over deliveries calls five of them for each.
+These names are the C functions themselves, without a Python function in between: a loop over deliveries calls
+five of them for each delivery.
 """
 
 from collections.abc import Callable
@@ -18,14 +19,14 @@ LINK_ATTACH: Final[int] = lib.PN_LINK_REMOTE_OPEN
 LINK_FLOW: Final[int] = lib.PN_LINK_FLOW
 LINK_DETACH: Final[int] = lib.PN_LINK_REMOTE_DETACH
 LINK_CLOSE: Final[int] = lib.PN_LINK_REMOTE_CLOSE
-"""A detach with `closed`: the link does not come back."""
+"""A detach with `closed`: the client ends the link for good."""
 DELIVERY: Final[int] = lib.PN_DELIVERY
 """A transfer or a disposition."""
 TRANSPORT_ERROR: Final[int] = lib.PN_TRANSPORT_ERROR
 TRANSPORT_CLOSED: Final[int] = lib.PN_TRANSPORT_CLOSED
 
 peek: Final[Callable[[Pointer], Pointer]] = lib.pn_collector_peek
-"""The next event of a collector; false when there is none."""
+"""Returns the next event of a collector; false if no event is waiting."""
 pop: Final[Callable[[Pointer], bool]] = lib.pn_collector_pop
 kind: Final[Callable[[Pointer], int]] = lib.pn_event_type
 session: Final[Callable[[Pointer], Pointer]] = lib.pn_event_session

@@ -1,6 +1,5 @@
-"""Faults that the engine only logs: from then on it processes nothing and sends heartbeats.
-
-Clients look for them.
+"""Faults that Proton only logs. After such a fault it processes nothing more, but continues to send
+heartbeats, so the connection appears alive. Clients check for them.
 """
 
 from typing import Final
@@ -15,12 +14,11 @@ _FAULT: Final = "process error"
 
 
 def watch_faults(engine: Engine) -> list[str]:
-    """A list that gets the text of each fault of this connection, the first being why it stopped."""
+    """Returns a list that receives the text of the first fault of this connection."""
     faults: list[str] = []
 
-    def note(
-        _transport: Pointer, words: str
-    ) -> None:  # has no reference to the engine, whose memory keeps this function
+    # Must not reference the engine: the engine's memory keeps this function alive.
+    def note(_transport: Pointer, words: str) -> None:
         if _FAULT in words and not faults:
             faults.append(words)
 

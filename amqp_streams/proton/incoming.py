@@ -1,4 +1,4 @@
-"""Bytes into one of Proton's transports, and how far they are whole frames."""
+"""Passes received bytes to Proton and computes where frames end in them."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
 
 
 class Incoming:
-    """What a transport is given, from the protocol header on.
+    """The input of one transport, beginning with the protocol header.
 
-    `incomplete`: bytes of what was pushed that are of a frame which is not complete. Negative: of the
-    protocol header so many are missing.
+    `incomplete`: how many of the last pushed bytes belong to a frame that is not complete. Negative: how many
+    bytes of the protocol header are missing.
     """
 
     __slots__ = ("_frames", "_room", "_transport", "incomplete")
@@ -24,7 +24,7 @@ class Incoming:
         self.incomplete = -PROTOCOL_HEADER_BYTES
 
     def push(self, start: Pointer, size: int) -> int:
-        """Give it the first of these bytes, which it handles; how many that were. 0: it takes no more."""
+        """Pass bytes to Proton. Returns how many it accepted; 0: it accepts no more."""
         transport = self._transport
         taken: int = lib.pn_transport_push(transport, start, size)
         if taken <= 0:
@@ -36,7 +36,7 @@ class Incoming:
             room < 0
         ):  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
             self.incomplete = 0
-        elif frames == known:  # the buffer may have grown, but all that it took is of one frame
+        elif frames == known:  # the buffer may have grown, but all bytes belong to one frame
             self.incomplete += taken
         else:
             waited = self.incomplete if self.incomplete >= 0 else self.incomplete + PROTOCOL_HEADER_BYTES

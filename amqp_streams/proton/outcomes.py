@@ -1,4 +1,4 @@
-"""What became of a delivery: the states that two sides give it, and its settlement (AMQP 2.6.12, 3.4)."""
+"""Outcomes and settlement of deliveries (AMQP 2.6.12, 3.4)."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -15,24 +15,24 @@ FINAL: Final = frozenset({ACCEPTED, REJECTED, RELEASED, MODIFIED})
 _NOT_FINAL: Final = (0, lib.PN_RECEIVED)
 
 peer_state: Final[Callable[[Pointer], int]] = lib.pn_delivery_remote_state
-"""The state that the peer gave; 0: none."""
+"""The state that the peer reported; 0: none."""
 settled_by_peer: Final[Callable[[Pointer], bool]] = lib.pn_delivery_settled
 settle: Final[Callable[[Pointer], None]] = lib.pn_delivery_settle
-"""The pointer is dead when the other side has settled, too."""
+"""Settle. The pointer becomes invalid after both sides have settled."""
 
 
 def answered(delivery: Pointer) -> bool:
-    """This side has given it a state."""
+    """Whether this side has set a state."""
     return bool(lib.pn_delivery_local_state(delivery) != 0)
 
 
 def is_over(delivery: Pointer, state: int) -> bool:
-    """The peer, whose state this is, says nothing more of the delivery."""
+    """Whether the peer will not change this delivery any more: its `state` is an outcome, or it has settled."""
     return state not in _NOT_FINAL or settled_by_peer(delivery)
 
 
 def peer_condition(delivery: Pointer) -> Pointer:
-    """Why the peer rejected it, for `conditions`."""
+    """The error of a rejected delivery, for `conditions`."""
     return lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
 
 
@@ -44,9 +44,8 @@ def settle_all(deliveries: Iterable[Pointer]) -> None:
 
 
 def give(deliveries: Iterable[Pointer], state: int) -> None:
-    """Give deliveries an outcome and settle them; the engine tells neighbours in one disposition.
-
-    A modified one counts as failed.
+    """Set the outcome of deliveries and settle them. Proton combines consecutive deliveries in one
+    disposition frame. `MODIFIED` is sent with delivery-failed.
     """
     update, settle, fails = lib.pn_delivery_update, lib.pn_delivery_settle, state == MODIFIED
     for delivery in deliveries:
@@ -57,7 +56,9 @@ def give(deliveries: Iterable[Pointer], state: int) -> None:
 
 
 def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
-    """Accept; the sender settles first (rcv-settle-mode second), if it has not done so already."""
+    """Accept without settling: the sender settles first (rcv-settle-mode second). Deliveries that it has
+    already settled are settled.
+    """
     for delivery in deliveries:
         lib.pn_delivery_update(delivery, ACCEPTED)
         if lib.pn_delivery_settled(delivery):
@@ -65,7 +66,7 @@ def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
 
 
 def reject(delivery: Pointer, condition: str, description: str, *, settle: bool = True) -> None:
-    """Reject one message, with the reason. Without `settle` the sender settles first."""
+    """Reject a delivery with an error. `settle=False`: the sender settles first."""
     error = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
     lib.pn_condition_set_name(error, condition.encode())
     lib.pn_condition_set_description(error, description.encode())
@@ -75,7 +76,9 @@ def reject(delivery: Pointer, condition: str, description: str, *, settle: bool 
 
 
 def modify_failed(delivery: Pointer, *, settle: bool = True) -> None:
-    """Report a failure of the node: the sender may retry. Without `settle` the sender settles first."""
+    """Report that the node failed, so that the sender may retry (`modified` with delivery-failed).
+    `settle=False`: the sender settles first.
+    """
     lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
     lib.pn_delivery_update(delivery, MODIFIED)
     if settle:

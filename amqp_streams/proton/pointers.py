@@ -1,6 +1,4 @@
-"""Pointers into the engine, which the rest of the project only passes on, and the memory that its C functions
-fill.
-"""
+"""Pointers to Proton's objects, which other packages only pass on, and the memory that its C functions fill."""
 
 import threading
 from typing import Any, Final
@@ -10,21 +8,19 @@ from cproton_ffi import ffi
 from amqp_streams.wire.outgoing_formats import FORMAT_BYTES, TAG_BYTES
 
 Pointer = Any
-"""Of a connection, a session, a link, a delivery or an event.
-
-Equal pointers are the same object as long as that lives.
+"""A pointer to a connection, session, link, delivery or event. As long as such an object exists,
+an equal pointer is the same Python object.
 """
 NULL: Final = ffi.NULL
 BUFFER_BYTES: Final = 1 << 20
 _NUMBER_BYTES: Final = 8
 
-_allocate: Final = ffi.new_allocator(
-    should_clear_after_alloc=False
-)  # memory that is never used is never mapped
+# Pages that are never used are never mapped, because the memory is not cleared.
+_allocate: Final = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 class Tag:
-    """A delivery tag: its bytes are written anew for each delivery, and the engine copies them."""
+    """The memory of a delivery tag, reused for each delivery. Proton copies the bytes."""
 
     __slots__ = ("_pointer", "_start", "bytes", "value")
 
@@ -36,9 +32,7 @@ class Tag:
 
 
 class _Scratch(threading.local):
-    """Memory that one call uses and leaves: one for each thread, because other threads run during the C
-    calls.
-    """
+    """Memory for the duration of one call. One for each thread, because other threads run during C calls."""
 
     def __init__(self) -> None:
         self.buffer: Final[Pointer] = _allocate("char[]", BUFFER_BYTES)

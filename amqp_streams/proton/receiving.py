@@ -1,8 +1,7 @@
-"""Whole messages out of the transfers of a link, in batches (AMQP 2.6.14).
+"""Reads complete messages from the transfers of a link, in batches (AMQP 2.6.14).
 
-Laws: a message is the bytes that came. What a call costs is what it costs to cross into C, so each loop makes
-as few crossings as the engine allows. Delivery pointers die with their link: callers keep the link alive, or
-let go.
+Laws: a message is returned exactly as received. The cost of a call is mainly the number of C calls, so each
+loop makes as few as possible. Delivery pointers become invalid with their link.
 """
 
 import sys
@@ -36,11 +35,11 @@ class Arrivals:
 
 
 def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = sys.maxsize) -> Arrivals:
-    """Take what has arrived on a link, of at most `count_max` deliveries.
+    """Take up to `count_max` deliveries that have arrived on a link.
 
-    Bytes of a message that is not complete yet are moved into `partial` (kept by the caller), so that the
-    engine never holds more than one read's worth and the limit is enforced while bytes arrive. Aborted
-    deliveries are dropped (AMQP 2.7.5).
+    Bytes of an incomplete message are moved into `partial`, which the caller keeps. Proton therefore never
+    holds more than one read, and the limit applies while bytes arrive. Aborted deliveries are dropped (AMQP
+    2.7.5).
     """
     arrivals, memory, held = Arrivals(), scratch, len(partial)
     messages, deliveries = arrivals.messages, arrivals.deliveries
@@ -83,9 +82,10 @@ def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = s
 def _receive_slowly(
     link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int
 ) -> bytes | None:
-    """A delivery in several transfers, a very large or an empty one, of which `got` bytes are in the buffer.
+    """Read a delivery that is empty, very large or in several transfers. The first `got` bytes are in the
+    buffer.
 
-    None: not complete, aborted, or too large (then `partial` shows it).
+    None: it is incomplete, aborted, or too large (then `partial` is longer than `size_max`).
     """
     memory = scratch
     while got > 0:
@@ -101,7 +101,7 @@ def _receive_slowly(
 
 
 def discard(link: Pointer) -> None:
-    """Drop everything that has arrived on a link that is refused, closing or gone: nothing of it stays in
+    """Drop everything that has arrived on a link that is refused, closing or gone, so that it occupies no
     memory.
     """
     buffer = scratch.buffer
@@ -115,7 +115,7 @@ def discard(link: Pointer) -> None:
 
 
 def tag_of(delivery: Pointer) -> bytes:
-    """The peer's tag of a delivery that is not settled here."""
+    """Returns the peer's tag of a delivery that this side has not settled."""
     tag = lib.pn_delivery_tag(delivery)
     return bytes(ffi.buffer(tag.start, tag.size))
 
@@ -123,7 +123,7 @@ def tag_of(delivery: Pointer) -> bytes:
 def formats_of(
     link: Pointer, deliveries: Sequence[Pointer], finder: FormatFinder, endpoint: Endpoint | None
 ) -> Sequence[int]:
-    """The message-formats of these, which are complete; empty: they are all 0."""
+    """Returns the message-formats of these complete deliveries; empty if all are 0."""
     current = lib.pn_link_current(link)
     formats = finder.take(endpoint, list(map(tag_of, deliveries)), tag_of(current) if current else None)
     return formats if any(formats) else ()

@@ -1,4 +1,4 @@
-"""What consumers say of a log's records: which record a delivery is stands in its tag (`sending`)."""
+"""Outcomes of deliveries that carry records. The delivery tag identifies the record (`sending`)."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,8 @@ from amqp_streams.proton.sending import RECORD_TAG
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An outcome other than accepted, with the record it is about.
-
-    `state`: of `outcomes`, or another where the peer named none.
+    """A final outcome other than accepted, and the record that it concerns. `state`: one of `outcomes`, or
+    another number if the peer settled without an outcome.
     """
 
     state: int
@@ -25,7 +24,7 @@ class Returned:
 
 
 def settle_returned(delivery: Pointer) -> Returned | None:
-    """Take note of a consumer's disposition and settle. None: accepted, or nothing final yet."""
+    """Settle a delivery that has a final outcome. None: it was accepted, or has no final outcome yet."""
     state = lib.pn_delivery_remote_state(delivery)
     if state == ACCEPTED:
         lib.pn_delivery_settle(delivery)
@@ -47,9 +46,8 @@ def settle_returned(delivery: Pointer) -> Returned | None:
 
 
 def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
-    """Settle a delivery that was accepted: partition and number of its record.
-
-    None: it was not, and nothing was done.
+    """Settle a delivery that was accepted. Returns partition and record number. None: it was not accepted,
+    and nothing was done.
     """
     if lib.pn_delivery_remote_state(delivery) != ACCEPTED:
         return None
@@ -59,9 +57,8 @@ def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
 
 
 def done_with(delivery: Pointer) -> tuple[int, int] | None:
-    """Partition and number of a record that was accepted or rejected and that its receiver has not settled.
-
-    None: another.
+    """Returns partition and number of a record that the receiver accepted or rejected and did not settle;
+    otherwise None.
     """
     if lib.pn_delivery_remote_state(delivery) not in (ACCEPTED, REJECTED) or lib.pn_delivery_settled(
         delivery

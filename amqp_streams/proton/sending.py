@@ -1,10 +1,10 @@
-"""Whole messages into transfers, in batches. The caller has seen to credit (AMQP 2.6.7).
+"""Writes complete messages as transfers, in batches. The caller has checked the credit (AMQP 2.6.7).
 
-A tag says which delivery an outcome is about. A record's has all that its redelivery needs: attempt (16
-bits), partition (16), record number (64), big-endian. It is unique among a link's unsettled deliveries
-because a record is sent again only after its last delivery was settled. Where the message-format is not 0, it
-follows (32 bits), and goes into the transfer in their stead: `Engine.write_formats`. The tag of a client's
-message is a number (64 bits).
+The delivery tag identifies what an outcome is about. The tag of a record has everything that a redelivery
+needs: attempt (16 bits), partition (16), record number (64), big-endian. It is unique among the unsettled
+deliveries of a link, because a record is sent again only after its last delivery was settled. A
+message-format other than 0 follows in the tag (32 bits), and `Engine.write_formats` moves it into the
+transfer. The tag of a client's message is a number (64 bits).
 """
 
 import struct
@@ -26,7 +26,7 @@ _NO_PARTITION: Final = 0xFFFF
 
 
 class Sendable(Protocol):
-    """What has a message."""
+    """An object with an encoded message."""
 
     @property
     def message(self) -> bytes:
@@ -34,7 +34,7 @@ class Sendable(Protocol):
 
     @property
     def message_format(self) -> int:
-        """Its message-format (AMQP 2.7.5)."""
+        """The message-format (AMQP 2.7.5)."""
 
 
 S = TypeVar("S", bound=Sendable)
@@ -43,9 +43,8 @@ S = TypeVar("S", bound=Sendable)
 def send_records(
     link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool
 ) -> int:
-    """Send the messages of consecutive records; returns the bytes sent.
-
-    With `settled` nothing is expected back.
+    """Send the messages of consecutive records, beginning with number `first`. Returns how many bytes were
+    sent. `settled`: settle when sending, so that no outcome is expected.
     """
     tag_bytes, tag = scratch.record_tag.bytes, scratch.record_tag.value
     _RECORD_HEAD.pack_into(tag_bytes, 0, 0, partition)
@@ -81,9 +80,9 @@ def send_record(
     settled: bool,
     message_format: int = 0,
 ) -> None:
-    """Send one message (a record with a header section, a redelivery).
+    """Send one message, for example of a record with a header section or a redelivery.
 
-    A `message_format` that is not 0 is for links of connections where `Engine.write_formats` was called.
+    A `message_format` other than 0 needs `Engine.write_formats` on the connection.
     """
     tag = scratch.formatted_tag if message_format else scratch.record_tag
     RECORD_TAG.pack_into(tag.bytes, 0, attempt, partition, number)
@@ -110,10 +109,11 @@ def send_events(
     bytes_max: int,
     formatted: bool = False,
 ) -> int:
-    """Send events, whose tags count on from `number`, and put each into `in_flight` by its delivery.
+    """Send events with tags from `number` + 1, and add each to `in_flight` under its delivery. Returns how
+    many were sent.
 
-    Stops behind the one that exceeds `bytes_max`; returns how many were sent. `formatted`: some may have a
-    message-format that is not 0, and `Engine.write_formats` was called.
+    Stops after the event that exceeds `bytes_max`. `formatted`: some events may have a message-format other
+    than 0, and `Engine.write_formats` was called.
     """
     tag_bytes, tag, long_tag = scratch.number_tag.bytes, scratch.number_tag.value, scratch.formatted_tag
     number_into = _NUMBER.pack_into

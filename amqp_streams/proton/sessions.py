@@ -1,4 +1,4 @@
-"""One session: its window, and the ends of its life (AMQP 2.5). `Engine.begin` makes one."""
+"""Sessions: window, begin and end (AMQP 2.5). `Engine.begin` creates one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,16 +8,16 @@ from cproton_ffi import lib
 from amqp_streams.proton.pointers import Pointer
 
 outgoing_bytes: Final[Callable[[Pointer], int]] = lib.pn_session_outgoing_bytes
-"""Handed to the engine on this session and not taken out of it yet."""
+"""How many bytes Proton holds for sending on this session."""
 incoming_bytes: Final[Callable[[Pointer], int]] = lib.pn_session_incoming_bytes
-"""Come on this session and not read yet."""
+"""How many bytes have arrived on this session and were not read yet."""
 answer_begin: Final[Callable[[Pointer], None]] = lib.pn_session_open
 close: Final[Callable[[Pointer], None]] = lib.pn_session_close
 free: Final[Callable[[Pointer], None]] = lib.pn_session_free
 peer_condition: Final[Callable[[Pointer], Pointer]] = lib.pn_session_remote_condition
-"""Why the peer ended it, for `conditions`."""
+"""The error with which the peer ended the session, for `conditions`."""
 
 
 def begun_by_peer(session: Pointer) -> bool:
-    """The peer began it, and has no answer yet."""
+    """Whether the peer began this session and has no answer yet."""
     return bool(lib.pn_session_state(session) & lib.PN_LOCAL_UNINIT)

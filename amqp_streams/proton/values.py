@@ -1,6 +1,6 @@
-"""Values that travel in performatives: maps, capabilities and texts, in and out of the engine's own data.
+"""Values in performatives: maps, capabilities and texts, read from and written to Proton's data objects.
 
-Law: what a peer puts there is bounded (`VALUE_BYTES_MAX`) and read by our own codec, on both sides.
+Law: values from a peer are limited (`VALUE_BYTES_MAX`) and decoded by our own codec, on both sides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,12 @@ from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Array, Symbol, Value
 
 VALUE_BYTES_MAX: Final = 1 << 20
-"""Of one value as the engine encodes it. Frames have 64 KiB; some values are shorter there."""
+"""The largest size of one value in bytes, as Proton encodes it."""
 
 
 def text(pointer: Pointer) -> str | None:
-    """A C string of the peer's;
-
-    None where there is none. Bytes that are not UTF-8 are replaced: they only go to people and look-ups.
+    """Returns a C string of the peer, or None. Bytes that are not UTF-8 are replaced: the text is only used
+    for look-ups and shown to people.
     """
     return None if pointer == NULL else ffi.string(pointer).decode("utf-8", "replace")
 
@@ -32,10 +31,10 @@ def data_size(data: Pointer) -> int:
 
 
 def read_value(data: Pointer) -> Value:
-    """The value in the engine's data; None when it is absent or empty.
+    """Returns the value in Proton's data; None if it is absent or empty.
 
     Raises:
-        PeerError: it has more than VALUE_BYTES_MAX bytes, or is nested too deeply.
+        PeerError: it has more than VALUE_BYTES_MAX bytes, is nested too deeply, or is malformed.
     """
     size = data_size(data)
     if size <= 0:
@@ -46,7 +45,7 @@ def read_value(data: Pointer) -> Value:
             f"a map in a performative has {size} bytes, and at most {VALUE_BYTES_MAX} are allowed",
         )
     buffer = ffi.new("char[]", size)
-    lib.pn_data_rewind(data)  # the encoder begins where the last reader stopped
+    lib.pn_data_rewind(data)  # Proton's encoder begins where the last reader stopped
     written = lib.pn_data_encode(data, buffer, size)
     try:
         return decode(bytes(ffi.buffer(buffer, max(0, written))))[0]
@@ -61,7 +60,9 @@ def read_map(data: Pointer) -> dict[str, object]:
 
 
 def read_symbols(data: Pointer) -> list[str]:
-    """Capabilities: one symbol or an array of them (AMQP 3.2); empty when the peer sent something else."""
+    """Returns capabilities: one symbol or an array of symbols (AMQP 3.2). Empty if the peer sent something
+    else.
+    """
     value = _read_leniently(data)
     items = value.items if isinstance(value, Array) else (value,)
     return [str(item) for item in items if isinstance(item, Symbol)]
@@ -75,10 +76,10 @@ def _read_leniently(data: Pointer) -> Value:
 
 
 def write_value(data: Pointer, value: object) -> None:
-    """Put one value into the engine's data, replacing what is there.
+    """Replace the content of Proton's data by one value.
 
     Raises:
-        WireError: it has no AMQP type.
+        WireError: the value has no AMQP type.
     """
     encoded = encode(value)
     lib.pn_data_clear(data)
@@ -87,7 +88,11 @@ def write_value(data: Pointer, value: object) -> None:
 
 
 def write_map(data: Pointer, entries: Mapping[str, object] | Mapping[Symbol, object]) -> None:
-    """Write properties or a filter set: a map whose keys are symbols. Raises WireError like `write_value`."""
+    """Write properties or a filter set: a map with symbols as keys.
+
+    Raises:
+        WireError: a value has no AMQP type.
+    """
     write_value(data, {Symbol(key): value for key, value in entries.items()})
 
 

@@ -27,9 +27,8 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 def section(annotations: Mapping[str, object]) -> bytes:
-    """A delivery annotations section with any entries.
-
-    Keys become symbols, None values are left out, no entries: no section.
+    """Encode a delivery annotations section. Keys become symbols, and values that are None are left out.
+    Returns no bytes if no entry is left.
 
     Raises:
         WireError: a value has no AMQP type.
@@ -40,9 +39,8 @@ def section(annotations: Mapping[str, object]) -> bytes:
 
 
 class AnnotationWriter:
-    """Writes the sections of one partition's records.
-
-    `extra` are further annotations, the same on each record.
+    """Writes the delivery annotations of one partition's records. `extra`: further annotations, the same on
+    each record.
     """
 
     __slots__ = ("_after_timestamp", "_before_timestamp")
@@ -55,15 +53,14 @@ class AnnotationWriter:
         self._after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
         pairs = b"".join([encode(part) for pair in entries.items() for part in pair]) + before
         count = 2 * (len(entries) + _PAIRS)
-        # An offset and a timestamp have one size each, so the size of the map is known before their values
-        # are.
+        # Offset and timestamp have a fixed size, so the size of the map is known before their values are.
         size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
         small = size + 1 < 256 and count < 256
         head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
         self._before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
 
     def run(self, first: int, timestamp_ms: int, count: int) -> list[bytes]:
-        """The sections of `count` records from number `first` on, all appended at `timestamp_ms`."""
+        """Returns the sections of `count` records from number `first`, all with the time `timestamp_ms`."""
         assert 0 <= first <= first + count <= OFFSET_MAX + 1, (first, count)
         assert 0 <= timestamp_ms <= _TIMESTAMP_MAX, timestamp_ms
         head = self._before_timestamp + timestamp_ms.to_bytes(8) + self._after_timestamp
@@ -80,9 +77,8 @@ class AnnotationWriter:
         return written
 
     def runs(self, first: int, timestamps_ms: Sequence[int]) -> list[bytes]:
-        """The sections of as many records as there are timestamps, which never decrease.
-
-        From number `first` on.
+        """Returns one section for each timestamp; the record numbers begin with `first`. Timestamps must not
+        decrease.
         """
         total = len(timestamps_ms)
         if total and timestamps_ms[0] == timestamps_ms[total - 1]:
@@ -107,9 +103,8 @@ class AnnotationWriter:
 
 
 def assemble(annotations: Sequence[bytes], stored: Sequence[bytes], header_sizes: bytes) -> list[bytes]:
-    """Whole messages as they are delivered: header, delivery annotations, everything else.
-
-    One of each per record.
+    """Returns complete messages: header, delivery annotations, then the rest. The three sequences have one
+    element per record.
     """
     if not any(header_sizes):
         return [written + message for written, message in zip(annotations, stored, strict=True)]

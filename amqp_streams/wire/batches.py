@@ -43,11 +43,13 @@ from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Array, Symbol, Timestamp, ULong, Value
 
 EVENT_BYTES: Final = 8 + 8 + 4 + 8
-"""What an event takes in a batch beside its message: three entries of arrays, and the head of its section."""
+"""How many bytes each event needs in a batch in addition to its message: three array items, and the head of
+its section.
+"""
 FORMAT_BYTES: Final = 8
-"""What an event takes besides if its message-format is not 0."""
+"""How many more bytes an event needs if its message-format is not 0."""
 BATCH_OVERHEAD_BYTES: Final = 512
-"""What a batch takes beside its events, at most."""
+"""How many bytes a batch needs in addition to its events, at most."""
 
 _SWAP: Final = sys.byteorder == "little"
 _SECTION_BYTES: Final = 8
@@ -67,16 +69,16 @@ _ARRAYS: Final = (
     (names.BATCH_MESSAGE_FORMATS, "I"),
 )
 _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
-"""Constructors of arrays that are taken whole, with the type of their items."""
+"""Constructors of array items that are read as a block, with the type code of `array`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Events of one partition: number i has `offsets[i]`, `timestamps_ms[i]`, `messages[i]` (stored bytes:
-    the message as it was sent).
+    """Events of one partition: event i has `offsets[i]`, `timestamps_ms[i]` and `messages[i]` (the bytes as
+    stored, which is as sent).
 
-    `next_offset`: everything before it has been looked at; None: not told. `annotations`: what else the
-    delivery annotations say. `formats`: the message-formats that are not 0, by index.
+    `next_offset`: the node has processed everything before it; None if the batch does not contain it.
+    `annotations`: the other delivery annotations. `formats`: the message-formats that are not 0, by index.
     """
 
     partition: str
@@ -98,9 +100,9 @@ def write_batch(
     extra: Mapping[str, object] | None = None,
     formats: Mapping[int, int] | None = None,
 ) -> bytes:
-    """The message of a batch.
+    """Encode a batch as an AMQP message.
 
-    `extra`: further delivery annotations; those that are None are left out. `formats` as in `Batch`.
+    `extra`: further delivery annotations; values that are None are left out. `formats`: as in `Batch`.
     """
     count = len(messages)
     assert len(offsets) == len(timestamps_ms) == count, "each message has an offset and a timestamp"
@@ -133,7 +135,7 @@ def write_batch(
 
 
 def _with_body(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -> bytes:
-    """Everything joined in one go: it is most of what a batch costs."""
+    """Join all parts in one step: this is most of the cost of a batch."""
     count = len(sizes)
     if sizes.count(sizes[0]) == count:
         return (DATA_BINARY32 + _LENGTH.pack(sizes[0])).join([head, *messages])
@@ -145,10 +147,10 @@ def _with_body(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -> b
 
 
 def read_batch(message: bytes) -> Batch:
-    """What is in a batch.
+    """Decode a batch.
 
     Raises:
-        WireError: it is not a message, or no batch.
+        WireError: the bytes are not a message, or not a batch.
     """
     extent = find_section(message, DELIVERY_ANNOTATIONS)
     if extent is None:
@@ -182,7 +184,7 @@ def read_batch(message: bytes) -> Batch:
 
 
 def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
-    """The bytes of data sections whose sizes are told."""
+    """Returns the contents of data sections with known sizes."""
     count, size = len(sizes), sizes[0]
     if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
         raise WireError(
@@ -196,7 +198,7 @@ def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
 
 
 def _walked(message: bytes, count: int) -> list[bytes]:
-    """The same where no sizes are told."""
+    """Returns the contents of data sections with unknown sizes, as other implementations may write them."""
     if not count:
         return []
     found = [decode(message, section.start)[0] for section in sections(message) if section.code == DATA]
@@ -204,7 +206,7 @@ def _walked(message: bytes, count: int) -> list[bytes]:
 
 
 def _numbers(value: Value, code: str) -> "array[int]":
-    """The same of an array that was written in another of AMQP's forms."""
+    """Returns the numbers of an array that was not written in the form that `_taken` reads."""
     try:
         return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is not a number is caught
     except (TypeError, OverflowError):
@@ -214,9 +216,7 @@ def _numbers(value: Value, code: str) -> "array[int]":
 def _annotations(
     message: bytes, at: int, end: int
 ) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
-    """The entries of a map: arrays of numbers of one width apart, taken as they stand, by name and type of
-    their items.
-    """
+    """Returns the entries of a map. Arrays of numbers are returned separately, by name and type code."""
     narrow = message[at] == 0xC1
     count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
     at += 3 if narrow else 9
@@ -235,7 +235,12 @@ def _annotations(
 
 
 def _taken(message: bytes, at: int, end: int) -> "tuple[array[int], int] | None":
-    """An array of numbers that starts at `at`, and where it ends; None: one of something else."""
+    """Read an array of numbers that begins at byte `at`. Returns it and the byte after it; None if it has
+    other items.
+
+    Raises:
+        WireError: the sizes contradict each other.
+    """
     if end - at < _ARRAY.size:
         return None
     _, size, count, code = _ARRAY.unpack_from(message, at)

@@ -40,8 +40,8 @@ from amqp_streams.wire.types import (
 )
 
 DESCRIBED_MAX: Final = 4096
-"""Descriptors that `skip` passes in one value: each costs a step, and a message has room for millions of
-them.
+"""How many descriptors `skip` accepts in one value. Each costs a step, and a message has space for millions
+of them.
 """
 _DESCRIBED: Final = 0x00
 _KEYS: Final = (str, int, bytes, float, UUID, type(None))
@@ -49,26 +49,26 @@ _LIST0: Final = 0x45
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
-    """The value that starts at byte `at`, and the byte after it.
+    """Returns the value that starts at byte `at`, and the byte after it.
 
-    Of equal keys in one map (a symbol and a string with the same text, too) the last one counts.
+    Of equal keys in one map the last one counts. A symbol and a string with the same text are equal.
 
     Raises:
-        WireError: unknown constructor, cut short, sizes that contradict each other, text that is none, too
-        deep, a compound value as a key.
+        WireError: an unknown constructor, missing bytes, contradictory sizes, text that is not valid UTF-8,
+        nesting deeper than DEPTH_MAX, or a compound value as a key.
     """
     assert at >= 0
     return _decode(data, at, DEPTH_MAX)
 
 
 def skip(data: bytes, at: int = 0) -> int:
-    """The byte after the value that starts at `at`; what is inside it is not looked at.
+    """Returns the byte after the value that starts at `at`. The content of the value is not checked.
 
     Raises:
-        WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value goes beyond the
-        end of `data`.
+        WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value exceeds the end
+        of `data`.
     """
-    pending = 1  # values still to pass: a described value is two, its descriptor and itself
+    pending = 1  # values still to skip: a described value counts as two, the descriptor and the value
     start, described = at, 0
     try:
         while pending:
@@ -100,10 +100,13 @@ def skip(data: bytes, at: int = 0) -> int:
 
 
 def few_values(data: bytes, at: int, values_max: int) -> bool:
-    """Whether at most `values_max` values are in the one that starts at byte `at`: what decoding costs
-    depends on their number.
+    """Whether the value that starts at byte `at` contains at most `values_max` values. The cost of decoding
+    depends on this number.
 
-    Only counts; what is wrong inside is for `decode` to say. Raises WireError as `skip`.
+    Only counts: `decode` reports errors inside the value.
+
+    Raises:
+        WireError: see `skip`.
     """
     end, values = skip(data, at), 0
     while at < end:
@@ -112,13 +115,13 @@ def few_values(data: bytes, at: int, values_max: int) -> bool:
             return False
         code = data[at]
         width = _WIDTHS[code]
-        begin = at + 1 - width  # behind the size, where there is one
+        begin = at + 1 - width  # after the size, if the constructor has one
         if width >= 0:
             at += 1 + width
         elif code == _DESCRIBED or (code not in _VARIABLE and code not in _COMPOUND):
             at += 1
         elif code in _COMPOUND and _COMPOUND[code] is not _array:
-            at = begin - width  # behind the count; the items come next
+            at = begin - width  # after the count: the items follow
         else:
             if code in _COMPOUND:
                 values += int.from_bytes(data[begin : begin - width])
@@ -139,8 +142,8 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Value, int]:
 
 
 def _body(code: int, data: bytes, at: int, depth: int) -> tuple[Value, int]:
-    """The value whose constructor `code` was read and whose bytes begin at `at`; array items come here with a
-    shared code.
+    """Decode the value with the constructor `code`, whose bytes begin at `at`. The items of an array share
+    one constructor.
     """
     width = _WIDTHS[code]
     if width >= 0:
@@ -237,7 +240,8 @@ def _check_depth(at: int, depth: int) -> None:
 
 
 def _check_count(count: int, at: int, end: int) -> None:
-    if count > end - at:  # every item takes a byte at least: nothing is allocated for a count that cannot be
+    # each item needs at least one byte: an impossible count must not cause an allocation
+    if count > end - at:
         message = f"{count} items cannot be in the {end - at} bytes at byte {at}"
         raise WireError(message)
 

@@ -38,22 +38,19 @@ _SMALL_SIGNED: Final = range(-128, 128)
 
 
 def encode(value: object) -> bytes:
-    """The bytes of one value, constructor included.
+    """Encode one value, including its constructor.
 
-    Subclasses count as the type they are derived from (an IntEnum is a long, a StrEnum a string), a tuple as
-    a list.
+    A subclass is encoded as its base type (an IntEnum as a long, a StrEnum as a string), a tuple as a list.
 
     Raises:
-        WireError: there is no AMQP type for it, an int beyond 64 bits, text that is not valid Unicode, or
-        more than DEPTH_MAX levels.
+        WireError: the value has no AMQP type, is an int beyond 64 bits, is not valid Unicode, or has more
+        than DEPTH_MAX levels.
     """
     return _encode(value, DEPTH_MAX)
 
 
 def encode_list(items: Sequence[object]) -> bytes:
-    """The bytes of a list whose trailing nulls are left out, as the fields of performatives and sections are
-    written.
-    """
+    """Encode a list without its trailing nulls, as the fields of performatives and sections are written."""
     count = len(items)
     while count and items[count - 1] is None:
         count -= 1
