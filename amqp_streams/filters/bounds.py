@@ -22,9 +22,8 @@ _OFFSETS: Final = range(OFFSET_MAX + 1)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Required bounds of offset and timestamp.
-
-    `after`, `after_ms`: greater than; `before`, `before_ms`: less than.
+    """Conditions on offset and timestamp that a filter requires. `after`, `after_ms`: greater than. `before`,
+    `before_ms`: less than.
     """
 
     after: tuple[Position, ...] = ()
@@ -33,7 +32,7 @@ class Bounds:
     before_ms: int | None = None
 
     def narrowed(self, other: "Bounds") -> "Bounds":
-        """The records that are within both."""
+        """Returns the conditions of both: records must match the two."""
         lows = [low for low in (self.after_ms, other.after_ms) if low is not None]
         highs = [high for high in (self.before_ms, other.before_ms) if high is not None]
         return Bounds(
@@ -44,24 +43,26 @@ class Bounds:
         )
 
     def first(self, latest: int) -> int:
-        """The first number that can be within; `latest` is the partition's end at the attach."""
+        """Returns the first record number that can match. `latest`: the partition's end at the time of the
+        attach.
+        """
         return max((_after(position, latest) for position in self.after), default=0)
 
     def end(self, latest: int) -> int | None:
-        """The number from which on no record is within; None without such a bound."""
+        """Returns the record number from which on no record matches; None if no condition limits it."""
         return min(
             (latest if isinstance(position, Latest) else position for position in self.before), default=None
         )
 
     def done(self, number: int, timestamp_ms: int, latest: int) -> bool:
-        """Whether neither this nor any later record is within: timestamps of a partition never decrease."""
+        """Whether neither this nor any later record matches: the timestamps of a partition never decrease."""
         end = self.end(latest)
         return (end is not None and number >= end) or (
             self.before_ms is not None and timestamp_ms >= self.before_ms
         )
 
     def within(self, record: Record) -> bool:
-        """Whether the record is within."""
+        """Whether the record matches."""
         number, timestamp_ms, latest = record.number, record.timestamp_ms, record.latest
         later = self.after_ms is None or timestamp_ms > self.after_ms
         return later and number >= self.first(latest) and not self.done(number, timestamp_ms, latest)
@@ -69,7 +70,9 @@ class Bounds:
     def indices(
         self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int
     ) -> tuple[int, int]:
-        """The range of indices in start..end that are within; the first record has number `base`."""
+        """Returns the range of indices in start..end whose records match. The first record has the number
+        `base`.
+        """
         low, high = max(start, self.first(latest) - base), end
         last = self.end(latest)
         if last is not None:
@@ -82,13 +85,15 @@ class Bounds:
 
 
 EVERYTHING: Final = Bounds()
-"""Every record is within."""
+"""Every record matches."""
 NOTHING: Final = Bounds(before=(0,))
-"""No record is within."""
+"""No record matches."""
 
 
 def bounds_of(node: Predicate) -> Bounds | None:
-    """The bounds of `node`, if it only compares offset or timestamp with a constant, or is TRUE or FALSE."""
+    """Returns the bounds of `node` if it compares offset or timestamp with a constant, or is TRUE or FALSE;
+    otherwise None.
+    """
     if isinstance(node, Holds) and isinstance(node.of, Constant):
         return EVERYTHING if node.of.value is True else NOTHING
     if not isinstance(node, Compare):

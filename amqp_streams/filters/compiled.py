@@ -1,8 +1,8 @@
-"""A source's compiled filters, which select records. Spec: AMQP 3.5.8; Event Streams 5.2; FILTEX 2.
+"""The compiled filters of a source, which select records. Spec: AMQP 3.5.8; Event Streams 5.2; FILTEX 2.
 
-Laws: all filters of a source must match. A filter of an unknown kind is not in force (AMQP 3.5.3); a known
-one that is not valid refuses the attach. Only a record for which each filter is true is selected: unknown is
-not true.
+Laws: all filters of a source must match. A filter of an unknown kind is not in force (AMQP 3.5.3). A filter
+of a known kind that is not valid refuses the attach. A record is selected only if each filter is true for it:
+unknown is not true.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,12 @@ NEEDLE_MESSAGE_MAX: Final = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The filters of one source. `in_force`: the known ones as given, for the answer to the attach.
+    """The filters of one source. `in_force`: the known ones as the client sent them, for the answer to the
+    attach.
 
-    `bounds`: where a reader may begin and stop; `select` applies the rest. `weight`: approximate microseconds
-    for evaluating a record, from which follows how many records to pass at once.
+    `bounds`: where a reader may begin and stop. `select` applies the other conditions. `weight`: about how
+    many microseconds the evaluation of a record takes, from which a caller computes how many records to pass
+    at once.
     """
 
     in_force: Mapping[str, Value]
@@ -41,7 +43,7 @@ class Compiled:
 
     @property
     def content(self) -> bool:
-        """Whether filters look beyond the bounds: if not, a reader need not call `select`."""
+        """Whether filters look beyond the bounds. If not, a reader need not call `select`."""
         return bool(self.conditions)
 
     def select(
@@ -56,10 +58,11 @@ class Compiled:
         start: int = 0,
         end: int | None = None,
     ) -> list[int]:
-        """The indices in start..end of matching records, ascending. The first record has number `base`.
+        """Returns the indices in start..end of matching records, ascending. The first record has the number
+        `base`.
 
-        `latest`: the value of `@latest`: the partition's end at the attach. `now_ms`: the value of UTC(), or
-        NULL.
+        `latest`: the value of `@latest`, which is the partition's end at the time of the attach. `now_ms`:
+        the value of UTC(); None stands for NULL.
         """
         until = len(messages) if end is None else end
         return self.judge(
@@ -87,14 +90,15 @@ class Compiled:
         end: int,
         work_max: int | None,
     ) -> tuple[list[int], int]:
-        """Like `select`.
+        """Select like `select`, but stop after `work_max` steps of work. Returns also the index up to which
+        records were evaluated.
 
-        Also returns the index up to which records were judged: less than `end` beyond `work_max` steps. A
-        record takes up to `weight` microseconds in addition (see `record.WORK_MAX`): pass few at a time if
-        others wait.
+        In addition to these steps a record takes up to `weight` microseconds (see `record.WORK_MAX`), so pass
+        few records at a time if others wait.
         """
         low, high = self.bounds.indices(base, timestamps, start, end, latest)
         candidates: Sequence[int] = range(low, high)
+        # Needles come first: searching bytes is far cheaper than decoding a message.
         for clause in self.needles:
             candidates = _having(clause, candidates, messages)
         if not self.conditions:
@@ -124,7 +128,7 @@ class Compiled:
         latest: int,
         now_ms: int | None = None,
     ) -> bool:
-        """Whether one stored record matches; see `select`."""
+        """Whether one stored record matches. See `select`."""
         return bool(
             self.select(
                 (message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms
@@ -164,7 +168,9 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:
-    """The candidates that contain a needle, and those that are cheaper to decode than to search."""
+    """Returns the candidates that contain a needle, and those whose messages are larger than
+    NEEDLE_MESSAGE_MAX: they are cheaper to decode than to search.
+    """
     if len(clause) == 1:
         (needle,) = clause
         return [

@@ -23,8 +23,8 @@ _HEADS: Final = tuple(
 
 
 def key_section(key: str) -> bytes:
-    """The message annotations of an event that has a key and no other annotation: the first bytes of its
-    message.
+    """Encode the message annotations of an event that has a key and no other annotation. They are the first
+    bytes of its message.
     """
     text = key.encode()
     if len(text) <= _SHORT_MAX:

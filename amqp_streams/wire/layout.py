@@ -1,7 +1,7 @@
-"""Where the sections of a message are, told without decoding them (AMQP 1.0 section 3.2).
+"""Finds the sections of a message without decoding them (AMQP 1.0 section 3.2).
 
-A section is a described value, nearly always `00 53 <code> <value>`; the long descriptors (`00 80` and eight
-bytes, `00 a3` and a name) are understood, too, just slower.
+A section is a described value, nearly always `00 53 <code> <value>`. The long descriptors (`00 80` and eight
+bytes, `00 a3` and a name) are accepted too, but are slower.
 """
 
 from typing import Final, NamedTuple
@@ -61,8 +61,8 @@ _SYMBOLS: Final = {
     b"amqp:footer:map": FOOTER,
 }
 
-# How a section begins in the short form of its descriptor. Heads compare like the sections' order in a
-# message.
+# The first bytes of a section in the short form of its descriptor. Their order as bytes is the order of the
+# sections in a message.
 HEADER_HEAD: Final = b"\x00\x53\x70"
 DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
 MESSAGE_ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
@@ -70,11 +70,11 @@ PROPERTIES_HEAD: Final = b"\x00\x53\x73"
 APPLICATION_PROPERTIES_HEAD: Final = b"\x00\x53\x74"
 VALUE_HEAD: Final = b"\x00\x53\x77"
 HEADS_END: Final = b"\x00\x53\x79"
-"""All heads are less than this, and at least HEADER_HEAD."""
+"""All heads are less than this, and not less than HEADER_HEAD."""
 
-# The same with the constructor of the value: its size has one byte or four.
+# Heads with the constructor of the value, whose size has one byte (8) or four (32).
 EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
-"""What Proton's clients put before every message."""
+"""Proton's clients put this before every message."""
 DELIVERY_ANNOTATIONS_MAP8: Final = b"\x00\x53\x71\xc1"
 MESSAGE_ANNOTATIONS_MAP8: Final = b"\x00\x53\x72\xc1"
 PROPERTIES_LIST8: Final = b"\x00\x53\x73\xc0"
@@ -83,11 +83,11 @@ APPLICATION_PROPERTIES_MAP32: Final = b"\x00\x53\x74\xd1"
 DATA_BINARY8: Final = b"\x00\x53\x75\xa0"
 DATA_BINARY32: Final = b"\x00\x53\x75\xb0"
 NULL_VALUE: Final = b"\x00\x53\x77\x40"
-"""A whole section: a message without a body."""
+"""A whole section: the body of a message without content."""
 
 
 class Section(NamedTuple):
-    """Where a section is in its message: `start` inclusive, `end` exclusive, descriptor included."""
+    """The position of a section in its message, with its descriptor: `start` included, `end` excluded."""
 
     code: int
     start: int
@@ -95,19 +95,18 @@ class Section(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where the value of a section is, without its descriptor: `start` inclusive, `end` exclusive."""
+    """The position of a section's value, without its descriptor: `start` included, `end` excluded."""
 
     start: int
     end: int
 
 
 def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
-    """Every section in order, the whole message walked; values are passed over, not decoded. A message
-    without a body is let pass.
+    """Returns all sections in order. Values are skipped, not decoded. A message without a body is accepted.
 
     Raises:
-        WireError: something that is not a section, of the wrong type, cut short, or out of order; or more
-        than `sections_max` sections.
+        WireError: a part of the message is not a section, has the wrong type, is incomplete or out of order;
+        or the message has more than `sections_max` sections.
     """
     walked: list[Section] = []
     at, previous = 0, 0
@@ -131,9 +130,11 @@ def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
 
 
 def bare_message_start(message: bytes) -> int:
-    """Where the bare message begins (properties to footer); the end if there is nothing of it.
+    """Returns where the bare message begins (properties to footer); the end of the message if it has no such
+    section.
 
-    Raises WireError as `sections`.
+    Raises:
+        WireError: see `sections`.
     """
     at = 0
     while at < len(message):
@@ -145,9 +146,11 @@ def bare_message_start(message: bytes) -> int:
 
 
 def find_section(message: bytes, wanted: int) -> Extent | None:
-    """The value of the first section with the code `wanted`; nothing behind it is looked at.
+    """Returns the extent of the first section with the code `wanted`; None if it does not exist. Later
+    sections are not checked.
 
-    Raises WireError for what is before it.
+    Raises:
+        WireError: the part before it is not valid.
     """
     at = 0
     while at < len(message):
@@ -161,7 +164,11 @@ def find_section(message: bytes, wanted: int) -> Extent | None:
 
 
 def section_at(message: bytes, at: int) -> tuple[int, int, int]:
-    """Code, start of the value, and end of the section at byte `at`. Raises WireError if there is none."""
+    """Returns the code, the start of the value, and the end of the section at byte `at`.
+
+    Raises:
+        WireError: no valid section starts there.
+    """
     code, start = descriptor_at(message, at)
     end = skip(message, start)
     if message[start] not in _CONSTRUCTORS[code]:
@@ -171,7 +178,11 @@ def section_at(message: bytes, at: int) -> tuple[int, int, int]:
 
 
 def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
-    """Code of the section at byte `at` and start of its value. Raises WireError if there is none."""
+    """Returns the code and the start of the value of the section at byte `at`.
+
+    Raises:
+        WireError: no section starts there.
+    """
     head = message[at : at + 3]
     if HEADER_HEAD <= head < HEADS_END:
         return head[2], at + 3

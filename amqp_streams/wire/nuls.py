@@ -1,8 +1,8 @@
-"""Names with a NUL in what a peer opens and attaches, found in the bytes of its connection. Pure.
+"""Finds names with a NUL character in the open and attach frames of a connection. Pure.
 
-Proton gives names as C strings, which end at a NUL: `one\\0x` would be taken for `one`. What is found is how
-such a name reads then; a message whose content looks like an attach is taken for one, which can only refuse
-links of the peer that sent it.
+Proton returns names as C strings, which end at a NUL: `one\\0x` reads as `one`. This module records such
+names as Proton returns them. A message whose content looks like an attach frame is mistaken for one; this can
+only refuse links of the client that sent it.
 """
 
 import re
@@ -14,23 +14,24 @@ from amqp_streams.wire.decoder import skip
 from amqp_streams.wire.frames import HEADER_SIZE
 
 _FRAME_BYTES_MAX: Final = 64 << 10
-"""Of a frame that is looked into."""
+"""Larger frames are not searched."""
 _NAMES_MAX: Final = 1024
 _SEAM_BYTES: Final = HEADER_SIZE + 3
-"""Up to the constructor of a performative's list, less one."""
+"""How many bytes may be split between two blocks: up to the constructor of a performative's list, less one.
+"""
 _OPEN: Final = 0x10
 _HEADS: Final = {0xC0: 3, 0xD0: 9}
-"""Bytes in front of the first item of a list."""
+"""How many bytes precede the first item of a list, by its constructor."""
 _SOURCE: Final = 5
 _OPENS: Final = re.compile(rb"\x00\x53[\x10\x12](?=[\xc0\xd0])")
 _ATTACHES: Final = re.compile(rb"\x00\x53\x12(?=[\xc0\xd0])")
 
 
 class NulFinder:
-    """Looks at the bytes of one connection.
+    """Searches the bytes of one connection.
 
-    `names`: of an open with a NUL the container-id, of an attach the name and the addresses of source and
-    target; each up to its NUL.
+    `names`: the names in frames with a NUL, each cut at its NUL. Of an open frame the container-id; of an
+    attach frame the name and the addresses of source and target.
     """
 
     __slots__ = ("_kept", "names")
@@ -40,7 +41,7 @@ class NulFinder:
         self.names: Final[set[tuple[str, ...]]] = set()
 
     def feed(self, block: memoryview | bytes, *, opened: bool) -> None:
-        """The bytes that came. `opened`: an open came before them."""
+        """Search received bytes. `opened`: an open frame came before them."""
         pattern, kept = _ATTACHES if opened else _OPENS, self._kept
         if (
             len(kept) > _SEAM_BYTES
@@ -51,7 +52,7 @@ class NulFinder:
         self._kept = self._look(block, pattern)
 
     def _look(self, block: memoryview | bytes, pattern: re.Pattern[bytes]) -> bytes:
-        """Note what whole frames say; returns the bytes to look at again with the next block."""
+        """Record the names in whole frames. Returns the bytes to search again with the next block."""
         at = 0
         while match := pattern.search(block, at):
             at, begin = match.end(), match.start() - HEADER_SIZE
@@ -70,7 +71,9 @@ class NulFinder:
 
 
 def _names(body: bytes) -> Iterator[bytes]:
-    """The texts of an open or an attach that Proton gives as C strings; fewer where it cannot be read."""
+    """Yields the texts of an open or attach frame that Proton returns as C strings. Stops where the frame is
+    not valid.
+    """
     try:
         at = _first(body, 3)
         yield _text(body, at)
@@ -87,12 +90,12 @@ def _names(body: bytes) -> Iterator[bytes]:
 
 
 def _first(body: bytes, at: int) -> int:
-    """Where the first item of the list at `at` is."""
+    """Returns where the first item of the list at byte `at` begins."""
     return at + _HEADS[body[at]]
 
 
 def _text(body: bytes, at: int) -> bytes:
-    """A string or a symbol; empty: another value."""
+    """Returns the bytes of a string or symbol; empty for another value."""
     if body[at] in (0xA1, 0xA3):
         return body[at + 2 : at + 2 + body[at + 1]]
     if body[at] in (0xB1, 0xB3):

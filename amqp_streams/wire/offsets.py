@@ -1,8 +1,9 @@
-"""Offsets: record number n of a partition <-> its text on the wire, 16 decimal digits padded with zeros.
+"""Converts between the number of a record in its partition and its offset on the wire: 16 decimal digits,
+padded with zeros.
 
-One law: bytewise order of the texts is log order (Event Streams 5.1.1). The reserved words `@earliest` and
-`@latest` are told apart here and nowhere else, because '@' sorts after digits and no comparison of texts
-would get them right.
+Law: the bytewise order of the texts is the order in the log (Event Streams 5.1.1). The reserved words
+`@earliest` and `@latest` are recognized here only: '@' sorts after digits, so comparing texts would give
+wrong results.
 """
 
 from dataclasses import dataclass
@@ -12,24 +13,24 @@ from amqp_streams.names import OFFSET_EARLIEST, OFFSET_LATEST
 
 OFFSET_DIGITS: Final = 16
 OFFSET_MAX: Final = 10**OFFSET_DIGITS - 1
-"""At a million events a second a partition gets here after 317 years."""
+"""At a million events a second, a partition reaches this number after 317 years."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """`@earliest`: before every retained event."""
+    """`@earliest`: before the earliest retained event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """`@latest`: after every event that there is now."""
+    """`@latest`: after the last event at the time of the request."""
 
 
 Position = int | Earliest | Latest
 
 
 def offset_text(number: int) -> str:
-    """The offset of record `number`, 0..OFFSET_MAX, as it goes into a symbol."""
+    """Returns the offset of record `number` (0..OFFSET_MAX) as text for a symbol."""
     assert 0 <= number <= OFFSET_MAX, number
     return f"{number:016d}"
 
@@ -44,10 +45,11 @@ def offset_number(value: object) -> int | None:
 
 
 def parse_offset(text: str) -> Position:
-    """What an offset given by a peer or a person means.
+    """Parse an offset from a client or a user.
 
     Raises:
-        ValueError: it is neither 16 decimal digits nor a reserved word. The message is fit for the peer.
+        ValueError: it is neither 16 decimal digits nor a reserved word. The message may be shown to the
+        client.
     """
     if text == OFFSET_EARLIEST:
         return Earliest()

@@ -22,7 +22,7 @@ TAG_BYTES: Final = 12
 FORMAT_BYTES: Final = 4
 
 _FRONT_BYTES_MAX: Final = 64
-"""From the beginning of a frame to behind the message-format of its transfer, at most."""
+"""How many bytes a frame has at most up to the end of its transfer's message-format."""
 _UINT: Final = rb"(?>\x43|\x52.|\x70.{4})"
 _LONG_TAG: Final = re.compile(
     rb"\x00\x53\x14(?>\xc0..|\xd0.{8})"
@@ -34,19 +34,19 @@ _LONG_TAG: Final = re.compile(
 
 
 class FormatWriter:
-    """Looks at all that one connection sends from the beginning of a frame on."""
+    """Changes the bytes that one connection sends, beginning at the start of a frame."""
 
     __slots__ = ("_cut", "_rest")
 
     def __init__(self) -> None:
         self._rest = 0
-        """Bytes of a frame whose beginning has been dealt with."""
+        """How many bytes remain of a frame whose beginning was processed."""
         self._cut = b""
-        """The beginning of a frame, too short to be dealt with."""
+        """The beginning of a frame, too short to be processed."""
 
     def feed(self, block: bytes) -> bytes:
-        """The bytes to send instead; those of a frame whose beginning is not complete come with the next
-        block.
+        """Returns the bytes to send instead. If the beginning of a frame is incomplete, its bytes are
+        returned with the next block.
         """
         data = bytearray(self._cut)
         data += block

@@ -1,1 +1,1 @@
-"""A filter's tree as functions over a record. Spec: FILTEX 6.4."""
+"""Compiles a filter's syntax tree to functions that evaluate a record. Spec: FILTEX 6.4."""

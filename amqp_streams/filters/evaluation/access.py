@@ -24,11 +24,13 @@ from amqp_streams.wire.types import Array, Value
 
 Evaluation: TypeAlias = Callable[[Record], Outcome]
 Evaluator: TypeAlias = Callable[[Expression], Evaluation]
-"""What makes an evaluation of an index."""
+"""Compiles the expression of an index in a path."""
 
 
 def field_value(node: Field, evaluation: Evaluator) -> Evaluation:
-    """What reads a field, simple as expressions need it; FAILED for a list, map or array (6.4.4.4)."""
+    """Compile the access to a field whose value is used in an expression. Lists, maps and arrays are FAILED
+    (6.4.4.4).
+    """
     raw = resolved(node, evaluation) if node.path else with_default(node.section, node.name)
 
     def value(record: Record) -> Outcome:
@@ -46,7 +48,7 @@ def field_value(node: Field, evaluation: Evaluator) -> Evaluation:
 
 
 def resolved(node: Field, evaluation: Evaluator) -> Callable[[Record], Found]:
-    """The field, or what is inside it along its path, whatever its type."""
+    """Compile the access to a field, or to a value inside it along its path. The value may have any type."""
     raw = with_default(node.section, node.name)
     if not node.path:
         return raw

@@ -1,9 +1,10 @@
 """Arithmetic of filter values. Spec: FILTEX 6.3.1, 6.4.4.1.
 
 Laws: integers are exact within 64 bits, signed or unsigned. A result that fits no type, and a division by
-zero, is not-a-number, not a failure. With a float on either side the result is a float, else with a decimal a
-decimal. Integers that do not divide give a decimal (6.3); in selectors the fraction is dropped as in Java. A
-remainder has the dividend's sign. A sum or difference with a timestamp is a timestamp, and compares as one.
+zero, are not-a-number, not a failure. If one operand is a float, the result is a float; otherwise, if one is
+a decimal, the result is a decimal. A division of integers with a remainder gives a decimal (6.3); in JMS
+selectors the fraction is dropped as in Java. A remainder has the sign of the dividend. A sum or difference
+with a timestamp is a timestamp, and compares as one.
 """
 
 from decimal import Context, Decimal, localcontext
@@ -20,7 +21,9 @@ _NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
 def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # noqa: PLR0911 - one for each pair of types
-    """The value of `left operator right`: NULL if an operand is NULL, FAILED if a type does not allow it."""
+    """Returns `left operator right`: NULL if an operand is NULL, FAILED if the types do not allow the
+    operation.
+    """
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
     if type(left) in INTEGERS and type(right) in INTEGERS and operator != "%":
@@ -43,7 +46,7 @@ def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # 
 
 
 def negative(operand: Outcome) -> Outcome:
-    """`-operand`; a number's only."""
+    """Returns `-operand`; FAILED if it is not a number."""
     if operand is None or operand is FAILED:
         return operand
     if KINDS.get(type(operand)) is not Kind.NUMBER:
@@ -55,7 +58,7 @@ def negative(operand: Outcome) -> Outcome:
 
 
 def positive(operand: Outcome) -> Outcome:
-    """`+operand`: itself if it is a number."""
+    """Returns `operand`; FAILED if it is not a number."""
     known = operand is None or operand is FAILED or KINDS.get(type(operand)) is Kind.NUMBER
     return operand if known else FAILED
 

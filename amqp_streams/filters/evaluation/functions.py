@@ -1,7 +1,7 @@
 """The functions of filter texts. Spec: FILTEX 6.4.4.3.
 
-Law: NULL in, NULL out; an argument of the wrong type or sign fails. A function that is not known is NULL
-whatever its arguments.
+Law: if an argument is NULL, the result is NULL. An argument of the wrong type or sign fails. An unknown
+function returns NULL for any arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,14 @@ from amqp_streams.wire.types import LONG_MAX, LONG_MIN, Timestamp
 Function = Callable[[Sequence[Outcome]], Outcome]
 
 _LANGUAGE_MAX: Final = 64
-"""Characters of a language that are looked at."""
+"""How many characters of a language tag are read."""
 _DOTTED_I: Final = frozenset(("tr", "az"))
-"""Languages whose dotted and dotless i are different letters."""
+"""Languages in which i with and without a dot are different letters."""
 
 
 def function(name: str) -> Function | None:
-    """The function of this name, its arguments checked;
-
-    None if it is not known. UTC is not here: it needs the time.
+    """Returns the function with this name, which checks its arguments; None if it is unknown. UTC is not
+    included, because it needs the time.
     """
     known = _FUNCTIONS.get(name)
     if known is None:

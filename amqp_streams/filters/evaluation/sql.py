@@ -61,13 +61,13 @@ FLIPPED: Final[dict[Comparison, Comparison]] = {
     "<": ">",
     "<=": ">=",
 }
-"""The comparison with its sides swapped."""
+"""For each comparison, the one to use after its sides were swapped."""
 
 
 def condition(node: Predicate, unlike: Truth) -> Condition:  # noqa: PLR0911 - a row a node
-    """What says of a record whether `node` is true.
+    """Compile a predicate to a function that returns whether it is true for a record.
 
-    `unlike` is what comparing values of unlike types says.
+    `unlike`: the result of comparing values of different types.
     """
     match node:
         case Compare():
@@ -95,7 +95,9 @@ def condition(node: Predicate, unlike: Truth) -> Condition:  # noqa: PLR0911 - a
 
 
 def evaluation(node: Expression) -> Evaluation:  # noqa: PLR0911 - a row a node
-    """What works out the value of `node` for a record. Never a list, map or array: those fail (6.4.4.4)."""
+    """Compile an expression to a function that returns its value for a record. Lists, maps and arrays are
+    FAILED (6.4.4.4).
+    """
     match node:
         case Constant(value=value):
             return lambda _record: value
