@@ -195,13 +195,12 @@ def bounds(setting: Setting) -> str:
     """The smallest and the largest value, or the lengths of a text or a list."""
     low, high = shown(setting, setting.minimum), shown(setting, setting.maximum)
     counted = "characters" if setting.shape is Shape.ONE else "entries"
-    match setting:
-        case Setting(shortest=1, longest=None):
-            return "not empty"
-        case Setting(shortest=int(shortest), longest=int(longest)):
-            return f"{shortest:,} to {longest:,} {counted}"
-        case Setting(above=int(above)):
-            return f"more than `{above}`, at most {high}"
+    if setting.shortest == 1 and setting.longest is None:
+        return "not empty"
+    if setting.shortest is not None and setting.longest is not None:
+        return f"{setting.shortest:,} to {setting.longest:,} {counted}"
+    if setting.above is not None:
+        return f"more than `{setting.above}`, at most {high}"
     if low and high:
         return f"{low} to {high}"
     return f"at least {low}" if low else ""
