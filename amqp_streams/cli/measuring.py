@@ -41,7 +41,7 @@ class Load:
 
 @dataclass(slots=True)
 class Course:
-    """How far a measurement is. The clock starts when the warm-up is over."""
+    """The progress of a measurement. The clock starts when the warm-up is over."""
 
     load: Load
     advance: Advance
@@ -70,7 +70,7 @@ class Course:
             self._shown, self._shown_done = now, self.done
 
     def begin(self) -> None:
-        """Without a warm-up the clock starts here."""
+        """Start the clock at once if no warm-up was requested."""
         if self.load.warmup == 0:
             self.started = time.perf_counter()
 
@@ -152,7 +152,9 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
 async def _timed(
     outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies
 ) -> None:
-    """The last event's outcome counts for the batch: outcomes of one producer arrive in order."""
+    """Wait for the last event of a batch. Its outcome counts for all, because outcomes of a producer arrive
+    in order.
+    """
     try:
         await outcome
     except AmqpStreamsError:

@@ -1,8 +1,7 @@
 """The settings of `serve`, from flags, environment, file and defaults, in that order.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the
-variable `AMQP_STREAMS_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at
-and what is allowed.
+Law: a setting has one name. `tls.certificate` of the file is the flag `--tls-certificate` and the variable
+`AMQP_STREAMS_TLS_CERTIFICATE`. An error message names the setting, its source and the valid values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -87,8 +86,9 @@ _LISTEN_TLS: Final = (
 
 
 def written_names(model: type[BaseModel]) -> dict[str, str]:
-    """The names a model's settings are understood by, each with the one people write (`idle_timeout_ms` ->
-    `idle_timeout`).
+    """Return all names of a model's settings, each with the name used in files and flags.
+
+    For example, `idle_timeout_ms` maps to `idle_timeout`.
     """
     names: dict[str, str] = {}
     for field, info in model.model_fields.items():
@@ -100,7 +100,7 @@ def written_names(model: type[BaseModel]) -> dict[str, str]:
 
 
 def settable() -> list[Name]:
-    """Every setting that a variable of the environment can give; `log` stands for the table `logs`."""
+    """Return every setting that an environment variable can set. `log` stands for the table `logs`."""
     names: list[Name] = [("listen_tls",), ("log",)]
     for name in dict.fromkeys(written_names(NodeSettings).values()):
         section = _SECTIONS.get(name)
@@ -112,9 +112,10 @@ def settable() -> list[Name]:
 
 
 def file_contents() -> Contents:
-    """What the file of `--config` may contain.
+    """Return the model of a `--config` file.
 
-    Beside the settings of a node: `listen_tls` becomes `listen`, `log` becomes `logs`.
+    In addition to the node's settings, it accepts `listen_tls`, which is merged into `listen`, and `log`,
+    which is merged into `logs`.
     """
     known = contents(NodeSettings)
     settings = {setting.name: setting for setting in known.settings}
@@ -132,7 +133,9 @@ def file_contents() -> Contents:
 
 
 def variable_of(name: Name) -> str:
-    """`("tls", "client_ca")` is `AMQP_STREAMS_TLS_CLIENT_CA`."""
+    """Return the environment variable of a setting: `("tls", "client_ca")` is
+    `AMQP_STREAMS_TLS_CLIENT_CA`.
+    """
     return sources.variable_of(PREFIX, name)
 
 
@@ -143,11 +146,10 @@ def node_settings(
     *,
     file_place: str = "--config",
 ) -> NodeSettings:
-    """Build and check the settings of a node.
+    """Build and validate the settings of a node.
 
-    Raises:
-        ConfigError: a line for each setting that cannot be, naming it, where it was read, and what is
-        allowed.
+    Raises: ConfigError: one line for each setting that is not valid, with its name, its source and the valid
+    values.
     """
     known = {variable_of(name): name for name in settable()}
     try:
@@ -182,7 +184,7 @@ def node_settings(
 
 
 def _from_file(path: Path) -> dict[Name, Given]:
-    """The settings of a TOML file. Relative paths in it start at its folder. Raises SettingError."""
+    """Read the settings of a TOML file. Relative paths in it start at its folder. Raises SettingError."""
     settings = from_file(path, _leaves)
     return {
         name: Given(from_folder(path.parent, value) if name in _PATHS else value, str(path))
@@ -191,9 +193,8 @@ def _from_file(path: Path) -> dict[Name, Given]:
 
 
 def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Name, object]]:
-    """Tables flattened to settings, each under the name people write.
-
-    An empty table of a log is a log with the defaults.
+    """Flatten tables to settings, by their names in the file. An empty table of a log is a log with the
+    defaults.
     """
     model: type[BaseModel] | None = NodeSettings if not above else _SECTIONS.get(above[0])
     if len(above) == 2 and above[0] == "logs":
@@ -208,7 +209,7 @@ def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Nam
 
 
 def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
-    """`--log temps:4` is the table `[logs.temps]` with `partitions = 4`."""
+    """Convert `--log temps:4` to the table `[logs.temps]` with `partitions = 4`."""
     settings = {name: one for name, one in given.items() if name != ("log",)}
     logs = given.get(("log",))
     if logs is None:
@@ -223,9 +224,7 @@ def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
 
 
 def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
-    """`listen` and `listen_tls` together are the node's listeners; the default counts only where neither is
-    given.
-    """
+    """Merge `listen` and `listen_tls` to the node's listeners. The default is used only if neither is set."""
     values = {name: one.value for name, one in given.items() if name not in {("listen",), ("listen_tls",)}}
     listeners = []
     for name, tls in ((("listen",), False), (("listen_tls",), True)):
@@ -244,7 +243,7 @@ def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
 
 
 def _words(name: Name, problem: str) -> str | None:
-    """What to say of a setting that does not exist, or that is missing."""
+    """Return the message for a setting that does not exist, or that is missing."""
     if problem == "extra_forbidden":
         return f"no such setting; there are {', '.join(_siblings(name))}"
     if problem == "missing":

@@ -22,10 +22,11 @@ _NO_DEFAULT: Final = "no bound"
 
 
 def setting_options(*, create: bool) -> Callable[[_F], _F]:
-    """Options for the settings of a log; a command gets them as `Bound` values by the settings' fields, None
-    where not given.
+    """Add options for the settings of a log. A command receives `Bound` values by field name, None if not
+    given.
 
-    With `create`, every setting and its default; else those that can change, and `none` takes a bound away.
+    With `create`: every setting, with its default. Otherwise only settings that can be changed; the value
+    `none` removes a limit.
     """
 
     def decorate(command: _F) -> _F:
@@ -47,7 +48,7 @@ def _option(setting: LogSetting, *, create: bool) -> Callable[[_F], _F]:
 
 
 def _read(setting: LogSetting, text: str, *, clearable: bool) -> Bound:
-    """Raises ValueError for a text that is not a value of this setting."""
+    """Parse a value of this setting. Raises ValueError if the text is not valid."""
     if clearable and text == _NONE:
         return Bound(None)
     try:
@@ -71,7 +72,7 @@ def _default(setting: LogSetting) -> str:
 
 
 def written(setting: LogSetting, value: int) -> str:
-    """A value as people write it: `4`, `7d`, `128MiB`."""
+    """Format a value in the notation of the settings: `4`, `7d`, `128MiB`."""
     match setting.kind:
         case Kind.COUNT:
             return str(value)

@@ -1,6 +1,6 @@
-"""What went wrong, as a sentence for people: the fault, where it is, and what to do. Pure.
+"""Converts an error to a sentence for people: what is wrong, where, and what to do. Pure.
 
-One law: the same fault has one wording, whichever layer of the client reported it.
+Law: the same error has the same text, whichever layer of the client reported it.
 """
 
 import socket
@@ -17,11 +17,11 @@ from amqp_streams.errors import AmqpStreamsError
 
 
 class NotFoundError(AmqpStreamsError):
-    """A log or a group that was named does not exist."""
+    """The named log or group does not exist."""
 
 
 def sentence(error: BaseException) -> str:
-    """The error in one sentence, without codes of protocols or of the operating system."""
+    """Return the error as one sentence, without protocol or operating system codes."""
     if isinstance(error, EndpointError):
         return error.description or error.condition
     if isinstance(error, ManagementError):
@@ -35,9 +35,8 @@ def sentence(error: BaseException) -> str:
 
 
 def condition(error: BaseException) -> str | int | None:
-    """The code that programs can compare: an AMQP condition, or the status of an answer;
-
-    None: it has none.
+    """Return the code that programs can compare: an AMQP condition, or the status of an answer. None: it has
+    none.
     """
     if isinstance(error, EndpointError):
         return error.condition
@@ -47,7 +46,7 @@ def condition(error: BaseException) -> str | int | None:
 
 
 def is_missing(error: BaseException) -> bool:
-    """A named log or group does not exist, and the error does not yet say which name was meant."""
+    """Whether the error means that a log or group does not exist, without naming it."""
     return not isinstance(error, NotFoundError) and condition(error) in {
         names.NOT_FOUND,
         HTTPStatus.NOT_FOUND.value,
@@ -55,7 +54,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
-    """The error for a log that is not among `logs`: with the nearest name, or else with how to list and
+    """Return the error for a log that is not among `logs`. It suggests the nearest name, or how to list and
     create logs.
     """
     near = get_close_matches(log, list(logs), n=1)
@@ -68,14 +67,18 @@ def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
 
 
 def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
-    """The same for a consumer group of a log."""
+    """Return the error for a consumer group that is not among the groups of a log. It suggests the nearest
+    name.
+    """
     near = get_close_matches(group, list(groups), n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams group list {log}'"
     return NotFoundError(f"log {log!r} has no consumer group {group!r}; {advice}")
 
 
 def _unreachable(error: ConnectError) -> str:
-    """Why there is no connection. The client writes the address, then the system's own words."""
+    """Return why the connection failed. The client's message is the address, then the operating system's
+    text.
+    """
     words = str(error) or str(type(error).__doc__)
     cause = next(
         (

@@ -1,5 +1,5 @@
-"""Places that a node keeps: those of subscriptions (cursors) and of consumer groups, as `$management` tells
-them. Pure.
+"""The cursors that a node keeps, of subscriptions and of consumer groups, as `$management` reports them.
+Pure.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from amqp_streams.wire.offsets import offset_number, offset_text
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far it is in one partition; what the node does not say is None.
+    """The position of a cursor in one partition. A value is None if the node did not send it.
 
-    `offset` is the last that was passed, None before the first; `next_number` the offset after it;
-    `lag` counts the events from there on; `epoch` and `member` are those of the group's owner.
+    `offset`: the last event before the position; None at the beginning. `next_number`: offset of the next
+    event. `lag`: how many events follow. `epoch` and `member`: those of the owner in the group.
     """
 
     partition: str
@@ -30,9 +30,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CursorInfo:
-    """A place that is kept: of a subscription (`container` and `link` name it) or of a `group`.
+    """A cursor of a subscription (`container` and `link` identify it) or of a consumer group (`group`).
 
-    `active`: a link is reading on from it.
+    `active`: a link is using it.
     """
 
     log: str
@@ -49,7 +49,7 @@ class CursorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group. `active`: it has links; `waiting`: how many of them wait for a partition."""
+    """A consumer group. `active`: it has links. `waiting`: how many of them wait for a partition."""
 
     log: str
     name: str
@@ -61,18 +61,18 @@ class GroupInfo:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Container-ids of those who own partitions, each once."""
+        """The container-ids of the members that own partitions, sorted, each once."""
         return tuple(sorted({place.member for place in self.places if place.member is not None}))
 
 
 def lag_of(places: tuple[Place, ...]) -> int | None:
-    """Events to come in all partitions; None where none is known."""
+    """Return the sum of the lags of all partitions; None if none is known."""
     known = [place.lag for place in places if place.lag is not None]
     return sum(known) if known else None
 
 
 def listed(answer: Mapping[str, object], name: str) -> list[dict[str, object]]:
-    """The entries of a list in an answer."""
+    """Return the entries of the list `name` in an answer."""
     entries = answer.get(name)
     return (
         [_texts(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -80,7 +80,7 @@ def listed(answer: Mapping[str, object], name: str) -> list[dict[str, object]]:
 
 
 def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
-    """Read a cursor's entry."""
+    """Convert the entry of a cursor."""
     return CursorInfo(
         str(entry.get(names.INFO_LOG)),
         str(entry.get(names.CURSOR_ID)),
@@ -96,7 +96,7 @@ def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
 
 
 def group_info(entry: Mapping[str, object]) -> GroupInfo:
-    """Read a group's entry."""
+    """Convert the entry of a group."""
     return GroupInfo(
         str(entry.get(names.INFO_LOG)),
         str(entry.get(names.NAME)),
@@ -109,9 +109,7 @@ def group_info(entry: Mapping[str, object]) -> GroupInfo:
 
 
 def reset_body(given: StartAt, partition: str | None) -> dict[str, object]:
-    """What a request says of where a place is to go: as with a source's filter, the next event is the first
-    after `given`.
-    """
+    """Return the body of a request that moves a cursor: the next event is the first one after `given`."""
     where: dict[str, object]
     match start_of(given):
         case Earliest():
