@@ -22,7 +22,7 @@ class CloudEvent:
     """One event. `attributes` has every context attribute by its lower-case name, with `specversion` and
     `datacontenttype`.
 
-    `data` is None if there is none, which is not the same as empty data. Its type is `datacontenttype`, and
+    `data` is None for an event without data, which is not the same as empty data. Its type is `datacontenttype`, and
     unknown without one. In 0.3 with `datacontentencoding` base64 it is the encoded text.
     """
 

@@ -30,7 +30,7 @@ _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
 class _Number(str):
-    """A number as it is written: data is only passed over, however many digits it has."""
+    """A number as it is written: data is only skipped, however many digits it has."""
 
     __slots__ = ()
 
@@ -194,7 +194,7 @@ def is_json_text(data: bytes) -> bool:
 
 
 def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
-    """The data as a JSON value that is read back byte for byte; None if there is no such value."""
+    """The data as a JSON value that is read back byte for byte; None if such a value does not exist."""
     content_type = attributes.get(CONTENT_TYPE)
     encoded = _in_base64(attributes)
     if isinstance(content_type, str) and is_json(content_type) and not encoded:

@@ -1,6 +1,6 @@
 """Results for keys that repeat, kept for the next time.
 
-Law: a memory changes the cost of a result, never the result; and it has a bound, although strangers choose
+Law: a memory changes the cost of a result, never the result; and it has a bound, although untrusted peers choose
 the keys.
 
 Memories belong to the module or object that fills them, and live as long as the process: names of attributes,

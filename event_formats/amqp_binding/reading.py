@@ -84,7 +84,7 @@ def identity(message: bytes) -> tuple[str, str]:
 
 
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers that a message carries beside its event, as `encode` was given them."""
+    """The headers that a message carries in addition to its event, as `encode` was given them."""
     if _HEADER_PREFIX not in message:
         return []
     try:

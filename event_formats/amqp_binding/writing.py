@@ -41,7 +41,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
     """The message: in binary mode if that can carry the event (`fits_binary`), else in structured mode.
 
     `passed_on`: headers of the request that brought the event, names in lower case, which the message carries
-    beside it.
+    in addition to it.
     """
     if not fits_binary(event):
         return _structured(event, passed_on or {})

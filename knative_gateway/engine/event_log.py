@@ -182,7 +182,7 @@ class AmqpEventLog:
         self._appender.post(log, message, told)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
-        """The offset of the last event of each partition now; None where there is none.
+        """The offset of the last event of each partition now; None for an empty partition.
 
         Raises UnavailableError.
         """

@@ -23,7 +23,7 @@ BODY_BYTES_HELD: Final = 64 << 10
 """Of a body that the handler has not taken; with more, reading pauses."""
 LINGER_S: Final = 2.0
 """After a refusal, bytes of the client are read and dropped for so long: a reset would destroy the refusal
-on its way.
+before the client reads it.
 """
 STALLED_S: Final = 300.0
 """A client that reads nothing of its answer for so long is cut off."""
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._waiting_for = 0
         """Which of its requests that is."""
         self._idle_since: float | None = None
-        """When the listener saw first that there is no request."""
+        """When the listener first saw that no request is open."""
         self._is_expired = False
         self._lingers_until: float | None = None
 
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
 
 
 def _lose(exchange: Exchange) -> None:
-    """Tell the handler that there is no client any more."""
+    """Tell the handler that the client has disconnected."""
     exchange.is_lost = True
     if exchange.handler is not None and not exchange.is_answered:
         exchange.handler.lost()

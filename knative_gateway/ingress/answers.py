@@ -88,7 +88,7 @@ ACCEPTED: Final = answer(202)
 OPTIONS: Final = answer(200, headers=_WEBHOOK)
 NOT_FOUND: Final = answer(
     404,
-    "there is no such Broker or Channel: events are POSTed to /broker/NAMESPACE/NAME or"
+    "the Broker or Channel does not exist: events are POSTed to /broker/NAMESPACE/NAME or"
     " /channel/NAMESPACE/NAME",
 )
 STARTING: Final = answer(503, "the gateway does not know all its Brokers and Channels yet", [_RETRY_LATER])

@@ -55,8 +55,8 @@ class _GoneError(Exception):
 class Ingress:
     """Takes events for the routes it was last given, none at first.
 
-    Nobody is told 404 for a Broker that is only not known yet. `starting`: there may be more of them;
-    `addressed`: whether another replica has told somebody that this path takes events.
+    The ingress never answers 404 for a Broker that is only not known yet. `starting`: there may be more of them;
+    `addressed`: whether another replica has answered a sender that this path accepts events.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Ingress:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
-        assert scope["type"] == "http", "whoever mounts it sends nothing else here"
+        assert scope["type"] == "http", "the application that mounts it sends nothing else here"
         path: str = scope["path"]
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
         if route is None:
@@ -271,7 +271,7 @@ class Ingress:
                 if isinstance(error, GatewayError)
                 else UnavailableError("the one that was being stored was given up")
             )
-            mine.exception()  # nobody may be waiting for it
+            mine.exception()  # the sender may not wait for it any more
             raise
         finally:
             del self._storing[key]

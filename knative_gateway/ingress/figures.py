@@ -1,6 +1,6 @@
 """What the ingress counts of each Broker and Channel.
 
-Pure: plain numbers, made into metrics when somebody asks.
+Pure: plain numbers, made into metrics on request.
 """
 
 from bisect import bisect_left
@@ -79,7 +79,7 @@ class Figures:
         seconds = HistogramMetricFamily(
             f"{prefix}_seconds", "From a request's headers to its answer.", labels=LABELS
         )
-        for one in list(self._routes.values()):  # copies: `/metrics` is made beside the event loop
+        for one in list(self._routes.values()):  # copies: `/metrics` is made in another thread
             for status, count in list(one.requests.items()):
                 requests.add_metric([*one.labels, str(status)], count)
             events.add_metric(one.labels, one.events)

@@ -1,4 +1,4 @@
-"""What an event gets on its way in. Pure. Its data and the attributes it came with stay as they are.
+"""What the ingress adds to an event. Pure. Its data and the attributes it came with stay as they are.
 
 A Broker counts how often an event went through Brokers (`knativebrokerttl`) and says when it came
 (`knativearrivaltime`), as Knative's does. The trace in the request's headers becomes the distributed tracing

@@ -1,4 +1,4 @@
-"""What the ingress looks for among a request's headers beside the event's own. Pure.
+"""What the ingress looks for among a request's headers other than the event's own. Pure.
 
 One pass over them, each name looked up once: they come again and again.
 """
@@ -21,7 +21,7 @@ from knative_gateway.errors import BadRequestError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
 _NAME_LENGTH_MAX: Final = 128
-"""Bytes of a name that is remembered: strangers choose them."""
+"""Bytes of a name that is remembered: untrusted clients choose them."""
 _HOPS_DIGITS: Final = 9
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 _BATCH: Final = BATCH.encode()

@@ -295,7 +295,7 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> Kind:
 
 
 def _default(field: FieldInfo) -> object:
-    """The default as JSON has it; None: there is none, or it is empty."""
+    """The default as a JSON value; None: the field does not have one, or it is empty."""
     default = field.default
     if default in (PydanticUndefined, None, ()):
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from spark_connector.writing.messages import Place
+from spark_connector.writing.messages import Target
 
 ROWS_MAX: Final = 32_768
 """The most rows of a chunk. More rows need more memory; fewer rows need more attaches."""
@@ -28,17 +28,17 @@ NAME_BYTES: Final = 16
 class Chunk:
     """Consecutive rows of a task. `number` counts from 0.
 
-    `messages` of each place are in the order of the rows.
+    `messages` of each target are in the order of the rows.
     """
 
     number: int
-    messages: dict[Place, list[bytes]]
+    messages: dict[Target, list[bytes]]
     rows: int
     bytes: int
 
 
 class Cutter:
-    """Divides the rows of one task. `sort`: sort the messages for each place of a chunk by their bytes."""
+    """Divides the rows of one task. `sort`: sort the messages for each target of a chunk by their bytes."""
 
     def __init__(self, *, sort: bool = False, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._sort: Final = sort
@@ -47,15 +47,17 @@ class Cutter:
         self._number = 0
         self._clear()
 
-    def add(self, messages: Sequence[bytes], places: Sequence[Place] | Place) -> Iterator[Chunk]:
-        """Add rows (`places`: one for each row, or one for all). Returns the chunks that are full."""
+    def add(self, messages: Sequence[bytes], targets: Sequence[Target] | Target) -> Iterator[Chunk]:
+        """Add rows (`targets`: one for each row, or one for all). Returns the chunks that are full."""
         start = 0
         while start < len(messages):
             taken = self._fitting(messages[start : start + self._rows_max - self._rows])
-            place = (
-                places if places is None or isinstance(places, int) else places[start : start + len(taken)]
+            target = (
+                targets
+                if targets is None or isinstance(targets, int)
+                else targets[start : start + len(taken)]
             )
-            self._take(taken, place)
+            self._take(taken, target)
             start += len(taken)
             if start < len(messages) or self._rows == self._rows_max:
                 yield self._cut()
@@ -75,14 +77,14 @@ class Cutter:
                 return messages[: max(count, 0 if self._rows else 1)]
         raise AssertionError("the messages do not fit together")
 
-    def _take(self, messages: Sequence[bytes], places: Sequence[Place] | Place) -> None:
+    def _take(self, messages: Sequence[bytes], targets: Sequence[Target] | Target) -> None:
         self._rows += len(messages)
         self._bytes += sum(map(len, messages))
-        if places is None or isinstance(places, int):
-            self._messages.setdefault(places, []).extend(messages)
+        if targets is None or isinstance(targets, int):
+            self._messages.setdefault(targets, []).extend(messages)
             return
-        for place, message in zip(places, messages, strict=True):
-            self._messages.setdefault(place, []).append(message)
+        for target, message in zip(targets, messages, strict=True):
+            self._messages.setdefault(target, []).append(message)
 
     def _cut(self) -> Chunk:
         if self._sort:
@@ -94,19 +96,19 @@ class Cutter:
         return chunk
 
     def _clear(self) -> None:
-        self._messages: dict[Place, list[bytes]] = {}
+        self._messages: dict[Target, list[bytes]] = {}
         self._rows = self._bytes = 0
 
 
-def name_of(task: str, chunk: Chunk, place: Place) -> str:
-    """The producer name under which the log stores the messages of a chunk for `place`.
+def name_of(task: str, chunk: Chunk, target: Target) -> str:
+    """The producer name under which the log stores the messages of a chunk for `target`.
 
     `task` names the write and its task. The name has 128 bits of a hash: two different chunks have the same
     name with a probability of 10^-38.
     """
-    messages = chunk.messages[place]
+    messages = chunk.messages[target]
     digest = blake2b(digest_size=NAME_BYTES)
-    digest.update(f"{task}\0{chunk.number}\0{place}\0".encode())
+    digest.update(f"{task}\0{chunk.number}\0{target}\0".encode())
     digest.update(array("Q", map(len, messages)).tobytes())
     digest.update(b"".join(messages))
     return f"spark-{digest.hexdigest()}"

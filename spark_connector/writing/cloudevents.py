@@ -182,7 +182,7 @@ def _check_media_types(column: pa.Array) -> None:
             # Readers would take the data for the event, and lose the attributes.
             raise RowError(
                 f"column datacontenttype: {found[:80]!r} announces an event, so a message cannot have it"
-                " beside attributes: name the type of the data, such as application/json"
+                " together with attributes: name the type of the data, such as application/json"
             )
 
 

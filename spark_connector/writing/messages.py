@@ -1,6 +1,6 @@
-"""Converts batches of rows to AMQP messages, and selects the place (partition) of each message. Pure.
+"""Converts batches of rows to AMQP messages, and selects the target (partition) of each message. Pure.
 
-Law: the messages for one place are in the order of their rows. A row goes to the partition in its column
+Law: the messages for one target are in the order of their rows. A row goes to the partition in its column
 `partition`, else to the partition that the engine computes from its key, else to the default partition of the
 encoder.
 """
@@ -26,9 +26,9 @@ from spark_connector.writing.sections import (
 )
 
 BY_KEY: Final = None
-"""The place of messages that the engine assigns to a partition by their key."""
+"""Stands for a partition that the engine chooses by the key of each message."""
 
-Place = int | None
+Target = int | None
 """A partition, or BY_KEY."""
 
 _KEYED: Final = b"\x00\x53\x72"
@@ -50,22 +50,22 @@ class Encoder:
     partition_count: int
     default: int
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Place] | Place]:
-        """A message for each row, and the places: one for each message, or one for all.
+    def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Target] | Target]:
+        """A message for each row, and the targets: one for each message, or one for all.
 
         Raises:
             RowError: a row cannot be written.
         """
-        columns = {name: batch.column(place) for name, place in self.layout.places.items()}
+        columns = {name: batch.column(index) for name, index in self.layout.places.items()}
         sections = (
             event_sections(columns, len(batch))
             if self.layout.style is Style.CLOUDEVENTS
             else _sections(columns, len(batch))
         )
         messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
-        return messages, self._places(messages, columns.get("partition"))
+        return messages, self._targets(messages, columns.get("partition"))
 
-    def _places(self, messages: list[bytes], partition: pa.Array | None) -> list[Place] | Place:
+    def _targets(self, messages: list[bytes], partition: pa.Array | None) -> list[Target] | Target:
         if partition is None or partition.null_count == len(partition):
             if min(messages, default=_PLAIN) >= _PLAIN:
                 return self.default

@@ -165,7 +165,7 @@ class Sending:
 class _Links:
     """The links of a chunk, one for each place.
 
-    If there are more than LINKS_MAX places, links are opened in groups.
+    If there are more than LINKS_MAX targets, links are opened in groups.
     """
 
     def __init__(self, timeout_s: float) -> None:

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_connector.writing.chunks import Chunk, Cutter, name_of
-from spark_connector.writing.messages import Place
+from spark_connector.writing.messages import Target
 
 MESSAGES = st.lists(st.tuples(st.binary(max_size=12), st.none() | st.integers(0, 2)), max_size=40)
 
 
-def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: Any) -> list[Chunk]:
+def cut(rows: list[tuple[bytes, Target]], sizes: list[int], **limits: Any) -> list[Chunk]:
     """Rows that come in batches of these sizes, over and over."""
     cutter = Cutter(**limits)
     chunks: list[Chunk] = []
@@ -26,7 +26,7 @@ def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: Any) -> lis
 
 @given(MESSAGES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_cuts_depend_on_the_rows_and_not_on_how_they_come(
-    rows: list[tuple[bytes, Place]], sizes: list[int]
+    rows: list[tuple[bytes, Target]], sizes: list[int]
 ) -> None:
     chunks = cut(rows, sizes, rows_max=5, bytes_max=30)
     assert chunks == cut(rows, [1], rows_max=5, bytes_max=30) == cut(rows, [100], rows_max=5, bytes_max=30)
@@ -35,7 +35,7 @@ def test_cuts_depend_on_the_rows_and_not_on_how_they_come(
 
 @given(MESSAGES)
 def test_every_row_is_in_one_chunk_in_order_and_chunks_are_within_bounds(
-    rows: list[tuple[bytes, Place]],
+    rows: list[tuple[bytes, Target]],
 ) -> None:
     chunks = cut(rows, [3], rows_max=5, bytes_max=30)
     for place in {place for _, place in rows}:
@@ -52,7 +52,7 @@ def test_a_row_larger_than_a_chunk_is_a_chunk_of_its_own() -> None:
     assert [chunk.messages for chunk in chunks] == [{0: [b"a"]}, {0: [b"x" * 99]}, {0: [b"b"]}]
 
 
-def test_rows_that_all_go_to_one_place_need_no_list_of_places() -> None:
+def test_rows_that_all_go_to_one_target_need_no_list_of_targets() -> None:
     cutter = Cutter(rows_max=2)
     assert [chunk.messages for chunk in cutter.add([b"a", b"b", b"c"], 1)] == [{1: [b"a", b"b"]}]
     assert [chunk.messages for chunk in cutter.rest()] == [{1: [b"c"]}]
@@ -73,7 +73,7 @@ def test_sorted_rows_have_one_name_whatever_order_they_came_in() -> None:
     assert names[0] == names[1]
 
 
-def test_a_name_tells_tasks_chunks_places_and_rows_apart() -> None:
+def test_a_name_tells_tasks_chunks_targets_and_rows_apart() -> None:
     """A replay that is not exact is not taken for one, so that nothing is lost."""
     base = Chunk(0, {0: [b"ab", b"c"], 1: [b"ab", b"c"]}, 4, 6)
     names = {

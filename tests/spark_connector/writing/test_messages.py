@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from amqp_streams.client import ReceivedEvent
 from spark_connector.errors import RowError
 from spark_connector.writing.layout import Column, plan
-from spark_connector.writing.messages import BY_KEY, Encoder, Place
+from spark_connector.writing.messages import BY_KEY, Encoder, Target
 
 TYPES = {
     "body": ("binary", pa.binary()),
@@ -26,7 +26,7 @@ pa.array([0])  # the first array takes the time of importing pandas
 
 def encode(
     columns: dict[str, list[object]], partitions: int = 4, default: int = 3
-) -> dict[Place, list[bytes]]:
+) -> dict[Target, list[bytes]]:
     layout = plan(
         [Column(name, TYPES[name][0], {"*": "string"} if name == "properties" else None) for name in columns]
     )
@@ -34,23 +34,23 @@ def encode(
         [pa.array(values, TYPES[name][1]) for name, values in columns.items()],
         names=[f"_{at}" for at in range(len(columns))],
     )
-    messages, places = Encoder(layout, partitions, default).encode(batch)
-    found: dict[Place, list[bytes]] = {}
-    for message, place in zip(
-        messages, places if isinstance(places, list) else [places] * len(messages), strict=True
+    messages, targets = Encoder(layout, partitions, default).encode(batch)
+    found: dict[Target, list[bytes]] = {}
+    for message, target in zip(
+        messages, targets if isinstance(targets, list) else [targets] * len(messages), strict=True
     ):
-        found.setdefault(place, []).append(message)
+        found.setdefault(target, []).append(message)
     return found
 
 
-def bodies(places: dict[Place, list[bytes]]) -> dict[Place, list[object]]:
+def bodies(targets: dict[Target, list[bytes]]) -> dict[Target, list[object]]:
     return {
-        place: [ReceivedEvent(message).body for message in messages] for place, messages in places.items()
+        target: [ReceivedEvent(message).body for message in messages] for target, messages in targets.items()
     }
 
 
 def test_a_row_with_everything_is_one_message_with_everything() -> None:
-    places = encode(
+    targets = encode(
         {
             "message_id": ["m1"],
             "properties": [[("site", "roof"), ("empty", None)]],
@@ -62,7 +62,7 @@ def test_a_row_with_everything_is_one_message_with_everything() -> None:
             "creation_time": [1_000_999],
         }
     )
-    [event] = map(ReceivedEvent, places[BY_KEY])
+    [event] = map(ReceivedEvent, targets[BY_KEY])
     assert (event.body, event.key, event.properties) == (b"20.5", "kitchen", {"site": "roof"})
     assert (event.subject, event.content_type, event.message_id) == ("temperature", "text/csv", "m1")
     assert (event.correlation_id, event.creation_time_ms) == ("c1", 1000)
@@ -80,11 +80,11 @@ def test_keys_are_left_to_the_engine() -> None:
 
 
 def test_a_partition_counts_more_than_a_key() -> None:
-    places = encode(
+    targets = encode(
         {"body": [b"a", b"b", b"c", b"d"], "key": ["x", "x", None, "x"], "partition": [1, None, None, 0]}
     )
-    assert bodies(places) == {1: [b"a"], BY_KEY: [b"b"], 3: [b"c"], 0: [b"d"]}
-    assert ReceivedEvent(places[1][0]).key == "x"
+    assert bodies(targets) == {1: [b"a"], BY_KEY: [b"b"], 3: [b"c"], 0: [b"d"]}
+    assert ReceivedEvent(targets[1][0]).key == "x"
 
 
 def test_no_rows_are_no_messages() -> None:
@@ -111,14 +111,14 @@ def test_a_content_type_that_amqp_cannot_hold_is_refused() -> None:
 def test_every_row_is_sent_once_and_in_order(
     rows: list[tuple[int | None, str | None]], with_partition: bool
 ) -> None:
-    """Whatever the columns say, the rows of one place keep their order."""
+    """Whatever the columns say, the rows of one target keep their order."""
     numbers = [str(number).encode() for number in range(len(rows))]
     columns: dict[str, list[object]] = {"body": list(numbers), "key": [key for _, key in rows]}
     if with_partition:
         columns["partition"] = [partition for partition, _ in rows]
-    places = bodies(encode(columns))
-    wanted: dict[Place, list[object]] = {}
+    targets = bodies(encode(columns))
+    wanted: dict[Target, list[object]] = {}
     for number, (partition, key) in zip(numbers, rows, strict=True):
-        place = partition if with_partition and partition is not None else BY_KEY if key is not None else 3
-        wanted.setdefault(place, []).append(number)
-    assert places == wanted
+        target = partition if with_partition and partition is not None else BY_KEY if key is not None else 3
+        wanted.setdefault(target, []).append(number)
+    assert targets == wanted

@@ -13,7 +13,7 @@ from spark_connector.errors import NodeError, RowError, StreamNotFoundError
 from spark_connector.node import connections
 from spark_connector.options.settings import ConnectionOptions, WriteOptions
 from spark_connector.writing.chunks import Chunk, name_of
-from spark_connector.writing.messages import BY_KEY, Place
+from spark_connector.writing.messages import BY_KEY, Target
 from spark_connector.writing.sending import Sending, partition_count
 
 
@@ -28,10 +28,10 @@ def options(node: NodeProcess) -> Iterator[WriteOptions]:
     connections.drop(connection)
 
 
-def chunk(number: int, places: dict[Place, list[str]]) -> Chunk:
+def chunk(number: int, targets: dict[Target, list[str]]) -> Chunk:
     messages = {
-        place: [Event(body, key="k" if place is BY_KEY else None).encode() for body in bodies]
-        for place, bodies in places.items()
+        target: [Event(body, key="k" if target is BY_KEY else None).encode() for body in bodies]
+        for target, bodies in targets.items()
     }
     every = [message for one in messages.values() for message in one]
     return Chunk(number, messages, len(every), sum(map(len, every)))
@@ -63,12 +63,12 @@ def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(
     node: NodeProcess, options: WriteOptions
 ) -> None:
     wide = replace(options, stream=f"wide-{uuid4().hex}", create_partitions=70)
-    places: dict[Place, list[str]] = {
+    targets: dict[Target, list[str]] = {
         number: [f"a{number}", f"b{number}"] for number in range(partition_count(wide))
     }
     with Sending(wide, "task") as sending:
-        sending.send(chunk(0, places))
-    assert stored(node.url, wide.stream) == {str(place): bodies for place, bodies in places.items()}
+        sending.send(chunk(0, targets))
+    assert stored(node.url, wide.stream) == {str(target): bodies for target, bodies in targets.items()}
 
 
 def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: WriteOptions) -> None:
