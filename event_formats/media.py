@@ -46,7 +46,9 @@ def mode_of(content_type: str) -> Mode:
 
 
 def announces_event(content_type: str) -> bool:
-    """Whether it begins with application/cloudevents: then the body is not data but one or more events."""
+    """Whether a media type begins with application/cloudevents: the body then consists of one or more events,
+    not of data.
+    """
     return content_type[: len(CLOUDEVENTS)].lower() == CLOUDEVENTS
 
 

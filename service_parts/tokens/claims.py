@@ -85,10 +85,10 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
 
 
 def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
-    """Until when a token is good, if clocks may differ by `leeway_ms`.
+    """Returns when a token expires, in milliseconds since 1970, if clocks may differ by `leeway_ms`.
 
     Raises:
-        BadTokenError: it is expired, not valid yet, or its times are not times.
+        BadTokenError: it is expired or not valid yet, or a time in it is not a number.
     """
     expires_ms = _time_ms(claims, "exp") + leeway_ms
     if now_ms >= expires_ms:
