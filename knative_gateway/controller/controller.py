@@ -381,8 +381,8 @@ class Controller:
                 log.warning("store_away", reason=str(error))
 
     async def count(self) -> None:
-        """Take the data plane's counters and the latest failures into the status of subscribers whose
-        counters changed.
+        """Copy the counters and the latest failures from the data plane to the statuses of the subscribers
+        with changed counters.
         """
         counted = self._counters() if self._counters else {}
         figures: dict[str, Figures] = {}

@@ -81,7 +81,9 @@ def key_of(object_event: ObjectEvent) -> Key:
 
 
 def event(object_event: ObjectEvent, before: Object | None, now_ms: int, uid: str) -> dict[str, object]:
-    """The Event object. `before`: the one that exists, whose count continues. `uid`: for a new one."""
+    """Return the Event object. `before` is the stored Event whose count continues; `uid` is used if it is
+    None.
+    """
     about, key, now = object_event.about, key_of(object_event), timestamp(now_ms)
     metadata: Mapping[str, object] = {
         "name": key.name,

@@ -12,7 +12,8 @@ from knative_gateway.dispatcher import positions
 from knative_gateway.ports import Range
 
 RANGES_MAX: Final = 1_000
-"""Ranges that are stored of one cursor: the lowest. Events above them may be delivered again after a restart.
+"""The number of ranges of completed events that are stored for one cursor, the lowest ones. Events in further
+ranges may be delivered again after a restart.
 """
 
 

@@ -110,7 +110,7 @@ class Dispatcher:
         await self.close()
 
     async def close(self) -> None:
-        """Begin nothing more, wait for answers for `drain_s`, store all cursors."""
+        """Stop beginning deliveries, wait up to `drain_s` for answers, and store all cursors."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -76,7 +76,7 @@ class History:
         return bool(self._failures)
 
     def take(self) -> Sequence[Failure]:
-        """All failures, to be stored. Call `give_back` if storing fails."""
+        """Remove and return all failures, for storing. Call `give_back` if storing fails."""
         taken = list(self._failures)
         self._failures.clear()
         return taken

@@ -372,7 +372,7 @@ class Reconciler:
         return found if found is not None and uid_of(found) else None
 
     def _published(self, key: Key) -> Object | None:
-        """An object as others see it: Brokers and Channels with their current addresses."""
+        """Return an object as other objects refer to it: Brokers and Channels have their current addresses."""
         found = self._sources.get(key)
         return self._identified(key) if found is None else found.published
 
