@@ -178,12 +178,10 @@ def make(file: OpenFile, size: int, seed: int) -> None:
 
 
 def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> JournalContents:
-    """Every whole record of every journal file, of the oldest generation first.
+    """Read every complete record of all journal files, the oldest generation first. Damage is reported as
+    findings.
 
-    Anything unexpected is reported.
-
-    Raises:
-        OSError: the disk failed.
+    Raises: OSError: the disk failed.
     """
     folder = root / FOLDER
     found = JournalContents()

@@ -56,7 +56,7 @@ def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> i
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:
-    """One chunk of consecutive chunks without a gap between them."""
+    """Join chunks to one. Their records must follow each other without a gap."""
     if len(chunks) == 1:
         return chunks[0]
     timestamps = array("q")

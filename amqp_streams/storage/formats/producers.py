@@ -96,10 +96,11 @@ def victims(
     limit: int,
     expired_before_ms: int,
 ) -> Sequence[str] | None:
-    """The producers to forget so that `coming` new ones fit; None: all are in use, and no space can be made.
+    """Choose the producers to remove so that `coming` new ones fit; None: all are in use, so that none can be
+    removed.
 
-    Takes some `idle` producers without a record since `expired_before_ms`; if these are too few, the one that
-    has been idle for the longest time.
+    These are `idle` producers without a record since `expired_before_ms`. If they are too few, the one that
+    has been idle longest is removed as well.
     """
     gone: list[str] = []
     for producer, reached in table.items():

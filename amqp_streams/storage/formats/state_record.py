@@ -103,7 +103,7 @@ def checked(changes: Changes, values: Mapping[str, bytes]) -> Changes:
 
 
 def encode_head(directory_id: int) -> bytes:
-    """The head of a file."""
+    """Return the bytes at the beginning of a state file."""
     head = _FILE_HEAD.pack(FILE_MAGIC, directory_id)
     return head + _CRC.pack(crc32(head))
 

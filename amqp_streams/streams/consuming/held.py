@@ -44,7 +44,7 @@ class Held:
             next(iter(self._holders)).forget()
 
     def release(self, holder: Holder) -> None:
-        """This holder has no chunk any more."""
+        """Stop counting the chunk of this holder: it was dropped."""
         self.bytes -= self._holders.pop(holder, 0)
 
     def age(self) -> None:
