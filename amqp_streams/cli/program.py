@@ -37,6 +37,9 @@ _COMMANDS: Final = {
     "dump": Entry(
         "amqp_streams.cli.commands.offline:dump", "Show the stored records of a log without a node.", _NODE
     ),
+    "repair": Entry(
+        "amqp_streams.cli.commands.repair:repair", "Make a damaged data directory open again.", _NODE
+    ),
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),
     "version": Entry("amqp_streams.cli.program:version", "Show the version."),

@@ -35,7 +35,13 @@ FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
 LOG_FILE: Final = "log.json"
+QUARANTINE: Final = "quarantine"
+"""The folder of files that `amqp-streams repair` moved out of the way or copied. The node never reads it."""
 _AGAIN: Final = "opening the store recreates it from the checkpoint"
+
+
+class UnknownFormatError(StorageError):
+    """A newer version wrote the data directory."""
 
 
 def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,11 +178,11 @@ def read_format(
             f"{path} has format {content.get('format')!r}, but this version reads formats {formats}: "
             "use the version that wrote the directory"
         )
-        raise StorageError(message)
+        raise UnknownFormatError(message)
     if checkpoint is None:
         message = (
             f"{path} and {CHECKPOINT_FILE} are both missing or damaged: restore one of them from a backup, or"
-            " start with an empty directory"
+            f" run `amqp-streams repair {root}`"
         )
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
@@ -270,7 +276,7 @@ def read_log(
         return checkpoint.logs[name]
     message = (
         f"{path} is missing or damaged, and the checkpoint does not contain the log: restore the file from a"
-        f" backup, or move the folder {path.parent} out of the data directory"
+        f" backup, or run `amqp-streams repair {root}`, which moves the log's folder aside"
     )
     raise StorageError(message)
 

@@ -82,7 +82,7 @@ def verify(
     """
     counts = counts if counts is not None else Verified()
     tally = {Severity.NOTE: "notes", Severity.WARNING: "warnings", Severity.DAMAGE: "damages"}
-    with _unlocked(path, force=force):
+    with unlocked(path, force=force):
         for finding in _verify(RealFiles(), path, progress or _ignore, counts):
             name = tally[finding.severity]
             setattr(counts, name, getattr(counts, name) + 1)
@@ -110,7 +110,7 @@ def dump(
         StorageError: the path is not a data directory, or cannot be read.
     """
     files, left = RealFiles(), count
-    with _unlocked(path, force=force):
+    with unlocked(path, force=force):
         found = _read_catalog(files, path, [])
         logged, indexes = _wanted(found, log, partition)
         for index in indexes:
@@ -145,7 +145,7 @@ def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
         DirectoryLockedError: see `verify`.
         StorageError: the path is not a data directory, or cannot be read.
     """
-    with _unlocked(path, force=force):
+    with unlocked(path, force=force):
         files = RealFiles()
         return dict(sorted(_states(files, path, _read_catalog(files, path, []), []).items()))
 
@@ -161,7 +161,7 @@ def dump_producers(
         StorageError: the path is not a data directory, or cannot be read.
     """
     files = RealFiles()
-    with _unlocked(path, force=force):
+    with unlocked(path, force=force):
         found = _read_catalog(files, path, [])
         logged, indexes = _wanted(found, log, partition)
         for index in indexes:
@@ -185,7 +185,7 @@ def log_names(path: Path) -> list[str]:
     Raises:
         StorageError: the path is not a data directory.
     """
-    _must_be_ours(path)
+    must_be_ours(path)
     return sorted(entry.name for entry in (path / "logs").iterdir() if entry.is_dir())
 
 
@@ -364,7 +364,7 @@ def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
 
 
 def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Catalog:
-    _must_be_ours(root)
+    must_be_ours(root)
     try:
         checkpoint = catalog.read_checkpoint(files, root, findings)
         format_ = catalog.read_format(files, root, checkpoint, findings, repair=False)
@@ -418,7 +418,7 @@ def _sequences(table: Table) -> dict[str, int]:
     return {producer: reached.sequence for producer, reached in table.items()}
 
 
-def _must_be_ours(root: Path) -> None:
+def must_be_ours(root: Path) -> None:
     if not (root / "logs").is_dir() or not (root / "journal").is_dir():
         message = f"{root} is not a data directory: it does not contain 'logs' and 'journal'"
         raise StorageError(message)
@@ -433,7 +433,7 @@ def _bases(folder: Path) -> list[int]:
 
 
 @contextlib.contextmanager
-def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
+def unlocked(root: Path, *, force: bool) -> Iterator[None]:
     """Lock the directory against nodes; with `force`, continue even if a node has it open."""
     try:
         with (root / catalog.LOCK_FILE).open("rb") as lock:

@@ -155,6 +155,7 @@ def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> 
         catalog.FORMAT_FILE,
         catalog.LOCK_FILE,
         catalog.CHECKPOINT_FILE,
+        catalog.QUARANTINE,
         FOLDER,
         "logs",
         "trash",

@@ -141,18 +141,21 @@ def live_bytes(key: str, value: bytes) -> int:
     return len(key) + len(value) + _CHANGE.size
 
 
-def read(data: bytes, directory_id: int) -> Read:
-    """Every readable record of a file, even if the file is damaged."""
-    seed = seed_of(directory_id)
+def id_in_head(data: bytes) -> int | None:
+    """The id of the data directory that a file names; None if the head is damaged."""
     head = data[:FILE_HEAD_BYTES]
     whole = (
         len(head) == FILE_HEAD_BYTES
         and head[:4] == FILE_MAGIC
         and crc32(head[:12]) == _CRC.unpack_from(head, 12)[0]
     )
-    found = Read(
-        _FILE_HEAD.unpack_from(head)[1] if whole else None, {}, [], FILE_HEAD_BYTES if whole else 0, len(data)
-    )
+    return int(_FILE_HEAD.unpack_from(head)[1]) if whole else None
+
+
+def read(data: bytes, directory_id: int) -> Read:
+    """Every readable record of a file, even if the file is damaged."""
+    seed, known = seed_of(directory_id), id_in_head(data)
+    found = Read(known, {}, [], 0 if known is None else FILE_HEAD_BYTES, len(data))
     for position, after, synced in _records(data, found.end, seed):
         if position > found.end:
             found.holes.append(Hole(found.end, position, torn=synced <= found.end))
