@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, NoMatchFound
 
 from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
@@ -62,7 +62,7 @@ class Api:
     @property
     def routes(self) -> list[BaseRoute]:
         """Routes for a Starlette application. They match every path, so they must come last."""
-        return [Route("/{path:path}", self)]
+        return [_EveryPath(self)]
 
     async def start(self) -> None:
         """Read the stored definitions, and create the default namespace.
@@ -114,6 +114,24 @@ class Api:
         access = Access(self._gate, authorization, meant.namespace, kind.full_name)
         access.check(verb)
         return await self._handlers.answer(request, meant, kind, access)
+
+
+class _EveryPath(BaseRoute):
+    """Every path leads to the API. The pattern `{path:path}` would leave out paths with a line break, which
+    Starlette answers in plain text.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> Any:
+        raise NoMatchFound(name, path_params)
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._api(scope, receive, send)
 
 
 def _authorization(request: Request) -> str | None:

@@ -21,6 +21,8 @@ from knative_gateway.resources.patches import json_patches
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _BEARER: Final[Object] = {"type": "http", "scheme": "bearer"}
+_CREATES: Final = frozenset({"post", "patch"})
+"""Actions that can make an object: a server-side apply is a patch."""
 _ANYTHING: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -200,7 +202,11 @@ def _operation(
     }
     made: dict[str, object] = {
         "tags": [kind.full_name],
-        "responses": {"200": answer, "default": error},
+        "responses": {
+            "200": answer,
+            **({"201": {**answer, "description": "Created"}} if action in _CREATES else {}),
+            **dict.fromkeys(("4XX", "503", *(("501",) if action == "connect" else ())), error),
+        },
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": _identity(kind),
     }

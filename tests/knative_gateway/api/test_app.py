@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from knative_gateway.api import Api
 from knative_gateway.errors import UnavailableError
@@ -108,6 +109,16 @@ async def test_what_goes_wrong_inside_is_a_status_too(
     assert (answer.code, answer.json["reason"], answer.json["message"]) == (code, reason, words)
     assert answer.header("retry-after") == ("1" if code == 503 else "")
     await api.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/api/v1/namespaces/a\nb/configmaps/c", "/\x85", "/a//b", "/\n"]
+)
+async def test_every_path_is_answered_with_a_status(api: Api, path: str) -> None:
+    """Also within the application that serves probes and figures beside it."""
+    served: Any = Starlette(routes=api.routes)
+    answer = await call(served, "GET", path)
+    assert (answer.code, answer.json["kind"], answer.json["code"]) == (404, "Status", 404)
 
 
 async def test_a_client_that_goes_away_in_the_middle_is_no_error(api: Api) -> None:
