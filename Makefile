@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
+.PHONY: help setup run demo crash clusters fuzz schemathesis interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -58,6 +58,11 @@ fuzz: setup  ## inputs that nobody would send, for SECONDS, against everything t
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt atheris \
 	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
 	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
+
+EXAMPLES ?= 30
+schemathesis: setup  ## every operation of the gateway's OpenAPI document with EXAMPLES generated requests, against a gateway and its node: each answer is documented
+	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
+	$(BIN)/python -m fuzz.conformance --examples $(EXAMPLES)
 
 clusters: setup  ## Spark on a standalone cluster whose processes are killed, and over Spark Connect: batches and streams
 	$(BIN)/python -m pytest tests/spark_connector/test_clusters.py -p no:xdist
