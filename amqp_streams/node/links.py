@@ -16,7 +16,7 @@ class Links:
     """All links, including attaches that are not yet answered."""
 
     def __init__(self) -> None:
-        self._by_log: dict[str, set[Grant]] = {}
+        self._by_log: dict[str, dict[Grant, None]] = {}
         self._by_name: dict[Identity, Grant | Pending] = {}
         self._names: dict[Grant | Pending, Identity] = {}
 
@@ -32,7 +32,7 @@ class Links:
             self._by_name[identity] = link
             self._names[link] = identity
         if isinstance(link, Producing | Consuming | Informing):
-            self._by_log.setdefault(link.log.name, set()).add(link)
+            self._by_log.setdefault(link.log.name, {})[link] = None
 
     def remove(self, link: Grant | Pending) -> bool:
         """Forget a link; returns whether it was registered by its name or its log."""
@@ -40,9 +40,9 @@ class Links:
         if identity is not None and self._by_name.get(identity) is link:
             del self._by_name[identity]
         if isinstance(link, Producing | Consuming | Informing):
-            links = self._by_log.get(link.log.name, set())
+            links = self._by_log.get(link.log.name, {})
             known = link in links
-            links.discard(link)
+            links.pop(link, None)
             if not links:
                 self._by_log.pop(link.log.name, None)
             return known

@@ -4,7 +4,7 @@ After `attach`, `detach`, `tick`, `state_written`, `manage` and `reassociate` th
 carries them out in order. `now_ms` is a monotonic clock unless a docstring says that it is the wall clock.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -375,7 +375,7 @@ class Node:
         """Whether cursors moved that no `flush_cursors` has begun to write."""
         return self._consumers.places.waiting
 
-    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
+    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
         """A commit ended: the consumers that waited for records of its partitions."""
         self._numbering.committed(done)
         if done.failures:

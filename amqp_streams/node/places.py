@@ -28,9 +28,9 @@ class Places:
     def __init__(self, states: States, writes: Writes, *, cursors_max: int, positions_max: int) -> None:
         self._writes = writes
         self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max, positions_max=positions_max)
-        self._followers: dict[Cursor, set[Consuming]] = {}
-        self._moved: set[Consuming] = set()
-        self._writing: set[Consuming] = set()
+        self._followers: dict[Cursor, dict[Consuming, None]] = {}
+        self._moved: dict[Consuming, None] = {}
+        self._writing: dict[Consuming, None] = {}
         """Links whose cursors had moved when the flush began, and that it has not reached."""
         self._then: Then | None = None
         self._now_ms = 0
@@ -109,7 +109,7 @@ class Places:
     def follow(self, consumer: Consuming) -> None:
         """From now on, this link moves its cursor."""
         if consumer.place is not None:
-            self._followers.setdefault(consumer.place.cursor, set()).add(consumer)
+            self._followers.setdefault(consumer.place.cursor, {})[consumer] = None
 
     def leave(self, consumer: Consuming) -> None:
         """The link has ended: write its cursor. It does not move until another link attaches."""
@@ -118,10 +118,10 @@ class Places:
             return
         self._advance(consumer)
         consumer.place = None
-        self._moved.discard(consumer)
-        self._writing.discard(consumer)
-        followers = self._followers.get(place.cursor, set())
-        followers.discard(consumer)
+        self._moved.pop(consumer, None)
+        self._writing.pop(consumer, None)
+        followers = self._followers.get(place.cursor, {})
+        followers.pop(consumer, None)
         if not followers:
             self._followers.pop(place.cursor, None)
         self._write(self._cursors.take_moved(self._now_ms))
@@ -132,14 +132,14 @@ class Places:
         if place is not None:
             if run is not None:
                 place.trackers[run.partition.index].sent(run.first, run.count)
-            self._moved.add(consumer)
+            self._moved[consumer] = None
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
         """These records are settled."""
         place = consumer.place
         if place is not None:
             place.trackers[partition_index].settled(first, count)
-            self._moved.add(consumer)
+            self._moved[consumer] = None
 
     def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
         """Begin or continue to write the moved cursors, of at most `count_max` links.
@@ -151,11 +151,12 @@ class Places:
         """
         self._now_ms = now_ms
         if not self._writing:
-            self._writing, self._moved = self._moved, set()
+            self._writing, self._moved = self._moved, {}
             self._then = then
         links = positions = 0
         while self._writing and (count_max is None or (links < count_max and positions < _POSITIONS_A_FLUSH)):
-            consumer = self._writing.pop()
+            consumer = next(iter(self._writing))
+            del self._writing[consumer]
             self._advance(consumer)
             links, positions = links + 1, positions + len(consumer.partitions)
         changes = self._cursors.take_moved(now_ms)
@@ -228,8 +229,8 @@ class Places:
         for cursor in cursors:
             for consumer in self._followers.pop(cursor, ()):
                 consumer.place = None
-                self._moved.discard(consumer)
-                self._writing.discard(consumer)
+                self._moved.pop(consumer, None)
+                self._writing.pop(consumer, None)
         self._write(self._cursors.remove(cursors))
 
     def _advance(self, consumer: Consuming) -> None:

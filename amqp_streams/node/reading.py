@@ -3,7 +3,7 @@
 Spec: Event Streams 4.4, 5.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
@@ -21,8 +21,8 @@ class Reading:
 
     def __init__(self) -> None:
         self.held = Held()
-        self._waiting: dict[Partition, set[Consuming]] = {}
-        self._followers: dict[str, set[Consuming]] = {}
+        self._waiting: dict[Partition, dict[Consuming, None]] = {}
+        self._followers: dict[str, dict[Consuming, None]] = {}
 
     def next_run(
         self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None
@@ -51,20 +51,20 @@ class Reading:
     def _wait(self, consumer: Consuming) -> None:
         if len(consumer.partitions) > 1:
             consumer.reader.followed = True
-            self._followers.setdefault(consumer.log.name, set()).add(consumer)
+            self._followers.setdefault(consumer.log.name, {})[consumer] = None
             return
         for partition in consumer.partitions:
-            self._waiting.setdefault(partition, set()).add(consumer)
+            self._waiting.setdefault(partition, {})[consumer] = None
 
-    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
+    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
         """The consumers that waited for records of these partitions."""
-        woken: set[Consuming] = set()
+        woken: dict[Consuming, None] = {}
         for partition in partitions:
             if partition in done.failures:
                 continue
             woken.update(
                 [
-                    consumer
+                    (consumer, None)
                     for consumer in self._followers.get(partition.log, ())
                     if consumer.reader.wake(partition)
                 ]
@@ -81,12 +81,15 @@ class Reading:
         consumer.reader.forget_chunks()
         if consumer.reader.followed:
             consumer.reader.followed = False
-            followers = self._followers.get(consumer.log.name, set())
-            followers.discard(consumer)
+            followers = self._followers.get(consumer.log.name, {})
+            followers.pop(consumer, None)
             if not followers:
                 self._followers.pop(consumer.log.name, None)
         for partition in consumer.partitions:
-            self._waiting.get(partition, set()).discard(consumer)
+            waiting = self._waiting.get(partition, {})
+            waiting.pop(consumer, None)
+            if not waiting:
+                self._waiting.pop(partition, None)
 
 
 def record(consumer: Consuming, partition_index: int, number: int) -> Run | None:

@@ -77,9 +77,9 @@ class AmqpConnection:
         self._pauses: set[Pause] = set()
         self._reads = self._reads_at_tick = 0
         self._heard_ms = 0
-        self._stalled: set[Pumped] = set()
+        self._stalled: dict[Pumped, None] = {}
         self._wishes: list[Echo] = []
-        self._crowded: set[Pumped] = set()
+        self._crowded: dict[Pumped, None] = {}
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
         self.user_groups: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ class AmqpConnection:
         """How the client logged in. None: without a SASL layer, or not yet."""
         self.account = service.quotas.of(None)
         self.number = next(_NUMBERS)
-        service.connections.add(self)
+        service.connections[self] = None
 
     # -- bytes in
 
@@ -222,28 +222,28 @@ class AmqpConnection:
 
     def stall(self, link: Pumped) -> None:
         """Pump this link again after the client has sent something."""
-        self._stalled.add(link)
+        self._stalled[link] = None
 
     def await_room(self, link: Pumped) -> None:
         """Pump this link again after earlier output was sent."""
-        self._crowded.add(link)
+        self._crowded[link] = None
 
     def _make_room(self) -> None:
         """Pump the links that waited for space: Proton has written all that the client's session windows
         allow.
         """
-        crowded, self._crowded = self._crowded, set()
+        crowded, self._crowded = self._crowded, {}
         for link in crowded:
             if not link.alive:
                 continue
             if sessions.outgoing_bytes(link.session) > SESSION_BYTES_MAX:
-                self._crowded.add(link)  # waits until the client opens the window of the session
+                self._crowded[link] = None  # waits until the client opens the window of the session
             else:
                 self._service.pump_later(link)
 
     # The settlements or credit that a link waits for can only come with new bytes, or with a tick.
     def _unstall(self) -> None:
-        stalled, self._stalled = self._stalled, set()
+        stalled, self._stalled = self._stalled, {}
         for link in stalled:
             self._service.pump_later(link)
 
@@ -390,7 +390,7 @@ class AmqpConnection:
     def lost(self) -> None:
         """Free everything: the channel has ended. The links end before Proton's memory is freed."""
         self._lost = True
-        self._service.connections.discard(self)
+        self._service.connections.pop(self, None)
         if self._dispatch is not None:
             self._dispatch.lost()
         if self._engine is not None:

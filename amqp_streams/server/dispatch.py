@@ -105,7 +105,7 @@ class Dispatch:
         """
         self.closed = False
         self.links: dict[Pointer, AnyLink] = {}
-        self.consumers: set[ConsumerLink] = set()
+        self.consumers: dict[ConsumerLink, None] = {}
         self._producers: list[ProducerLink] = []
         self._few_producers = False
         self._only_consumers = False
@@ -351,7 +351,7 @@ class Dispatch:
                     container=self.container,
                     presettled=links.presettled(pointer),
                 )
-                self.consumers.add(consumer)
+                self.consumers[consumer] = None
                 if consumer.watched:
                     self._watched.append(consumer)
                 return consumer
@@ -439,7 +439,7 @@ class Dispatch:
                 if link.watched:
                     self._watched = [consumer for consumer in self._watched if consumer is not link]
                 account.forget(link)
-                self.consumers.discard(link)
+                self.consumers.pop(link, None)
         self._service.effects.detached(link, closed=closed)
 
     def watch(self) -> None:

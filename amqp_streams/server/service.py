@@ -25,7 +25,7 @@ from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
-from amqp_streams.server.links.link import AnyLink, Committing, Pause, Pumped
+from amqp_streams.server.links.link import AnyLink, Committing, Owner, Pause, Pumped
 from amqp_streams.server.links.turns import Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
@@ -121,7 +121,7 @@ class EventService:
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False
-        self.connections: set[LiveConnection] = set()
+        self.connections: dict[LiveConnection, None] = {}
         self.connections_max = self.limits.connections
         """The limit on connections; lower than configured if the process has too few file descriptors."""
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
@@ -133,7 +133,7 @@ class EventService:
         self._commit_scheduled = False
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
-        self._withheld: set[Committing] = set()
+        self._withheld: dict[Committing, None] = {}
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
@@ -192,7 +192,7 @@ class EventService:
         # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
         if self.store.pending_bytes < self.limits.pending_bytes:
             return False
-        self._withheld.add(link)
+        self._withheld[link] = None
         link.owner.pause(Pause.DISK)
         return True
 
@@ -202,16 +202,16 @@ class EventService:
 
     def _committed(self, done: CommitDone) -> None:
         waiting = self._waiting.pop(done.sequence, [])
-        partitions: set[Partition] = set()
-        touched = set()
+        partitions: dict[Partition, None] = {}
+        touched: dict[Owner, None] = {}
         for entry in waiting:
             try:
                 entry.link.committed(entry.deliveries, entry.receipt, done)
             except Exception:
                 log.exception("connection_failed", link=entry.link.name, during="committed")
                 entry.link.owner.cut("the node failed to answer a link")
-            touched.add(entry.link.owner)
-            partitions.update([part.partition for part in entry.receipt.parts])
+            touched[entry.link.owner] = None
+            partitions.update([(part.partition, None) for part in entry.receipt.parts])
         for partition, failure in done.failures.items():
             log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
         for owner in touched:
@@ -240,7 +240,7 @@ class EventService:
                     counters.bytes_in += part.bytes
 
     def _release(self) -> None:
-        withheld, self._withheld = self._withheld, set()
+        withheld, self._withheld = self._withheld, {}
         for link in withheld:
             link.owner.resume(Pause.DISK)  # also when the link is gone: its connection was paused with it
             link.top_up()

@@ -78,7 +78,7 @@ class Effects:
         if self._at_work:
             return  # called by an effect: the loop below takes the new effects too
         self._at_work = True
-        touched: set[Owner] = set()
+        touched: dict[Owner, None] = {}
         try:
             while effects := self._node.take_effects():
                 for effect in effects:
@@ -88,7 +88,7 @@ class Effects:
                         log.exception("effect_failed", effect=type(effect).__name__)
                         continue
                     if link is not None:
-                        touched.add(link.owner)
+                        touched[link.owner] = None
         finally:
             self._at_work = False
         for owner in touched:

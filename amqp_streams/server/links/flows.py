@@ -25,12 +25,12 @@ class Flows:
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
-        self._owed: set[OutgoingLink[Any]] = set()
+        self._owed: dict[OutgoingLink[Any], None] = {}
 
     def owe(self, link: OutgoingLink[Any]) -> None:
         """Note that the client waits for the state of this link."""
         if link.handle is not None:
-            self._owed.add(link)
+            self._owed[link] = None
 
     def echo(self, attached: Iterable[AnyLink]) -> None:
         """Answer a flow with `echo`. Proton does not report which link it concerns, so all links and sessions
@@ -54,10 +54,10 @@ class Flows:
         """
         if not self._owed:
             return b""
-        owed = {link for link in self._owed if link.alive and not link.closing}
-        self._owed = {link for link in owed if links.queued(link.pointer)}
+        owed = [link for link in self._owed if link.alive and not link.closing]
+        self._owed = {link: None for link in owed if links.queued(link.pointer)}
         output = b""
-        for session, waiting in _by_session(owed - self._owed).items():
+        for session, waiting in _by_session(link for link in owed if link not in self._owed).items():
             self._engine.ask_session_flow(session)
             written = self._engine.pull()
             output += written

@@ -216,7 +216,7 @@ class Listeners:
         self.admission: Final = admission
         self.buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
         self.linger_s: Final = linger_s
-        self.channels: Final[set[Channel]] = set()
+        self.channels: Final[dict[Channel, None]] = {}
         self._tls: Final = tls
         self._handshake_s: Final = limits.unauthenticated_ms / 1000
         self._acceptors: Final[list[Acceptor]] = []
@@ -278,7 +278,7 @@ class Listeners:
         """Remove a closed channel, and free its share of the limit on connections."""
         assert isinstance(channel, Channel)
         self.admission.leave(channel)
-        self.channels.discard(channel)
+        self.channels.pop(channel, None)
         if not self.channels:
             self._empty.set()
 
@@ -291,7 +291,7 @@ class Listeners:
         assert isinstance(channel, Channel)
         if not self.admission.enter(channel, peer=peer, send_away=partial(self._send_away, channel)):
             return False
-        self.channels.add(channel)
+        self.channels[channel] = None
         self._empty.clear()
         return True
 

@@ -118,15 +118,17 @@ class Committer:
             return  # the write to its segments ends soon, and calls start again
         self._submit(journaled, direct)
 
-    def _choose_direct(self, able: list[PartitionLog]) -> set[PartitionLog]:
+    def _choose_direct(self, able: list[PartitionLog]) -> dict[PartitionLog, None]:
         """The partitions whose records are written directly to their segments."""
         tuning = self._tuning
         total = sum([_pending_bytes(partition) for partition in able])
-        large = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
-        unfit = {partition for partition in able if not partition.fits_one_batch}
+        large = {
+            partition: None for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes
+        }
+        unfit = {partition: None for partition in able if not partition.fits_one_batch}
         if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
             if total > self._journal.record_bytes_max or not any(partition.busy for partition in able):
-                return set(able)
+                return dict.fromkeys(able)
             return unfit
         direct = large | unfit
         total -= sum([_pending_bytes(partition) for partition in direct])
@@ -138,7 +140,7 @@ class Committer:
             if total <= self._journal.record_bytes_max // 2:
                 break
             if partition not in direct:
-                direct.add(partition)
+                direct[partition] = None
                 total -= _pending_bytes(partition)
         return direct
 
@@ -155,7 +157,7 @@ class Committer:
             self._flusher.catch_up()
         return has_room
 
-    def _submit(self, journaled: list[PartitionLog], direct: set[PartitionLog]) -> None:
+    def _submit(self, journaled: list[PartitionLog], direct: dict[PartitionLog, None]) -> None:
         commit = _Commit(self.sequence, perf_counter())
         self._began = commit.began
         self.sequence += 1

@@ -105,7 +105,7 @@ class Flusher:
         self._freed: Final = freed
         self.recent: Final = Recent()
         self._due: dict[PartitionLog, None] = {}
-        self._held_back: set[PartitionLog] = set()
+        self._held_back: dict[PartitionLog, None] = {}
         self._growing = False
 
     # -- memory
@@ -183,7 +183,7 @@ class Flusher:
             partition.segments.forget(staged)
             self._not_flushed(partition, work.error, again=work.undone and work.error.errno in FULL)
         else:
-            self._held_back.discard(partition)
+            self._held_back.pop(partition, None)
             self.settle(partition, partition.flushed(staged, synced=False))
             self._evict()
         self._freed()
@@ -191,13 +191,13 @@ class Flusher:
     def _not_flushed(self, partition: PartitionLog, error: OSError, *, again: bool) -> None:
         if again and error.errno in FULL:
             self.ran_out()
-            self._held_back.add(partition)
+            self._held_back[partition] = None
         else:
             self.stop(partition, error)
 
     def _retry(self) -> None:
         for partition in list(self._held_back):
-            self._held_back.discard(partition)
+            self._held_back.pop(partition, None)
             self.flush(partition)
         self._freed()
 

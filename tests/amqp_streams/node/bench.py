@@ -87,7 +87,7 @@ class Bench:
         for partition in partitions:
             partition.append([b"\x00\x53\x75\xa0\x01x"], b"\0", now_ms)
         self.store.commit()
-        return self.node.committed(self.ended[-1], partitions)
+        return set(self.node.committed(self.ended[-1], partitions))
 
     # -- links
 

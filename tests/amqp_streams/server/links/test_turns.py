@@ -199,7 +199,7 @@ def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: 
     connection_of(node).received(memoryview(attaches(30)))
     node.disconnect(peer)
     node.run()
-    assert (list(node.service.node.consumers()), node.service.connections) == ([], set())
+    assert (list(node.service.node.consumers()), node.service.connections) == ([], {})
 
 
 def echo_of_the_session() -> bytes:
