@@ -175,7 +175,7 @@ def _report_journal(
 ) -> None:
     if checkpoint is None:
         return
-    names = files.listdir(root / FOLDER)
+    names = [name for name in files.listdir(root / FOLDER) if name.endswith(".journal")]
     missing = [
         name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names
     ]

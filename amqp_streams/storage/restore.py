@@ -151,6 +151,7 @@ class PartitionRestorer:
             )
         segment = self._segment(path, base, scan)
         segment.bytes = scan.size if scan.stretches else 0
+        self._write_again(path, 0, segment.bytes)
         self._write_index(segment)
         return segment
 
@@ -204,9 +205,21 @@ class PartitionRestorer:
         segment.saved = found is not None
         segment.end = plan.end if not segment.bytes else segment.end
         if segment.bytes and segment.covered != segment.bytes:
-            OpenFile(self._files, path, write=True).sync()
+            known = 0 if found is None else found.coverage.bytes
+            self._write_again(path, segment.bytes if plan.rewrite else known, segment.bytes)
             self._write_index(segment)
         return segment, plan.end
+
+    def _write_again(self, path: Path, first: int, until: int) -> None:
+        """Make durable what was only read.
+
+        After a failed sync the system may hold bytes that it will not write: a sync would not help. The same
+        bytes in the same place can be torn without harm.
+        """
+        file = OpenFile(self._files, path, write=True)
+        for at in range(first, until, _COPY_BYTES):
+            file.write([file.read(min(_COPY_BYTES, until - at), at)], at)
+        file.sync()
 
     def _scan_active(self, file: OpenFile, base: int, found: Decoded | None) -> Scan:
         """Scan only what the index does not cover: the rest was synced before the index was written."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.commits.journal import FOLDER, Journal, Slot, make
+from amqp_streams.storage.commits.journal import FOLDER, Journal, Slot, create
 from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.disk.space import FULL, Space
 from amqp_streams.storage.disk.work import Call, Executor, Step, SyncFile, SyncFolder, Task, Work
@@ -323,9 +323,7 @@ class Flusher:
         made: list[OpenFile] = []
 
         def add() -> None:
-            file = OpenFile(self._files, path, create=True)
-            make(file, self._tuning.journal_bytes, self._journal.seed)
-            made.append(file)
+            made.append(create(self._files, path, self._tuning.journal_bytes, self._journal.seed))
 
         self._outstanding.submit(
             self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made)

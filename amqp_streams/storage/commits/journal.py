@@ -20,6 +20,8 @@ from amqp_streams.storage.partitions.partition_log import PartitionLog
 
 FOLDER: Final = "journal"
 _BLOCK_BYTES: Final = 4 << 20
+_UNFINISHED: Final = ".journal.tmp"
+"""The suffix of a journal file that is being created: see `create`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,14 +146,21 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
         DiskFullError: the disk is too full; files that were created here are removed again.
     """
     folder = root / FOLDER
+    known = files.listdir(folder)
+    for name in known:
+        if name.endswith(_UNFINISHED):
+            files.unlink(folder / name)
     opened: list[OpenFile] = []
     begun: list[OpenFile] = []
     try:
         for number in range(count):
-            file = OpenFile(files, folder / f"{number}.journal", create=True)
-            if (before := file.size()) < size:
-                if not before:
-                    begun.append(file)
+            path = folder / f"{number}.journal"
+            if path.name not in known:
+                begun.append(create(files, path, size, seed))
+                opened.append(begun[-1])
+                continue
+            file = OpenFile(files, path, create=True)
+            if file.size() < size:
                 make(file, size, seed)
             opened.append(file)
         files.fsync_dir(folder)
@@ -170,8 +179,27 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
     return opened
 
 
+def create(files: Files, path: Path, size: int, seed: int) -> OpenFile:
+    """Create a journal file; the caller syncs the folder.
+
+    It gets its name when it is whole: a file that an error or a crash left half made is not a damaged one.
+    """
+    temporary = path.with_suffix(_UNFINISHED)
+    file = OpenFile(files, temporary, create=True)
+    try:
+        make(file, size, seed)
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.unlink(temporary)
+        raise
+    finally:
+        file.close()
+    return OpenFile(files, path, write=True)
+
+
 def make(file: OpenFile, size: int, seed: int) -> None:
-    """Fill a new file with zeros and one empty record: a file of only zeros is therefore a damaged file."""
+    """Fill a file with zeros and one empty record: a file of only zeros is therefore a damaged file."""
     fill_with_zeros(file, size)
     file.write([journal_record.encode(0, 0, [], batches_bytes=0, seed=seed)], 0)
     file.sync()
@@ -188,6 +216,8 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Jo
     uses: list[tuple[int, str, OpenFile, list[tuple[int, JournalHead]]]] = []
     for name in files.listdir(folder):
         relative = f"{FOLDER}/{name}"
+        if name.endswith(_UNFINISHED):
+            continue
         if not name.endswith(".journal"):
             findings.append(Finding(Severity.WARNING, relative, None, "is not a file of the store; ignored"))
             continue
