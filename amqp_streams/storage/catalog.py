@@ -243,6 +243,22 @@ def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone
         replace_file(files, path, data, sync=True)
 
 
+def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:
+    """Write a checkpoint without a deleted log, then remove the log's folder, which is in the trash.
+
+    In this order: as long as a checkpoint has the log, its folder in the trash says that it was deleted.
+    """
+    path, data = root / CHECKPOINT_FILE, checkpoint.encode()
+    try:
+        replace_file(files, path, data, sync=True)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        remove_content(files, trash)  # that makes the space that the checkpoint needs
+        replace_file(files, path, data, sync=True)
+    remove_tree(files, trash)
+
+
 def read_log(
     files: Files,
     root: Path,
@@ -288,9 +304,14 @@ def write_log(files: Files, folder: Path, log: LogRecord) -> None:
 
 def remove_tree(files: Files, path: Path) -> None:
     """Remove a folder with its content."""
+    remove_content(files, path)
+    files.rmdir(path)
+
+
+def remove_content(files: Files, path: Path) -> None:
+    """Remove everything in a folder."""
     for name in files.listdir(path):
         if files.is_dir(path / name):
             remove_tree(files, path / name)
         else:
             files.unlink(path / name)
-    files.rmdir(path)

@@ -249,10 +249,9 @@ class DirectoryStore:
         self._ahead_ms.pop(name, None)
         del self._records[name], self._logs[name]
         self._deleted.add(name)
-        self._outstanding.submit(
-            self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget
-        )
-        self._submit_checkpoint()
+        checkpoint = self._checkpoint(clean=False)
+        step = Call(partial(catalog.checkpoint_and_delete, self._files, self._root, checkpoint, trash))
+        self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""

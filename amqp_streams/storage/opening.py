@@ -90,8 +90,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     for folder in (FOLDER, "logs", "trash"):
         files.mkdir(root / folder)
     files.fsync_dir(root)
-    for name in files.listdir(root / "trash"):
-        catalog.remove_tree(files, root / "trash" / name)
+    trash = _empty_trash(files, root, checkpoint)
     _report_unknown_files(files, root, findings)
     seed = journal_record.seed_of(directory_id)
     # Without a checkpoint, an earlier start may have ended while it created the journal: its files may be
@@ -109,7 +108,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         logs.append(
             (log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings))
         )
-    _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
+    _report_missing_logs({log.name for log, _ in logs}, trash, checkpoint, findings)
     journal_files = prepare(files, root, count=tuning.journal_files, size=tuning.journal_bytes, seed=seed)
     slots = [
         Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files
@@ -194,8 +193,25 @@ def _report_journal(
             findings.append(Finding(Severity.WARNING, f"{FOLDER}/{name}", size, words))
 
 
-def _report_missing_logs(names: set[str], checkpoint: Checkpoint | None, findings: list[Finding]) -> None:
-    gone = sorted(set(checkpoint.logs) - names) if checkpoint else []
+def _empty_trash(files: Files, root: Path, checkpoint: Checkpoint | None) -> list[str]:
+    """Remove what was deleted; the names of what was there.
+
+    The folder of a log that the checkpoint still has stays, without content: it says that the log was deleted.
+    """
+    names = files.listdir(root / "trash")
+    known = {f"{log.uid:016x}" for log in checkpoint.logs.values()} if checkpoint else set()
+    for name in names:
+        remove = catalog.remove_content if name in known else catalog.remove_tree
+        remove(files, root / "trash" / name)
+    return names
+
+
+def _report_missing_logs(
+    names: set[str], trash: Sequence[str], checkpoint: Checkpoint | None, findings: list[Finding]
+) -> None:
+    """Report logs of the checkpoint whose folder is neither in its place nor in the trash of deleted logs."""
+    known = checkpoint.logs if checkpoint else {}
+    gone = sorted(name for name in known.keys() - names if f"{known[name].uid:016x}" not in trash)
     findings += [
         Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is missing") for name in gone
     ]

@@ -1,10 +1,11 @@
-"""A disk that fails, a start after it, and then a power loss: what was visible after the start stays."""
+"""A disk that fails, and the starts after it: what was visible stays, and nothing is reported that is not so."""
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 from amqp_streams.config import LogSettings
-from amqp_streams.storage import Severity
+from amqp_streams.storage import DirectoryStore, Finding, Severity
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, read_all
@@ -70,7 +71,7 @@ def test_a_journal_file_that_could_not_be_created_is_not_reported_as_damage() ->
     ]
     files.kill()
     hand = open_inline(files)
-    assert not [each for each in hand.store.findings if each.severity is Severity.DAMAGE]
+    assert not [each for each in _findings(hand) if each.severity is Severity.DAMAGE]
     assert read_all(hand.store.logs["log"].partitions[0]) == [b"durable"]
 
 
@@ -82,12 +83,33 @@ def test_a_journal_file_that_a_crash_left_half_made_is_removed_without_a_word() 
     hand.store.close()
     files.open(ROOT / "journal" / "2.journal.tmp", create=True)
     hand = open_inline(files)
-    assert not hand.store.findings
+    assert not _findings(hand)
     assert not [path for path in files.paths() if path.suffix == ".tmp"]
+
+
+def test_a_deleted_log_is_not_reported_as_missing_though_no_checkpoint_was_written_since() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    (partition, *_) = _logs(hand)
+    hand.write(partition, b"deleted")
+    files.fault = lambda operation, path: errno.EIO if "checkpoint" in path.name else 0
+    hand.store.delete("log")
+    files.fault = lambda operation, path: 0
+    for _ in range(2):
+        files.kill()
+        hand = open_inline(files)
+        assert not hand.store.logs
+        assert not _findings(hand)
+    assert files.listdir(ROOT / "trash") == []
 
 
 def _journal(operation: str, path: Path) -> bool:
     return operation == "fdatasync" and path.parent.name == "journal"
+
+
+def _findings(hand: Hand) -> Sequence[Finding]:
+    assert isinstance(hand.store, DirectoryStore)
+    return hand.store.findings
 
 
 def _logs(hand: Hand) -> tuple[Partition, ...]:
