@@ -20,6 +20,8 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 SPARK = "spark"
+SPREAD = {"tests/simulation/test_simulation.py"}
+"""Files whose tests go to any worker: they have nothing in common, and each takes seconds."""
 
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
 # and interrupt.
@@ -39,6 +41,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
+            if file in SPREAD:
+                return nodeid
             return SPARK if uses_spark(config.rootpath / file) else file
 
     return SparkFirst(config, log)

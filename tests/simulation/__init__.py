@@ -1,4 +1,4 @@
-"""A node without sockets, its peers, its disk and its clock, all from one seed:
+"""Whole nodes with their clients, disks, networks and clocks, each run from one seed.
 
-`make sim SEEDS=200`, `make sim SEED=7`.
+`make sim SEEDS=1000`, `make sim SEED=7`. docs/reliability.md says what is simulated and what is checked.
 """

@@ -15,8 +15,8 @@ from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
 from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.testing import MemoryStore
-from tests.simulation.ledger import Ledger, Link
-from tests.simulation.schedule import Schedule
+from tests.simulation.groups.ledger import Ledger, Link
+from tests.simulation.groups.schedule import Schedule
 
 NOW = 1_700_000_000_000
 MESSAGE = b"\x00\x53\x75\xa0\x01x"

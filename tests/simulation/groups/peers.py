@@ -6,8 +6,8 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.streams.attach import AttachRequest, Pending
 from amqp_streams.wire.types import Symbol, ULong, Value
-from tests.simulation.ledger import Link
-from tests.simulation.stage import Stage
+from tests.simulation.groups.ledger import Link
+from tests.simulation.groups.stage import Stage
 
 EARLIEST: dict[str, Value] = {
     names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(names.OFFSET_EARLIEST)}

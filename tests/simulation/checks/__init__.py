@@ -1,0 +1,1 @@
+"""What must hold: events, cursors, groups, filters, information, memory, and progress."""

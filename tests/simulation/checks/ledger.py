@@ -1,0 +1,212 @@
+"""Events: what was sent, what was accepted, and what each partition has, for as long as the run lasts.
+
+Checked here: what is accepted is visible, and what is visible stays, through each crash; an offset means one
+event for ever, to each reader; each stored event is as it was sent, at most as often as it was sent, numbered
+events once; events of one link keep their order; times do not decrease; retention takes nothing too early.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from amqp_streams.storage import Severity
+from amqp_streams.storage.ports import Partition, Store, StoredLog
+from tests.simulation.machine.schedule import Schedule
+from tests.simulation.peers.frames import Event, key_of, without_header
+
+READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Sent:
+    """An event that a producer has sent. `message`: as the node stores it. `link`: of its first sending."""
+
+    key: str
+    log: str
+    message: bytes
+    numbered: bool
+    properties: dict[str, Any]
+    producer: str
+    number: int
+    link: int = 0
+    times: int = 0
+    accepted: bool = False
+    stored: list[tuple[int, int]] = field(default_factory=list)
+    """Where it is: partition and offset."""
+
+
+@dataclass(slots=True)
+class Track:
+    """A partition: `records` from offset 0 on, also those that retention took."""
+
+    log: str
+    index: int
+    retention_ms: int | None
+    start: int = 0
+    records: list[tuple[Sent, int]] = field(default_factory=list)
+    seen_ms: list[int] = field(default_factory=list)
+    """When each record became visible, in true time."""
+    partition: Partition | None = None
+    """As the process that runs has it."""
+
+    @property
+    def first(self) -> int:
+        """The earliest event that retention has left, now."""
+        return self.start if self.partition is None else max(self.start, self.partition.start)
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+    def end_at(self, now_ms: int) -> int:
+        """Its end at a time in the past."""
+        return bisect_right(self.seen_ms, now_ms)
+
+
+class Ledger:
+    """All events of a run."""
+
+    def __init__(self, schedule: Schedule, wall_ms: Callable[[], int]) -> None:
+        self.sent: dict[str, Sent] = {}
+        self.tracks: dict[tuple[str, str, int], Track] = {}
+        self.current: dict[tuple[str, int], Track] = {}
+        self.passing: Callable[[str], bool] = lambda name: name.startswith("made-")
+        """Logs that clients create and delete."""
+        self.clock_jumped = False
+        self.counts = {"accepted": 0, "visible": 0, "delivered": 0}
+        self._schedule = schedule
+        self._wall_ms = wall_ms
+        self._order: dict[tuple[str | int, int, str], int] = {}
+
+    # -- producers
+
+    def send(self, sent: Sent, link: int) -> None:
+        """A producer sends this, on this link."""
+        known = self.sent.setdefault(sent.key, sent)
+        known.link = known.link or link
+        known.times += 1
+
+    def accepted(self, key: str) -> None:
+        """The node accepted this event."""
+        sent = self.sent[key]
+        assert sent.stored or self.passing(sent.log), f"{key} is accepted, and is not there"
+        self.counts["accepted"] += not sent.accepted
+        sent.accepted = True
+
+    # -- the store
+
+    def opened(self, store: Store, *, damaged: bool) -> None:
+        """A process has opened the store: nothing that was visible is gone."""
+        findings = [each for each in getattr(store, "findings", ()) if each.severity is Severity.DAMAGE]
+        assert not findings or damaged, f"damage that nobody did: {findings}"
+        for (name, _incarnation, index), track in self.tracks.items():
+            stored = store.logs.get(name)
+            if self.passing(name):
+                continue
+            assert stored is not None, f"log {name} is gone"
+            partition = stored.partitions[index]
+            assert partition.start <= track.start or not partition.end, (
+                f"{name}/{index} begins at {partition.start}, it was {track.start}"
+            )
+            assert partition.end >= track.end, (
+                f"{name}/{index} ends at {partition.end}, and events up to {track.end} were visible"
+            )
+            track.start = partition.start
+        for stored in store.logs.values():
+            for partition in stored.partitions:
+                self._compare(stored, partition)
+                self.visible(stored, partition)
+
+    def created(self, store: Store) -> None:
+        """There may be logs that were not there before."""
+        for stored in store.logs.values():
+            for partition in stored.partitions:
+                self._track(stored, partition)
+
+    def visible(self, log: StoredLog, partition: Partition) -> None:
+        """The end of a partition has moved."""
+        track = self._track(log, partition)
+        at = track.end
+        assert partition.end >= at, "the end of a partition falls"
+        while at < partition.end:
+            chunk = partition.read(at, READ_BYTES)
+            assert chunk is not None
+            assert chunk.base == at
+            for message, timestamp in zip(chunk.messages, chunk.timestamps, strict=True):
+                self._add(track, message, timestamp)
+            at += len(chunk)
+
+    def _compare(self, log: StoredLog, partition: Partition) -> None:
+        track = self._track(log, partition)
+        at = partition.start
+        while at < min(track.end, partition.end):
+            chunk = partition.read(at, READ_BYTES)
+            assert chunk is not None
+            for offset, message, timestamp in zip(
+                range(chunk.base, track.end), chunk.messages, chunk.timestamps, strict=False
+            ):
+                sent, told_ms = track.records[offset]
+                assert (message, timestamp) == (sent.message, told_ms), (
+                    f"{track.log}/{track.index}@{offset} changed"
+                )
+            at = chunk.base + len(chunk)
+
+    def _track(self, log: StoredLog, partition: Partition) -> Track:
+        key = (log.name, log.incarnation, partition.index)
+        track = self.tracks.get(key)
+        if track is None:
+            track = self.tracks[key] = Track(log.name, partition.index, log.settings.retention_ms)
+        self.current[log.name, partition.index] = track
+        track.partition = partition
+        return track
+
+    def _add(self, track: Track, message: bytes, timestamp_ms: int) -> None:
+        offset = track.end
+        sent = self.sent.get(key_of(message))
+        assert sent is not None, f"{track.log}/{track.index}@{offset} was never sent"
+        assert message == sent.message, f"{sent.key} is stored with other bytes"
+        assert sent.log == track.log, f"{sent.key} is in log {track.log}"
+        sent.stored.append((track.index, offset))
+        assert len(sent.stored) <= (1 if sent.numbered else sent.times), f"{sent.key} is stored too often"
+        assert not track.records or track.records[-1][1] <= timestamp_ms, "times do not decrease"
+        if sent.times == 1 or sent.numbered:
+            place = (sent.producer if sent.numbered else sent.link, track.index, track.log)
+            last = self._order.get(place, -1)
+            assert last < sent.number, f"{sent.key} is stored behind {last} of its producer"
+            self._order[place] = sent.number
+        track.records.append((sent, timestamp_ms))
+        track.seen_ms.append(self._schedule.now_ms)
+        self.counts["visible"] += 1
+
+    def retained(self, store: Store) -> None:
+        """Retention may have removed events: none too early."""
+        for name, stored in store.logs.items():
+            for partition in stored.partitions if not self.passing(name) else ():
+                track = self._track(stored, partition)
+                assert partition.start >= track.start, "the start of a partition falls"
+                if partition.start > track.start:
+                    age_ms = self._wall_ms() - track.records[partition.start - 1][1]
+                    assert (
+                        track.retention_ms is None or self.clock_jumped or age_ms + 50 >= track.retention_ms
+                    ), f"{name}/{partition.index}: an event was removed after {age_ms} ms"
+                    track.start = partition.start
+
+    # -- consumers
+
+    def delivered(self, log: str, event: Event, *, again: bool = False) -> Sent:
+        """A consumer got this. `again`: another time, so that its header has a delivery-count."""
+        track = self.current[log, event.partition]
+        where = f"{log}/{event.partition}@{event.offset}"
+        assert event.offset < track.end, f"{where} is delivered before it is durable"
+        sent, timestamp_ms = track.records[event.offset]
+        assert event.key == sent.key, f"{where} was {sent.key}, and is {event.key}"
+        same = (
+            without_header(event.message) == without_header(sent.message)
+            if again
+            else event.message == sent.message
+        )
+        assert same, f"{where} is delivered with other bytes"
+        assert event.timestamp_ms == timestamp_ms, f"{where} has two times"
+        self.counts["delivered"] += 1
+        return sent

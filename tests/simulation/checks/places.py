@@ -1,0 +1,103 @@
+"""Kept cursors and groups: each begins at the first event that nobody settled, and has one owner.
+
+Checked here: a cursor never passes an event that no client settled; it does not go back while the node lives;
+one link owns a partition of a group; epochs never fall, not through a crash either.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.links.link import AnyLink
+from amqp_streams.streams.attach import Consuming
+from tests.simulation.checks.ledger import Ledger
+
+Spot = tuple[str, str, str, int]
+"""A kept cursor in one partition: log, `group` or `link`, which one, partition."""
+
+
+@dataclass
+class Place:
+    """`begin`: where it began. `granted`: where its last owner began, in this process."""
+
+    begin: int
+    granted: int
+    settled: set[int] = field(default_factory=set)
+
+
+class Places:
+    """All kept cursors, as the clients know them."""
+
+    def __init__(self, ledger: Ledger, soon: Callable[[Callable[[], None]], None]) -> None:
+        self._soon = soon
+        self.places: dict[Spot, Place] = {}
+        self.owners: dict[tuple[str, str, int], ConsumerLink] = {}
+        self.epochs: dict[tuple[str, str, int], int] = {}
+        self.counts = {"granted": 0, "resumed": 0}
+        self._ledger = ledger
+
+    def settled(self, spot: Spot, offset: int) -> None:
+        """A client is done with an event, and says so: this may never arrive."""
+        self.places[spot].settled.add(offset)
+
+    def done(self, spot: Spot) -> int:
+        """The first event that no client has settled."""
+        place = self.places[spot]
+        track = self._ledger.current[spot[0], spot[3]]
+        at = max(place.begin, track.first)
+        while at in place.settled:
+            at += 1
+        return at
+
+    def attached(self, link: AnyLink) -> None:
+        """The node has granted a link."""
+        if not isinstance(link, ConsumerLink):
+            return
+        grant = link.grant
+        if grant.group is not None:
+            self._own(link)
+        if grant.keeps:
+            for index, position in grant.reader.positions.items():
+                self._resumed(spot_of(grant, index), position)
+
+    def _own(self, link: ConsumerLink) -> None:
+        grant = link.grant
+        self.counts["granted"] += 1
+        for partition in grant.partitions:
+            owned = grant.log.incarnation, grant.group or "", partition.index
+            owner = self.owners.get(owned)
+            if owner is not None:  # it ends in this turn, before anything is sent
+                self._soon(partial(_require_gone, owner, owned))
+            self.owners[owned] = link
+            assert grant.epoch is not None
+            assert grant.epoch >= self.epochs.get(owned, 0), f"the epoch of {owned} falls"
+            self.epochs[owned] = grant.epoch
+
+    def _resumed(self, spot: Spot, position: int) -> None:
+        place = self.places.get(spot)
+        self.counts["resumed"] += 1
+        if place is None:
+            self.places[spot] = Place(position, position)
+            return
+        done = self.done(spot)
+        assert position <= done, f"{spot} goes on at {position}, and {done} was not settled"
+        assert position >= place.granted, f"{spot} goes back from {place.granted} to {position}"
+        place.granted = position
+
+    def died(self) -> None:
+        """The process is gone: what was settled last may be delivered again."""
+        self.owners.clear()
+        for place in self.places.values():
+            place.granted = place.begin
+
+
+def _require_gone(link: ConsumerLink, owned: tuple[str, str, int]) -> None:
+    assert not link.alive or link.closing, f"two owners of {owned}"
+
+
+def spot_of(grant: Consuming, index: int) -> Spot:
+    """The cursor of a grant in a partition."""
+    if grant.group:
+        return grant.log.name, "group", grant.group, index
+    return grant.log.name, "link", f"{grant.request.container} {grant.request.link}", index

@@ -1,0 +1,4 @@
+"""A node without sockets, its peers, its disk and its clock, all from one seed:
+
+`make sim SEEDS=200`, `make sim SEED=7`.
+"""

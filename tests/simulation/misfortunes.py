@@ -1,0 +1,194 @@
+"""What goes wrong in a storm: processes, power, disks, clocks, networks, clients. Each kind is a method here."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.machine.network import Wire
+from tests.simulation.machine.process import Node
+from tests.simulation.machine.schedule import MS, SECOND
+from tests.simulation.machine.stores import Directory
+from tests.simulation.peers.consumers import Consumer
+
+DAY_MS: Final = 24 * 3600 * 1000
+_WRITES: Final = ("pwritev", "fdatasync", "truncate", "rename", "unlink", "fsync_dir", "open")
+
+
+class Misfortunes:
+    """Deals out the faults that a run has."""
+
+    def __init__(self, world: Any, faults: set[str]) -> None:
+        self.world = world
+        self.random: Random = world.random
+        self.power = "power" in faults
+        kinds: dict[str, list[Callable[[Node], None]]] = {
+            "crash": [self.kill, self.kill_within],
+            "power": [self.lose_power, self.kill_within],
+            "restart": [self.restart],
+            "disk": [self.stall_disk, self.fill_disk, self.break_disk],
+            "clock": [self.jump, self.freeze_clock, self.freeze_process],
+            "network": [self.reset, self.vanish, self.hold, self.hold, self.stop_reading],
+            "clients": [self.kill_client, self.kill_client, self.stall_consumer],
+        }
+        self.all = [(kind, act) for kind in sorted(faults & kinds.keys()) for act in kinds[kind]]
+
+    def strike(self) -> None:
+        """One of them, perhaps."""
+        if self.all and self.random.random() < 0.5:
+            kind, act = self.random.choice(self.all)
+            self.world.note(f"{kind}: {act.__name__}")
+            act(self.random.choice(self.world.nodes))
+
+    def calm_down(self) -> None:
+        """Repair everything."""
+        for node in self.world.nodes:
+            disk = node.backend
+            disk.failing = _none
+            disk.countdown = -1
+            disk.files.space = None
+            disk.pace.calm = True
+            disk.pace.stalled_until_us = 0
+            node.wall.thaw()
+            node.loop.frozen_until_us = 0
+            for wire in list(node.wires):
+                for way in (wire.up, wire.down):
+                    way.held_until_us = 0
+                if not wire.client_reads:
+                    wire.read_again()
+            if not node.up:
+                node.start()
+            elif any(
+                partition.facts().failure
+                for log in node.service.store.logs.values()
+                for partition in log.partitions
+            ):
+                self.restart(node)
+
+    # -- processes
+
+    def kill(self, node: Node) -> None:
+        """kill -9."""
+        if node.up:
+            node.kill()
+            self._start_later(node)
+
+    def lose_power(self, node: Node) -> None:
+        if node.up:
+            node.kill(power=True)
+            self._start_later(node)
+
+    def kill_within(self, node: Node) -> None:
+        """The process, or the machine, dies within some operation on a file."""
+        self._disk(node).countdown = self.random.randint(0, 40)
+
+    def restart(self, node: Node) -> None:
+        """SIGTERM, and a start."""
+        wait_us = self.random.choice((0, 500 * MS))
+        node.stop(lambda: self.world.schedule.after(wait_us, node.start))
+
+    def _start_later(self, node: Node) -> None:
+        wait_us = self.random.choice((0, 500, 3000)) * MS
+        if self.random.random() < 0.2:
+            self.world.schedule.after(wait_us + MS, lambda: self.kill_within(node))
+        self.world.schedule.after(wait_us, node.start)
+
+    # -- disks
+
+    def _disk(self, node: Node) -> Directory:
+        assert isinstance(node.backend, Directory)
+        return node.backend
+
+    def stall_disk(self, node: Node) -> None:
+        disk = self._disk(node)
+        disk.pace.stalled_until_us = self.world.schedule.now_us + self.random.randint(100, 6000) * MS
+
+    def fill_disk(self, node: Node) -> None:
+        disk = self._disk(node)
+        used = sum(len(disk.files.content(path)) for path in disk.files.paths())
+        disk.files.space = used + self.random.choice((0, 3000, 30_000))
+
+        def heal() -> None:
+            disk.files.space = None
+
+        self.world.schedule.after(self.random.randint(100, 4000) * MS, heal)
+
+    def break_disk(self, node: Node) -> None:
+        """Operations fail for a while; then somebody starts the node again."""
+        disk, random = self._disk(node), self.random
+        chance = random.choice((0.05, 0.5, 1.0))
+        operations = random.choice((_WRITES, ("fdatasync",), ("pwritev",), ("pread",), (*_WRITES, "pread")))
+        part = random.choice(("", "journal", "logs", "states"))
+
+        def failing(operation: str, path: Path) -> int:
+            if operation in operations and part in str(path) and random.random() < chance:
+                return errno.EIO
+            return 0
+
+        disk.failing = failing
+
+        def heal() -> None:
+            disk.failing = _none
+            if node.up:
+                random.choice((self.restart, self.kill))(node)
+
+        self.world.schedule.after(random.randint(50, 2000) * MS, heal)
+
+    # -- clocks
+
+    def jump(self, node: Node) -> None:
+        self.world.ledger.clock_jumped = True
+        node.wall.jump(
+            self.random.choice((-1, 1)) * self.random.choice((1000, 600_000, 60 * DAY_MS, 4000 * DAY_MS))
+        )
+
+    def freeze_clock(self, node: Node) -> None:
+        self.world.ledger.clock_jumped = True
+        node.wall.freeze()
+        self.world.schedule.after(self.random.randint(1, 10) * SECOND, node.wall.thaw)
+
+    def freeze_process(self, node: Node) -> None:
+        """The machine does other things for a while."""
+        if node.up:
+            node.loop.freeze(self.random.randint(50, 8000) * MS)
+
+    # -- networks
+
+    def _wire(self, node: Node) -> Wire | None:
+        return self.random.choice(list(node.wires)) if node.wires else None
+
+    def reset(self, node: Node) -> None:
+        if (wire := self._wire(node)) is not None:
+            wire.reset()
+
+    def vanish(self, node: Node) -> None:
+        """A client is gone, and the node does not hear of it."""
+        if (wire := self._wire(node)) is not None:
+            wire.vanish()
+
+    def hold(self, node: Node) -> None:
+        if (wire := self._wire(node)) is not None:
+            self.random.choice((wire.up, wire.down)).hold(self.random.randint(50, 5000) * MS)
+
+    def stop_reading(self, node: Node) -> None:
+        if (wire := self._wire(node)) is not None:
+            wire.client_reads = False
+            self.world.schedule.after(self.random.randint(100, 8000) * MS, wire.read_again)
+
+    # -- clients
+
+    def kill_client(self, _node: Node) -> None:
+        client = self.random.choice(self.world.clients)
+        if client.living:
+            client.die()
+            self.world.schedule.after(self.random.randint(0, 5000) * MS, client.start)
+
+    def stall_consumer(self, _node: Node) -> None:
+        found = [client for client in self.world.clients if isinstance(client, Consumer)]
+        if found:
+            self.random.choice(found).stall(self.random.randint(100, 8000) * MS)
+
+
+def _none(_operation: str, _path: Path) -> int:
+    return 0

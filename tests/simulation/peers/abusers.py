@@ -1,0 +1,151 @@
+"""Clients that do what they should not. Nothing is expected of them; their neighbours must not notice."""
+
+from typing import Any
+
+from amqp_streams import names
+from amqp_streams.wire.types import ULong, Value
+from tests.simulation.machine.schedule import MS, SECOND
+from tests.simulation.peers.client import Client
+from tests.simulation.peers.connection import Connection
+from tests.simulation.peers.frames import ACCEPTED
+from tests.simulation.peers.links import Receiver, Sender
+from tests.simulation.peers.requests import request
+
+
+class Abuser(Client):
+    """One that is not waited for."""
+
+    abuser = True
+
+    def __init__(self, world: Any, name: str) -> None:
+        super().__init__(world, name, user="user-mallory")
+
+    def calm_down(self) -> None:
+        super().calm_down()
+        self.world.schedule.after(5 * SECOND, self.retire)
+
+
+class Hoarder(Abuser):
+    """Begins messages that it never finishes, on several links, and holds on to them."""
+
+    def connected(self, connection: Connection) -> None:
+        for number in range(self.random.choice((1, 3, 6))):
+            link = connection.attach_sender(
+                f"hoard-{number}",
+                self.world.any_log(),
+                attached=lambda fields: None,
+                ended=self.reattach_later,
+            )
+            link.credited = lambda link=link: self._begin(link)  # type: ignore[misc]
+
+    def _begin(self, link: Sender) -> None:
+        link.credited = lambda: None
+        number = link.begin()
+        size = self.random.choice((1000, 50_000, 240_000))
+        block = min(link.connection.peer_frame_bytes - 64, 60_000)
+        head = b"\x00\x53\x75\xb0\x00\x10\x00\x00"
+        for at in range(0, size, block):
+            link.connection.transfer(link, number, (head if not at else b"") + bytes(block - 8), more=True)
+
+
+class Greedy(Abuser):
+    """Takes what it gets, and neither reads nor settles it; asks for far too much."""
+
+    def connected(self, connection: Connection) -> None:
+        link: Receiver = connection.attach_receiver(
+            "greedy",
+            self.world.any_log(),
+            attached=lambda _fields: self._grant(link),
+            ended=self.reattach_later,
+        )
+
+    def _grant(self, link: Receiver) -> None:
+        chance = self.random.random()
+        if chance < 0.2:
+            link.credit = (1 << 32) - 1
+            link.connection.write_flow(link)
+        else:
+            link.grant(100_000, echo=True)
+        if chance > 0.5 and link.connection.wire is not None:
+            link.connection.wire.client_reads = False
+
+
+class Asking(Abuser):
+    """Asks `$management` for very much at once, for nonsense, and does not take the answers."""
+
+    def connected(self, connection: Connection) -> None:
+        self._number = 0
+        replies: Receiver = connection.attach_receiver(
+            "replies",
+            names.MANAGEMENT,
+            target={"address": "me"},
+            attached=lambda _fields: replies.grant(self.random.choice((0, 3, 1000))),
+            delivered=lambda delivery: (
+                None if delivery.settled else replies.settle(delivery.number, delivery.number, ACCEPTED)
+            ),
+        )
+        sender = connection.attach_sender("requests", names.MANAGEMENT)
+        sender.credited = lambda: self._ask(sender)
+
+    def _ask(self, link: Sender) -> None:
+        link.credited = lambda: None
+        for _ in range(min(link.credit, self.random.choice((1, 10, 100)))):
+            self._number += 1
+            operation, kind, name, body = self._question()
+            properties = {names.OPERATION: operation, names.TYPE: kind, names.NAME: name}
+            link.send(request(properties, body, self._number))
+        self.world.schedule.after(500 * MS, lambda: self._ask(link) if link.alive else None)
+
+    def _question(self) -> tuple[str, str, Value, dict[Any, Any]]:
+        random, log = self.random, self.world.any_log()
+        chance = random.random()
+        if chance < 0.4:
+            count = random.choice((10, 300))
+            partitions = ["0"] * count
+            return (
+                names.EXTENTS,
+                names.LOG_TYPE,
+                None,
+                {
+                    names.EXTENT_LOGS: [log] * count,
+                    names.INFO_PARTITIONS: partitions,
+                },
+            )
+        if chance < 0.6:
+            return "QUERY", random.choice((names.LOG_TYPE, names.CURSOR_TYPE, names.GROUP_TYPE)), None, {}
+        if chance < 0.7:
+            return (
+                "CREATE",
+                names.LOG_TYPE,
+                f"made-{random.randrange(3)}",
+                {"partitions": random.randint(1, 3)},
+            )
+        if chance < 0.8:
+            return "DELETE", names.LOG_TYPE, f"made-{random.randrange(3)}", {}
+        if chance < 0.9:
+            made = f"made-{random.randrange(3)}"
+            return (
+                "UPDATE",
+                names.LOG_TYPE,
+                made,
+                {names.INFO_RETENTION_MS: ULong(1 << random.randint(10, 63))},
+            )
+        return random.choice(("READ", "NONSENSE")), random.choice((names.LOG_TYPE, "nothing")), log, {}
+
+
+class Rude(Abuser):
+    """Sends what is no AMQP, or connects and says nothing."""
+
+    def connected(self, connection: Connection) -> None:
+        chance = self.random.random()
+        link = connection.attach_sender("rude", self.world.any_log(), ended=self.reattach_later)
+        wait_us = self.random.randint(1, 2000) * MS
+        if chance < 0.5:
+            self.world.schedule.after(wait_us, lambda: connection.write(self.random.randbytes(40)))
+        elif chance < 0.7:
+            self.world.schedule.after(wait_us, lambda: link.detach(closed=False))
+        else:
+            connection.attach_receiver("nul", self.world.any_log() + "\0x", ended=lambda condition: None)
+
+
+ABUSERS = (Hoarder, Greedy, Asking, Rude)

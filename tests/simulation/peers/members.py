@@ -1,0 +1,160 @@
+"""Members of consumer groups: they share partitions, or hold leases that somebody elsewhere gives."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from amqp_streams import names
+from amqp_streams.wire.types import Symbol, ULong
+from tests.simulation.checks.places import Spot
+from tests.simulation.peers.connection import Connection
+from tests.simulation.peers.consumers import Attached, Consumer
+
+
+class Member(Consumer):
+    """A member of a group; how it gets its partitions is in its subclasses."""
+
+    def __init__(self, world: Any, name: str, log: str, group: str, *, user: str | None = None) -> None:
+        super().__init__(world, name, log, keeps=True, user=user)
+        self.group = group
+        self.draining = False
+        self.owned: dict[Attached, int] = {}
+
+    def granted(self, attached: Attached, fields: Mapping[str, Any]) -> None:
+        """It owns the partition that the node says."""
+        self.owned[attached] = self._partition(fields)
+
+    def spots_of(self, attached: Attached, fields: Mapping[str, Any]) -> dict[int, Spot]:
+        """See `Consumer`."""
+        index = self._partition(fields)
+        return {index: (self.log, "group", self.group, index)}
+
+    def link_ended(self, attached: Attached, condition: str | None) -> None:
+        """A link is over; it is attached again."""
+        self.links.pop(attached, None)
+        self.owned.pop(attached, None)
+        if condition != names.LINK_STOLEN:
+            self.reattach_later(condition, partial(self.again, name=attached.link.name))
+
+    def again(self, connection: Connection, name: str) -> None:
+        """Attach a link of this name again."""
+        if not any(attached.link.name == name for attached in self.links):
+            self.attach(connection, name, {names.CONSUMER_GROUP: self.group})
+
+    @property
+    def done(self) -> bool:
+        """Its group has processed everything; the world asks for each group."""
+        return True
+
+    def _partition(self, fields: Mapping[str, Any]) -> int:
+        answered = {str(key): value for key, value in (fields["properties"] or {}).items()}
+        return int(str(answered[names.PARTITION]))
+
+
+class Sharer(Member):
+    """A member whose partitions the node assigns. Spec: Event Streams 4.5.1."""
+
+    def __init__(self, world: Any, name: str, log: str, group: str, links: int) -> None:
+        super().__init__(world, name, log, group)
+        self.wanted_links = links
+
+    def connected(self, connection: Connection) -> None:
+        for number in range(self.wanted_links):
+            self.again(connection, f"{self.group}-{number}")
+
+
+class Leaser(Member):
+    """A member that is told elsewhere what it owns, and takes it with a greater epoch. Spec: 4.5.2."""
+
+    def __init__(self, world: Any, name: str, log: str, group: str) -> None:
+        super().__init__(world, name, log, group)
+        self.leases: dict[int, int] = {}
+
+    def connected(self, connection: Connection) -> None:
+        for index in self.leases:
+            self.again(connection, f"{self.group}-{index}")
+
+    def lease(self, partition: int, epoch: int) -> None:
+        """It owns this partition from now on."""
+        self.leases[partition] = epoch
+        if self.connection is not None and self.connection.alive:
+            self.again(self.connection, f"{self.group}-{partition}")
+
+    def lose(self, partition: int, *, surely: bool) -> None:
+        """Another owns it; the link stays until that one takes it. Not everybody hears of it at once."""
+        if surely or self.random.random() < 0.7:
+            self.leases.pop(partition, None)
+
+    def again(self, connection: Connection, name: str) -> None:
+        index = int(name.rpartition("-")[2])
+        if index not in self.leases or any(attached.link.name == name for attached in self.links):
+            return
+        properties: dict[str, object] = {
+            names.CONSUMER_GROUP: self.group,
+            names.PARTITION: Symbol(str(index)),
+        }
+        if not self.world.stormy or self.random.random() < 0.8:
+            properties[names.EPOCH] = ULong(self.leases[index])
+        self.attach(connection, name, properties)
+
+
+class Group:
+    """A group of members, and whether it has processed everything."""
+
+    def __init__(self, world: Any, name: str, log: str) -> None:
+        self.world = world
+        self.name = name
+        self.log = log
+        self.members: list[Sharer] = []
+        self.leasers: list[Leaser] = []
+        self._epochs: dict[int, int] = {}
+
+    def give_lease(self, *, surely: bool = False, index: int | None = None) -> None:
+        """Some consensus elsewhere says who owns what; it may say the same epoch twice."""
+        random = self.world.random
+        partition = random.randrange(self.world.partitions(self.log)) if index is None else index
+        self._epochs[partition] = self._epochs.get(partition, 0) + random.randint(1 if surely else 0, 3)
+        owner = random.choice(self.leasers)
+        for leaser in self.leasers:
+            leaser.lose(partition, surely=surely)
+        owner.lease(partition, self._epochs[partition])
+
+    def calm_down(self) -> None:
+        """Everybody knows what is whose."""
+        if self.leasers:
+            for index in range(self.world.partitions(self.log)):
+                self.give_lease(surely=True, index=index)
+
+    def owners(self) -> dict[int, str]:
+        """Who owns which partition, as the members know."""
+        return {
+            index: member.name
+            for member in [*self.members, *self.leasers]
+            for attached, index in member.owned.items()
+            if attached.link.alive
+        }
+
+    @property
+    def done(self) -> bool:
+        """Each partition that can have an owner has one, and is processed; sharers share evenly."""
+        partitions = self.world.partitions(self.log)
+        wanted = (
+            partitions if self.leasers else min(partitions, sum(each.wanted_links for each in self.members))
+        )
+        owners = self.owners()
+        if len(owners) < wanted or not all(self._processed(index) for index in owners):
+            return False
+        loads = [sum(owner == member.name for owner in owners.values()) for member in self.members]
+        return not loads or max(loads) - min(loads) <= 1
+
+    def _processed(self, index: int) -> bool:
+        spot = (self.log, "group", self.name, index)
+        places = self.world.places
+        return spot in places.places and places.done(spot) >= self.world.ledger.current[self.log, index].end
+
+    def why(self) -> str:
+        """What it waits for, for people."""
+        state = {
+            index: self.world.places.done((self.log, "group", self.name, index)) for index in self.owners()
+        }
+        return f"group {self.name} of {self.log}: owners {self.owners()} processed {state}"

@@ -1,0 +1,310 @@
+"""One run from one seed: a node, its clients, a storm, and the calm in which everything has to end well."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
+from amqp_streams.storage.ports import Partition, Store, StoredLog
+from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_within
+from tests.simulation.checks.ledger import Ledger
+from tests.simulation.checks.places import Places
+from tests.simulation.machine.clocks import Steps, Wall, clocks
+from tests.simulation.machine.network import Weather
+from tests.simulation.machine.process import Node, NodeWatcher, log_lines
+from tests.simulation.machine.schedule import MS, SECOND, Schedule
+from tests.simulation.machine.stores import Directory
+from tests.simulation.misfortunes import Misfortunes
+from tests.simulation.peers.abusers import ABUSERS
+from tests.simulation.peers.client import Client
+from tests.simulation.peers.consumers import Consumer
+from tests.simulation.peers.members import Group, Leaser, Sharer
+from tests.simulation.peers.producers import Producer
+from tests.simulation.peers.requests import Asker
+
+STORM_US = 12 * SECOND
+CALM_US = 60 * SECOND
+"""All that can be done is done before."""
+LEAVING_US = 45 * SECOND
+"""More than the longest silence that a node bears."""
+EVENTS_MAX = 200
+
+
+@dataclass
+class Plan:
+    """What a seed decides first: the size of everything, and which misfortunes there are."""
+
+    random: Random
+    faults: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        random = self.random
+        kinds = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
+        self.faults |= {kind for kind in kinds if random.random() < 0.45}
+        self.counted = random.random() < 0.15
+        self.logs = {
+            "first": LogSettings(partitions=random.randint(1, 4), segment_bytes=64 << 10, segment_ms=10_000),
+            "second": LogSettings(partitions=random.choice((1, 2, 8))),
+        }
+        if random.random() < 0.4:
+            self.logs["short"] = LogSettings(
+                partitions=2, segment_ms=1000, retention_ms=random.choice((2000, 8000))
+            )
+
+    def settings(self) -> NodeSettings:
+        random = self.random
+        limits = Limits(
+            unsettled=random.choice((4, 30, 8192)),
+            credit=random.choice((1, 5, 40, 2000)),
+            pending_bytes=1 << 20,
+            message_bytes=256 << 10,
+            frame_bytes=random.choice((512, 4096, 64 << 10)),
+            connection_pending_bytes=64 << 10,
+            unauthenticated_ms=2000,
+            idle_timeout_ms=random.choice((4000, 20_000)),
+            drain_ms=random.choice((0, 1000, 5000)),
+        )
+        groups = GroupSettings(
+            wait_ms=random.choice((0, 2000, 30_000)),
+            pause_ms=random.choice((200, 1000, 3000)),
+            handover_ms=random.choice((500, 10_000)),
+            cursor_flush_ms=random.choice((20, 200)),
+        )
+        # Smaller than an operator may set: a few events fill it.
+        limits = limits.model_copy(update={"pending_bytes": random.choice((2000, 30_000, 1 << 20))})
+        return NodeSettings(data_dir=Path("/data"), listen=(), limits=limits, groups=groups, logs=self.logs)
+
+
+class World(NodeWatcher):
+    """Everything of one run. `note` is called with each line of its story."""
+
+    def __init__(self, seed: int, *, stories: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.plan = Plan(self.random)
+        self.schedule = Schedule()
+        self.steps = Steps(counted=self.plan.counted, steps_a_reading=self.random.choice((1, 300, 3000)))
+        self.wall = Wall(self.schedule)
+        self.ledger = Ledger(self.schedule, self.wall.now_ms)
+        self.places = Places(self.ledger, lambda call: self.schedule.after(0, call))
+        self.link_numbers = count(1)
+        self.stormy = True
+        self.story: list[str] = []
+        self.lines: list[dict[str, Any]] = []
+        self._stories = stories
+        self.clients: list[Client] = []
+        self.nodes: list[Node] = []
+        self.groups: list[Group] = []
+        self.misfortunes = Misfortunes(self, self.plan.faults)
+
+    @property
+    def node(self) -> Node:
+        """The node that clients connect to."""
+        return self.nodes[0]
+
+    def note(self, words: str) -> None:
+        """Add a line to the story of this run."""
+        if self._stories:
+            self.story.append(f"{self.schedule.now_us / SECOND:10.4f} {words}")
+
+    # -- what clients ask
+
+    def new_weather(self) -> Weather:
+        random = self.random
+        slow = "network" in self.plan.faults and random.random() < 0.3
+        return Weather(
+            random,
+            delay_us=200 * MS if slow else 1 * MS,
+            buffer_bytes=random.choice((4 << 10, 64 << 10)),
+            block_bytes=random.choice((200, 4 << 10, 256 << 10)),
+        )
+
+    def partitions(self, log: str) -> int:
+        """How many partitions a log has."""
+        return self.plan.logs[log].partitions
+
+    def starts(self, log: str) -> dict[int, int]:
+        """Where a log's partitions begin now."""
+        return {index: self.ledger.current[log, index].first for index in range(self.partitions(log))}
+
+    def counts(self) -> dict[str, int]:
+        """What happened, in numbers."""
+        starts = {"starts": sum(node.starts for node in self.nodes)}
+        return self.ledger.counts | self.places.counts | starts
+
+    # -- the run
+
+    def run(self) -> None:
+        """Storm, calm, and the end."""
+        with self._running():
+            self.populate()
+            self.node.start()
+            for client in self.clients:
+                self.schedule.after(self.random.randint(0, 2000) * MS, client.start)
+            self.schedule.every(100 * MS, self.produce, while_=lambda: self.stormy)
+            self.schedule.every(
+                self.random.choice((300, 1000)) * MS, self.misfortunes.strike, while_=lambda: self.stormy
+            )
+            self.schedule.run(STORM_US)
+            self.calm_down()
+            ended = self.schedule.run(STORM_US + CALM_US, self._settled)
+            assert ended, "; ".join(each.why() for each in self._all() if not each.done)
+            self.leave()
+            if self.steps.counted:
+                steps = max(self.node.steps_max, self.node.loop.steps_max)
+                assert steps <= STEPS_MAX, (
+                    f"{steps} steps in one call: {self.node.slowest or self.node.loop.slowest}"
+                )
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(log_lines(self.lines))
+            stack.enter_context(clocks(self.schedule, self.wall.now_ms, self.steps, Random(self.seed)))
+            try:
+                yield
+            finally:
+                for node in self.nodes:
+                    if node.up:
+                        node.kill()
+
+    def populate(self) -> None:
+        """Make the node and its clients."""
+        random = self.random
+        settings = self.plan.settings()
+        self.nodes.append(
+            Node(
+                self.schedule,
+                self.steps,
+                self.wall,
+                settings,
+                watcher=self,
+                backend=lambda node: Directory(self.schedule, random, node.guard),
+            )
+        )
+        self.producers = [
+            Producer(self, f"p{number}", random.choice(list(self.plan.logs)), numbered=random.random() < 0.35)
+            for number in range(random.randint(1, 4))
+        ]
+        self.consumers = [self._consumer(number) for number in range(random.randint(1, 4))]
+        self.groups = [self._group(number) for number in range(random.choice((0, 1, 1, 2)))]
+        members = [member for group in self.groups for member in (*group.members, *group.leasers)]
+        askers = [Asker(self, "asker", random.choice(list(self.plan.logs)))] if random.random() < 0.5 else []
+        abusers = random.sample(ABUSERS, random.randint(1, 3)) if "abusers" in self.plan.faults else []
+        self.clients += [*self.producers, *self.consumers, *members, *askers]
+        self.clients += [kind(self, f"abuser-{kind.__name__.lower()}") for kind in abusers]
+
+    def _consumer(self, number: int) -> Consumer:
+        random = self.random
+        log = random.choice(list(self.plan.logs))
+        partition = random.randrange(self.partitions(log)) if random.random() < 0.5 else None
+        kind = random.choice(("plain", "plain", "batched", "filtered", "kept", "kept", "batched-filtered"))
+        return Consumer(
+            self,
+            f"c{number}",
+            log,
+            partition=partition,
+            keeps=kind == "kept",
+            batched=kind.startswith("batched"),
+            filtered=kind.endswith("filtered"),
+        )
+
+    def _group(self, number: int) -> Group:
+        random = self.random
+        group = Group(self, f"g{number}", random.choice(list(self.plan.logs)))
+        if random.random() < 0.5:
+            links = random.choice((1, self.partitions(group.log)))
+            group.members += [
+                Sharer(self, f"sharer-{number}-{each}", group.log, group.name, links)
+                for each in range(random.randint(1, 5))
+            ]
+        else:
+            group.leasers += [
+                Leaser(self, f"leaser-{number}-{each}", group.log, group.name)
+                for each in range(random.randint(1, 3))
+            ]
+            self.schedule.every(random.choice((500, 3000)) * MS, group.give_lease, while_=lambda: self.stormy)
+        return group
+
+    def any_log(self) -> str:
+        """Some log."""
+        return self.random.choice(list(self.plan.logs))
+
+    def produce(self) -> None:
+        if sum(producer.made for producer in self.producers) < EVENTS_MAX:
+            self.random.choice(self.producers).make(self.random.choice((1, 1, 2, 5, 20)))
+
+    def calm_down(self) -> None:
+        """From now on nothing goes wrong any more."""
+        self.note("calm")
+        self.stormy = False
+        self.misfortunes.calm_down()
+        for client in self.clients:
+            client.calm_down()
+            client.start()
+        for group in self.groups:
+            group.calm_down()
+
+    def _all(self) -> list[Client | Group]:
+        return [*self.clients, *self.groups]
+
+    def _settled(self) -> bool:
+        return self.schedule.calls % 50 == 0 and all(each.done for each in self._all())
+
+    def leave(self) -> None:
+        """All clients leave in order, and the node stops and starts: nothing of them is left, and all events are."""
+        for client in self.clients:
+            client.retire()
+        self.schedule.run(self.schedule.now_us + LEAVING_US)
+        require_empty(self.node.service)
+        starts = self.node.starts
+        self.node.stop(self.node.start)
+        self.schedule.run(
+            self.schedule.now_us + 20 * SECOND, lambda: self.node.starts > starts and self.node.up
+        )
+        assert self.node.up, "a node that was stopped starts again"
+
+    # -- NodeWatcher
+
+    def opened(self, node: Node, store: Store) -> None:
+        self.note("opened")
+        self.ledger.opened(store, damaged=False)
+
+    def started(self, node: Node) -> None:
+        self.ledger.created(node.service.store)
+        effects = node.service.effects
+        attached = effects.attached
+
+        def seen(link: Any) -> None:
+            self.places.attached(link)
+            attached(link)
+
+        effects.attached = seen  # type: ignore[method-assign]
+        tick = node.service.regular.tick
+
+        def ticked() -> None:
+            tick()
+            self.ledger.retained(node.service.store)
+            require_within(node.service)
+
+        node.service.regular.tick = ticked  # type: ignore[method-assign]
+
+    def died(self, node: Node) -> None:
+        self.note("died")
+        self.places.died()
+
+    def stopped(self, node: Node) -> None:
+        self.note("stopped")
+
+    def refused(self, node: Node, error: BaseException) -> None:
+        self.note(f"does not start: {error}")
+
+    def power_fails(self) -> bool:
+        return "power" in self.plan.faults and self.random.random() < 0.5
+
+    def visible(self, log: StoredLog, partition: Partition) -> None:
+        self.ledger.visible(log, partition)
