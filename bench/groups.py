@@ -207,7 +207,7 @@ async def all_settled(client: Client, count: int) -> bool:
         async with asyncio.timeout(_FINISH_S_MAX):
             while True:
                 group = await client.management.describe_group(LOG, GROUP)
-                if sum(place.next_number or 0 for place in group.places) >= count:
+                if sum(position.next_number or 0 for position in group.positions) >= count:
                     return True
                 await asyncio.sleep(0.1)
     return False

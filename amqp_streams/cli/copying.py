@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, Protocol
 
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.cli.terminal.parameters import now_ms
-from amqp_streams.cli.terminal.positions import AtTime, Bounds, Remaining
 from amqp_streams.cli.terminal.rendering import Format, Shown, render
+from amqp_streams.cli.terminal.starts import AtTime, Bounds, Remaining
 from amqp_streams.cli.terminal.writing import Output
 from amqp_streams.client import ReceivedEvent, TimedOutError
 from amqp_streams.errors import WireError
@@ -131,11 +131,11 @@ def shown(event: ReceivedEvent, form: Format) -> Shown:
     """An event to print; only what the form shows is decoded."""
     if form is Format.BODY or form is Format.RAW:
         return Shown(None, None, None, body=_stripped(event).body)
-    place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
+    position, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
     if form is Format.TEXT:
-        return Shown(*place, key=message.key, body=message.body, message_format=event.message_format)
+        return Shown(*position, key=message.key, body=message.body, message_format=event.message_format)
     return Shown(
-        *place,
+        *position,
         message_format=event.message_format,
         key=message.key,
         subject=message.subject,
@@ -159,7 +159,7 @@ def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Seque
 
 async def _over(ending: Ending) -> bool:
     """No event arrives, and later ones are after the given end: its time has passed, or its offsets exist."""
-    place = ending.bounds.place
-    if isinstance(place, AtTime):
-        return now_ms() > place.ms + 1000
+    end = ending.bounds.end
+    if isinstance(end, AtTime):
+        return now_ms() > end.ms + 1000
     return ending.reached is not None and await ending.reached()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from amqp_streams.cli.terminal.console import say
-from amqp_streams.client import Client, GroupConsumer, Place, ReceivedEvent, TimedOutError
+from amqp_streams.client import Client, CursorPosition, GroupConsumer, ReceivedEvent, TimedOutError
 
 _ASK_S: Final = 0.25
 """How long no event may arrive before the node is asked for the group's position."""
@@ -42,7 +42,9 @@ class Member:
         events = await self.receive(max_events, min(_ASK_S, timeout or _ASK_S))
         if events:
             return events
-        if through((await self._client.management.describe_group(self._log, self._group)).places, self._ends):
+        if through(
+            (await self._client.management.describe_group(self._log, self._group)).positions, self._ends
+        ):
             return []
         message = f"the group {self._group} has not read all events"
         raise TimedOutError(message)
@@ -62,11 +64,11 @@ class Member:
             say(f"partition {partition} was revoked")
 
 
-def through(places: Iterable[Place], ends: Mapping[str, int]) -> bool:
+def through(positions: Iterable[CursorPosition], ends: Mapping[str, int]) -> bool:
     """Whether every partition was read up to its end at the start."""
     reached = {
-        place.partition
-        for place in places
-        if place.lag == 0 or (place.next_number or 0) >= ends.get(place.partition, 0)
+        position.partition
+        for position in positions
+        if position.lag == 0 or (position.next_number or 0) >= ends.get(position.partition, 0)
     }
     return all(end == 0 or partition in reached for partition, end in ends.items())

@@ -37,9 +37,9 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.events import Event
+from amqp_streams.client.management.cursors import CursorInfo, CursorPosition, GroupInfo
 from amqp_streams.client.management.extents import LogExtent, PartitionExtent
 from amqp_streams.client.management.info import LogInfo, LogSummary, PartitionInfo
-from amqp_streams.client.management.places import CursorInfo, GroupInfo, Place
 from amqp_streams.client.options import (
     ACCEPTED,
     EARLIEST,
@@ -84,6 +84,7 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "CursorInfo",
+    "CursorPosition",
     "Earliest",
     "EndpointError",
     "Event",
@@ -102,7 +103,6 @@ __all__ = [
     "PartitionExtent",
     "PartitionInfo",
     "Pending",
-    "Place",
     "Producer",
     "RangeReader",
     "Receipt",

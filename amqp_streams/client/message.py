@@ -37,7 +37,7 @@ def bare(message: bytes) -> bytes:
     return strip(message)[1]
 
 
-class Place(NamedTuple):
+class EventPosition(NamedTuple):
     """Partition, offset and storage time of a delivery. A value is None if the delivery does not contain it.
 
     An offset that is not a text of 16 decimal digits, as event log nodes send it, is None as well.
@@ -60,7 +60,7 @@ class _Layout(NamedTuple):
 _layouts: dict[bytes, _Layout] = {}
 
 
-def place_of(message: bytes) -> Place:
+def position_of(message: bytes) -> EventPosition:
     """Read partition, offset and timestamp of a delivery.
 
     Hot path: a node writes the annotations of all messages in the same layout. The layout is learned from the
@@ -73,7 +73,7 @@ def place_of(message: bytes) -> Place:
                 break
         else:
             digits = message[layout.offset]
-            return Place(
+            return EventPosition(
                 message[layout.partition].decode(errors="replace"),
                 int(digits) if digits.isdigit() else None,
                 int.from_bytes(message[layout.timestamp]),
@@ -81,12 +81,12 @@ def place_of(message: bytes) -> Place:
     return _decode(message)
 
 
-def _decode(message: bytes) -> Place:
+def _decode(message: bytes) -> EventPosition:
     annotations = delivery_annotations(message)
     partition, offset, timestamp = (
         annotations.get(Symbol(name)) for name in (names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP)
     )
-    place = Place(
+    position = EventPosition(
         str(partition) if isinstance(partition, str) else None,
         offset_number(offset),
         int(timestamp) if isinstance(timestamp, int) else None,
@@ -94,12 +94,12 @@ def _decode(message: bytes) -> Place:
     if (
         isinstance(partition, Symbol)
         and isinstance(offset, Symbol)
-        and place.offset is not None  # what is learnt is where the 16 digits are
+        and position.offset is not None  # what is learnt is where the 16 digits are
         and isinstance(timestamp, Timestamp)
         and timestamp >= 0
     ):
         _learn(message, partition, offset, timestamp)
-    return place
+    return position
 
 
 def associated_of(message: bytes) -> tuple[str, ...] | None:

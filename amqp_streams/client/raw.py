@@ -5,7 +5,7 @@ core 3.2). Pure.
 users of the client may use of the `wire` package.
 """
 
-from amqp_streams.client.message import Place, bare, place_of
+from amqp_streams.client.message import EventPosition, bare, position_of
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, decode, encode, encode_list
 from amqp_streams.wire.keys import key_section
@@ -26,7 +26,7 @@ __all__ = [
     "SEQUENCE",
     "VALUE",
     "Described",
-    "Place",
+    "EventPosition",
     "Section",
     "Symbol",
     "Timestamp",
@@ -36,6 +36,6 @@ __all__ = [
     "encode",
     "encode_list",
     "key_section",
-    "place_of",
+    "position_of",
     "sections",
 ]

@@ -5,7 +5,7 @@ core 3.2).
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from amqp_streams.client.message import Place, associated_of, bare, decoded, place_of
+from amqp_streams.client.message import EventPosition, associated_of, bare, decoded, position_of
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.layout import (
@@ -35,20 +35,20 @@ class ReceivedEvent:
     sections of such a message mean what that format defines.
     """
 
-    __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message", "message_format")
+    __slots__ = ("_delivery", "_link", "_position", "_sections", "_values", "message", "message_format")
 
     def __init__(self, message: bytes, delivery: Any = None, link: Any = None) -> None:
         self.message: Final = message
         self.message_format = 0
         self._delivery = delivery
         self._link = link
-        self._place: Place | None = None
+        self._position: EventPosition | None = None
         self._sections: dict[int, list[Section]] | None = None
         self._values: dict[int, object]
 
     def __repr__(self) -> str:
-        place = self._found()
-        return f"<ReceivedEvent {place.partition}:{place.offset}, {len(self.message)} bytes>"
+        position = self._found()
+        return f"<ReceivedEvent {position.partition}:{position.offset}, {len(self.message)} bytes>"
 
     def encode(self) -> bytes:
         """Return the message as its producer sent it, for example to send it to another log."""
@@ -154,10 +154,10 @@ class ReceivedEvent:
         """When the producer created the event, in milliseconds since 1970 UTC."""
         return cast("int | None", self._property(9))
 
-    def _found(self) -> Place:
-        if self._place is None:
-            self._place = place_of(self.message)
-        return self._place
+    def _found(self) -> EventPosition:
+        if self._position is None:
+            self._position = position_of(self.message)
+        return self._position
 
     def _map(self, code: int) -> Mapping[str, object]:
         value = self._value(code)

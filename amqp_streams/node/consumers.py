@@ -16,9 +16,9 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.filters import Compiled
+from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
-from amqp_streams.node.places import Places
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
@@ -34,7 +34,7 @@ from amqp_streams.streams.attach import (
     requested_partition,
 )
 from amqp_streams.streams.batching import Batching, requested_batching
-from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.consuming.start import (
     resumed_filters,
@@ -105,7 +105,7 @@ class Consumers:
         self.writes = Writes(states)
         self._states = states
         self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
-        self.places = Places(
+        self.cursors = KeptCursors(
             states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
         )
         self.reading = Reading()
@@ -129,7 +129,7 @@ class Consumers:
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
         # An attach without a cursor can also take a partition from another link, so it is checked too.
         if request.durable or (claim is not None and claim.group):
-            self.places.check(request, log, None if claim is None else claim.group)
+            self.cursors.check(request, log, None if claim is None else claim.group)
         self._steal(request, now_ms)
         reads = len(_here(log, self._elsewhere(log))) if asked is None and claim is None else 1
         self._require_room(reads)
@@ -163,7 +163,7 @@ class Consumers:
 
     def uses(self) -> dict[str, Use]:
         """How much of each bound is used, by name."""
-        return self.places.uses() | {"link_partitions": Use(self._reads, self._reads_max)}
+        return self.cursors.uses() | {"link_partitions": Use(self._reads, self._reads_max)}
 
     def end(self, link: Pending | Consuming, now_ms: int, error: PeerError | None = None) -> None:
         """A link has ended, or must end with `error`. An unknown link changes nothing."""
@@ -199,12 +199,12 @@ class Consumers:
         if partitions == consumer.partitions:
             return False
         start = partial(start_position, attach.filters)
-        if consumer.place is not None:
-            self.places.widen(consumer.place, partitions, start)
+        if consumer.progress is not None:
+            self.cursors.widen(consumer.progress, partitions, start)
         self.reading.forget(consumer)
         consumer.partitions, consumer.announce = partitions, True
         self._count(attach, len(partitions))
-        consumer.reader.associate(_positions(attach.filters, partitions, consumer.place))
+        consumer.reader.associate(_positions(attach.filters, partitions, consumer.progress))
         return True
 
     def begin(self, incarnations: Collection[str]) -> None:
@@ -239,7 +239,7 @@ class Consumers:
 
     def _forget(self, incarnation: str) -> None:
         self.groups.forget(incarnation)
-        self.places.forget(incarnation)
+        self.cursors.forget(incarnation)
 
     # -- towards the grant
 
@@ -270,7 +270,7 @@ class Consumers:
         if not attach.request.durable:
             self._grant(attach, None)
             return
-        opened: list[Place] = []
+        opened: list[Progress] = []
 
         def safe(failure: StorageError | None, later_ms: int) -> None:
             if attach.ended:
@@ -281,7 +281,7 @@ class Consumers:
                 self._end(attach, later_ms, storage_refusal(failure))
 
         try:
-            place, wait = self.places.open(
+            progress, wait = self.cursors.open(
                 attach.request,
                 attach.log,
                 attach.group,
@@ -292,15 +292,15 @@ class Consumers:
         except PeerError as error:
             self._end(attach, now_ms, error)
             return
-        opened.append(place)
+        opened.append(progress)
         if not wait:
-            self._grant(attach, place)
+            self._grant(attach, progress)
 
-    def _grant(self, attach: _Attach, place: Place | None) -> None:
+    def _grant(self, attach: _Attach, progress: Progress | None) -> None:
         hold, filters, partitions = attach.hold, attach.filters, self._partitions(attach)
         agnostic = hold is None and attach.partition is None
-        if place is not None and agnostic:  # the redirects may have changed while the attach waited
-            self.places.widen(place, partitions, partial(start_position, filters))
+        if progress is not None and agnostic:  # the redirects may have changed while the attach waited
+            self.cursors.widen(progress, partitions, partial(start_position, filters))
         batching = attach.batching
         read_bytes = None if batching is None else batching.bytes
         consumer = Consuming(
@@ -309,8 +309,8 @@ class Consumers:
             partitions,
             not agnostic,
             Reader(
-                _positions(filters, partitions, place),
-                filters if place is None else resumed_filters(filters),
+                _positions(filters, partitions, progress),
+                filters if progress is None else resumed_filters(filters),
                 read_bytes=read_bytes,
                 held=self.reading.held,
             ),
@@ -318,7 +318,7 @@ class Consumers:
             announce=agnostic,
             group=attach.group,
             epoch=None if hold is None else hold.epoch,
-            place=place,
+            progress=progress,
             batching=batching,
         )
         pending = attach.link
@@ -327,7 +327,7 @@ class Consumers:
             del self._attaches[pending]
             self._tell(Granted(pending, consumer))
         self._name(attach, consumer)
-        self.places.follow(consumer)
+        self.cursors.follow(consumer)
 
     def _partitions(self, attach: _Attach) -> tuple[Partition, ...]:
         """The partitions that a link will read."""
@@ -362,7 +362,7 @@ class Consumers:
         if isinstance(link, Consuming):
             link.stopped = True
             self.reading.forget(link)
-            self.places.leave(link)
+            self.cursors.leave(link)
         if attach.hold is not None:
             self._held.pop(attach.hold, None)
             self.groups.release(attach.log, attach.hold, now_ms)
@@ -375,10 +375,10 @@ def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
 
 
 def _positions(
-    filters: Compiled, partitions: Iterable[Partition], place: Place | None
+    filters: Compiled, partitions: Iterable[Partition], progress: Progress | None
 ) -> list[tuple[Partition, int]]:
     """The start of a reader in each partition."""
-    if place is None:
+    if progress is None:
         return [(each, start_position(filters, each)) for each in partitions]
-    resumed, kept = resumed_filters(filters), place.cursor.positions
+    resumed, kept = resumed_filters(filters), progress.cursor.positions
     return [(each, resumed_position(resumed, each, kept[each.index])) for each in partitions]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
-from amqp_streams.node.places import Places
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.groups.claims import UNNAMED, Hold
 
@@ -35,7 +35,7 @@ class Figures:
 
 
 def group_figures(
-    logs: Iterable[StoredLog], groups: Groups, places: Places, *, groups_max: int, lags_max: int
+    logs: Iterable[StoredLog], groups: Groups, cursors: KeptCursors, *, groups_max: int, lags_max: int
 ) -> Figures:
     """Figures of groups with links, epochs or a cursor: at most `groups_max`, and `lags_max` partitions.
 
@@ -44,7 +44,7 @@ def group_figures(
     shown: list[GroupFigures] = []
     more = lags = 0
     for log in logs:
-        kept = {cursor.key.group: cursor for cursor in places.of_groups(log) if cursor.key.group is not None}
+        kept = {cursor.key.group: cursor for cursor in cursors.of_groups(log) if cursor.key.group is not None}
         owned = groups.of(log)
         for group in sorted((kept.keys() | set(owned.groups())) - {UNNAMED}):
             cursor = kept.get(group)
@@ -58,7 +58,7 @@ def group_figures(
                     log,
                     group,
                     owned.holders(group),
-                    {} if cursor is None else places.present(cursor).positions,
+                    {} if cursor is None else cursors.present(cursor).positions,
                 )
             )
     return Figures(shown, more)

@@ -12,12 +12,12 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
+from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests
 from amqp_streams.node.figures import Figures, group_figures
 from amqp_streams.node.informed import Informed
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
-from amqp_streams.node.place_requests import CursorRequests, GroupRequests
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, Steps, carry_out, finished
 from amqp_streams.node.writes import Then
@@ -95,7 +95,7 @@ class Node:
         )
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held = 0, self._consumers.reading.held
-        kept = store.logs, self._consumers.groups, self._consumers.places
+        kept = store.logs, self._consumers.groups, self._consumers.cursors
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
                 store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
@@ -173,7 +173,7 @@ class Node:
 
     def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
         """The source that the node keeps under the link's name, for a receiver without a source."""
-        kept = self._consumers.places.of_link(request, self._store.logs.values())
+        kept = self._consumers.cursors.of_link(request, self._store.logs.values())
         if not kept:
             description = (
                 f"no source is kept for link {request.link[:64]!r} of container {request.container[:64]!r}"
@@ -202,8 +202,8 @@ class Node:
         if isinstance(link, Consuming | Pending):
             self._consumers.end(link, now_ms)
         elif self._links.remove(link) and isinstance(link, Kept) and closed:
-            kept = self._consumers.places.of_link(link.request, self._store.logs.values())
-            self._consumers.places.remove([cursor for _, cursor in kept])
+            kept = self._consumers.cursors.of_link(link.request, self._store.logs.values())
+            self._consumers.cursors.remove([cursor for _, cursor in kept])
 
     def _steal(self, request: AttachRequest, now_ms: int) -> None:
         """End the link of the same name, user and container: the new attach resumes it. AMQP 2.6.1."""
@@ -274,9 +274,9 @@ class Node:
         Raises:
             PeerError: the log does not exist, or another container has all of it.
         """
-        place = self.redirects.whole(address) if address not in self._store.logs else None
-        if place is not None:
-            raise place.error(address)
+        container = self.redirects.whole(address) if address not in self._store.logs else None
+        if container is not None:
+            raise container.error(address)
         return self._logs.at(address, permissions)
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
@@ -326,8 +326,8 @@ class Node:
         if consumer.stopped:
             return None
         run = self._consumers.reading.next_run(consumer, count_max, now_ms, bytes_max)
-        if consumer.place is not None and run is not None:
-            self._consumers.places.taken(consumer, run if isinstance(run, Run) else None)
+        if consumer.progress is not None and run is not None:
+            self._consumers.cursors.taken(consumer, run if isinstance(run, Run) else None)
         return run
 
     def next_batch(
@@ -346,16 +346,16 @@ class Node:
             return None
         run = record(consumer, partition_index, number)
         if run is None:
-            self._consumers.places.settled(consumer, partition_index, number)
+            self._consumers.cursors.settled(consumer, partition_index, number)
         return run
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
         """These records have final outcomes. Only for links that `keeps` a cursor, before their end."""
-        self._consumers.places.settled(consumer, partition_index, first, count)
+        self._consumers.cursors.settled(consumer, partition_index, first, count)
 
     def sent(self, consumer: Consuming, run: Run, count: int) -> None:
         """`count` records of a run were sent settled. Only for `presettled` links that `keeps` a cursor."""
-        self._consumers.places.settled(consumer, run.partition.index, run.first, count)
+        self._consumers.cursors.settled(consumer, run.partition.index, run.first, count)
 
     def flush_cursors(self, now_ms: int, count_max: int | None = None, then: Then | None = None) -> bool:
         """Begin or continue to write moved cursors, of at most `count_max` links; returns if more remain.
@@ -363,17 +363,17 @@ class Node:
         Takes about 20 microseconds for each link. `now_ms`: the wall clock. `then`, passed at the beginning
         (`flushing_cursors` is false), is called when all are written. Later moves wait for the next flush.
         """
-        return self._consumers.places.flush(now_ms, count_max, then)
+        return self._consumers.cursors.flush(now_ms, count_max, then)
 
     @property
     def flushing_cursors(self) -> bool:
         """Whether a `flush_cursors` has begun and must be continued."""
-        return self._consumers.places.flushing
+        return self._consumers.cursors.flushing
 
     @property
     def cursors_waiting(self) -> bool:
         """Whether cursors moved that no `flush_cursors` has begun to write."""
-        return self._consumers.places.waiting
+        return self._consumers.cursors.waiting
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
         """A commit ended: the consumers that waited for records of its partitions."""
@@ -407,7 +407,7 @@ class Node:
 
     def group_figures(self, *, groups_max: int, lags_max: int) -> Figures:
         """The figures of consumer groups: see `figures.group_figures`."""
-        kept = self._store.logs.values(), self._consumers.groups, self._consumers.places
+        kept = self._store.logs.values(), self._consumers.groups, self._consumers.cursors
         return group_figures(*kept, groups_max=groups_max, lags_max=lags_max)
 
     def consumer_partitions(self) -> int:

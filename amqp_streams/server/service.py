@@ -137,7 +137,7 @@ class EventService:
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
-            ("places", self._tick_cursors),
+            ("cursors", self._tick_cursors),
             ("effects", self.effects.carry_out),
             ("readers", self.node.held.age),
             ("unfinished", self.unfinished.expire),
@@ -282,7 +282,7 @@ class EventService:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)
 
-    # -- places and epochs
+    # -- cursors and epochs
 
     def cursors_moved(self) -> None:
         """Write moved cursors after `groups.cursor_flush_ms`, so that many settlements need one write."""

@@ -12,7 +12,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
 from amqp_streams.streams.batching import Batching
-from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.numbering import Numbered
 from amqp_streams.streams.redirects import NOWHERE, Redirected
@@ -94,8 +94,8 @@ class Consuming:
     """A link that reads a log. `announce`: its next delivery carries the list of its partitions (4.6.5).
 
     `group`, `epoch`: its consumer group and its epoch there; the group is "" for an epoch without a group
-    (4.5.2). `place`: its cursor, if it has one. `stopped`: it gets no more events. `batching`: its deliveries
-    carry many events.
+    (4.5.2). `progress`: its progress on a cursor, if it has one. `stopped`: it gets no more events.
+    `batching`: its deliveries carry many events.
     """
 
     request: AttachRequest
@@ -107,14 +107,14 @@ class Consuming:
     announce: bool
     group: str | None = None
     epoch: int | None = None
-    place: Place | None = None
+    progress: Progress | None = None
     stopped: bool = False
     batching: Batching | None = None
 
     @property
     def keeps(self) -> bool:
         """The link has a cursor: the shell reports what is settled (`Node.settled`, `Node.sent`)."""
-        return self.place is not None
+        return self.progress is not None
 
 
 @dataclass(slots=True, eq=False)

@@ -69,16 +69,16 @@ def value_message(value: Value) -> bytes:
     return encode(Described(_AMQP_VALUE, value))
 
 
-def _owner(place: Elsewhere | None) -> dict[Value, Value]:
+def _owner(elsewhere: Elsewhere | None) -> dict[Value, Value]:
     """The entry of a partition that another container serves."""
-    if place is None:
+    if elsewhere is None:
         return {}
     owner: dict[Value, Value] = {
-        names.REDIRECT_NETWORK_HOST: place.host,
-        names.REDIRECT_PORT: Int(place.port),
+        names.REDIRECT_NETWORK_HOST: elsewhere.host,
+        names.REDIRECT_PORT: Int(elsewhere.port),
     }
-    if place.container is not None:
-        owner[names.REDIRECT_CONTAINER] = place.container
+    if elsewhere.container is not None:
+        owner[names.REDIRECT_CONTAINER] = elsewhere.container
     return {names.INFO_OWNER: owner}
 
 

@@ -48,25 +48,25 @@ class NumberedIntake:
         """See `Intake.receive`."""
         receipt = Receipt(self._store.sequence)
         split = split_batch(messages)
-        places: dict[int, list[int]] | None = None
+        by_partition: dict[int, list[int]] | None = None
         if split is None:
             split, kept = _taken_apart(messages, receipt)
-            places = _routed(grant, numbered, messages, kept, receipt)
+            by_partition = _routed(grant, numbered, messages, kept, receipt)
         elif (
             grant.partition is None
             and len(grant.log.partitions) > 1
             and not without_annotations(split.stored)
         ):
-            places = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
+            by_partition = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
         elif numbered.home in grant.elsewhere:
-            places = _routed(grant, numbered, messages, range(len(messages)), receipt)
+            by_partition = _routed(grant, numbered, messages, range(len(messages)), receipt)
         if formats is not None:
             split = split._replace(formats=formats)
         batch = _Batch(numbered, now_ms, receipt)
-        if places is None:
+        if by_partition is None:
             self._take(batch, grant.log.partitions[numbered.home], None, split)
         else:
-            for index, indices in places.items():
+            for index, indices in by_partition.items():
                 self._take(batch, grant.log.partitions[index], indices, _picked(split, indices))
         return receipt
 
@@ -146,16 +146,16 @@ def _routed(
     grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt
 ) -> dict[int, list[int]]:
     """The messages by partition; those with a partition that they cannot reach are refused."""
-    places: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for index in kept:
         try:
             wanted = target(grant, messages[index])
-            place = here(grant, numbered.home) if wanted is None else wanted
+            partition = here(grant, numbered.home) if wanted is None else wanted
         except PeerError as error:
             receipt.refused.append((index, error))
             continue
-        places.setdefault(place, []).append(index)
-    return places
+        by_partition.setdefault(partition, []).append(index)
+    return by_partition
 
 
 def _picked(split: Split, indices: Sequence[int]) -> Split:

@@ -76,28 +76,32 @@ class Redirects:
     def whole(self, log: str) -> Elsewhere | None:
         """The container of a log that is redirected as a whole, so that it need not exist here."""
         return next(
-            (place for rule, place in self._rules if rule.partitions is None and fnmatchcase(log, rule.log)),
+            (
+                container
+                for rule, container in self._rules
+                if rule.partitions is None and fnmatchcase(log, rule.log)
+            ),
             None,
         )
 
     def _look_up(self, log: str, partition_count: int) -> Redirected:
         found: dict[int, Elsewhere] = {}
-        for rule, place in self._rules:
+        for rule, container in self._rules:
             if fnmatchcase(log, rule.log):
                 for index in range(partition_count) if rule.partitions is None else rule.partitions:
                     if index < partition_count:
-                        found.setdefault(index, place)
+                        found.setdefault(index, container)
         return found
 
 
-def require_here(log: str, partition_count: int, places: Redirected, partition: int | None) -> None:
+def require_here(log: str, partition_count: int, elsewhere: Redirected, partition: int | None) -> None:
     """Check that the requested partition (None: any) is here.
 
     Raises:
         PeerError: amqp:link:redirect to its container; if all partitions are elsewhere, to the first one's.
     """
     if partition is not None:
-        if partition in places:
-            raise places[partition].error(log, partition)
-    elif places and len(places) == partition_count:
-        raise places[0].error(log)
+        if partition in elsewhere:
+            raise elsewhere[partition].error(log, partition)
+    elif elsewhere and len(elsewhere) == partition_count:
+        raise elsewhere[0].error(log)

@@ -195,7 +195,7 @@ class EnginePair:
     ) -> Receiving:
         """Attach a receiver, and grant it credit; see `_attach` for the options.
 
-        `durable`: its place is to be kept under its name.
+        `durable`: the node keeps its cursor under its name.
         """
         link = self.session.receiver(name or f"receiver-{next(self._names)}")
         if source is not None:

@@ -24,7 +24,7 @@ from amqp_streams.client import (
     TlsOptions,
     connect,
 )
-from amqp_streams.client.raw import bare, place_of
+from amqp_streams.client.raw import bare, position_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.engine.appending import Appender, AppendLimits, Told
 from knative_gateway.engine.probing import Probe, ProbeTimes
@@ -296,15 +296,15 @@ def _stored(partition: int, message: bytes) -> Stored | None:
     A message that cannot be read is passed on: the history then shows it.
     """
     try:
-        place = place_of(message)
+        position = position_of(message)
     except AmqpStreamsError as error:
         log.warning("message_unreadable", partition=partition, reason=str(error))
         return None
-    if place.offset is None:
+    if position.offset is None:
         return None
     with suppress(AmqpStreamsError):
         message = bare(message)
-    return Stored(partition, offset_text(place.offset), place.timestamp_ms or 0, message)
+    return Stored(partition, offset_text(position.offset), position.timestamp_ms or 0, message)
 
 
 def _offset(number: int, extent: PartitionExtent) -> str | None:

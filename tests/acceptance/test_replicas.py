@@ -182,7 +182,7 @@ def test_one_that_is_stopped_hands_over_and_one_that_comes_back_gets_its_share(
         assert leaver.stop() == 0, leaver.words
         _until(lambda: _share(stayer) == 4)
         _until(lambda: set(list(load.accepted)[:-50]) <= came.first.keys())
-        assert came.again.total() == 0, "who leaves waits for its answers, and keeps its places"
+        assert came.again.total() == 0, "who leaves waits for its answers, and keeps its positions"
         leaver.start()
         _until(lambda: _share(stayer) == _share(leaver) == 2)
         before = len(load.accepted)

@@ -46,7 +46,7 @@ SEED = int(
     os.environ.get("CRASH_SEED") or (1 if "CRASH_ROUNDS" not in os.environ else time.time_ns() % 1_000_000)
 )
 
-Place = tuple[str, int]
+Position = tuple[str, int]
 """Partition, offset."""
 
 
@@ -79,18 +79,18 @@ class History:
 
     sent: set[bytes] = field(default_factory=set)
     accepted: set[bytes] = field(default_factory=set)
-    seen: dict[Place, bytes] = field(default_factory=dict)
+    seen: dict[Position, bytes] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
     """The latest offset that was checked, by partition."""
 
     def note(self, events: list[ReceivedEvent]) -> None:
         """Someone read these: they may never change."""
         for event in events:
-            place = _place(event)
+            position = _position(event)
             body = event.body
             assert isinstance(body, bytes)
-            assert self.seen.setdefault(place, body) == body, (
-                f"{place} had {self.seen[place][:40]!r}, now has {body[:40]!r}"
+            assert self.seen.setdefault(position, body) == body, (
+                f"{position} had {self.seen[position][:40]!r}, now has {body[:40]!r}"
             )
 
 
@@ -190,7 +190,7 @@ async def read(node: NodeProcess, after: dict[str, int]) -> list[ReceivedEvent]:
     return events
 
 
-def _place(event: ReceivedEvent) -> Place:
+def _position(event: ReceivedEvent) -> Position:
     assert event.partition is not None
     assert event.offset is not None
     return event.partition, event.offset
@@ -198,9 +198,9 @@ def _place(event: ReceivedEvent) -> Place:
 
 def check(events: list[ReceivedEvent], links: list[Link], history: History) -> None:
     """Hold what is new in the log against what was promised; `history` has what was read before."""
-    new = {_place(event) for event in events}
-    for place in history.seen.keys() - new:
-        assert place[1] <= history.ends.get(place[0], -1), f"{place} was seen and is gone"
+    new = {_position(event) for event in events}
+    for position in history.seen.keys() - new:
+        assert position[1] <= history.ends.get(position[0], -1), f"{position} was seen and is gone"
     history.note(events)
     for partition in range(PARTITIONS):
         offsets = [event.offset for event in events if event.partition == str(partition)]

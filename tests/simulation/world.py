@@ -11,8 +11,8 @@ from typing import Any
 from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_within
+from tests.simulation.checks.cursors import Cursors
 from tests.simulation.checks.ledger import Ledger
-from tests.simulation.checks.places import Places
 from tests.simulation.machine.clocks import Steps, Wall, clocks
 from tests.simulation.machine.network import Weather
 from tests.simulation.machine.process import Node, NodeWatcher, log_lines
@@ -90,7 +90,7 @@ class World(NodeWatcher):
         self.steps = Steps(counted=self.plan.counted, steps_a_reading=self.random.choice((1, 300, 3000)))
         self.wall = Wall(self.schedule)
         self.ledger = Ledger(self.schedule, self.wall.now_ms)
-        self.places = Places(self.ledger, lambda call: self.schedule.after(0, call))
+        self.cursors = Cursors(self.ledger, lambda call: self.schedule.after(0, call))
         self.link_numbers = count(1)
         self.stormy = True
         self.story: list[str] = []
@@ -134,7 +134,7 @@ class World(NodeWatcher):
     def counts(self) -> dict[str, int]:
         """What happened, in numbers."""
         starts = {"starts": sum(node.starts for node in self.nodes)}
-        return self.ledger.counts | self.places.counts | starts
+        return self.ledger.counts | self.cursors.counts | starts
 
     # -- the run
 
@@ -280,7 +280,7 @@ class World(NodeWatcher):
         attached = effects.attached
 
         def seen(link: Any) -> None:
-            self.places.attached(link)
+            self.cursors.attached(link)
             attached(link)
 
         effects.attached = seen  # type: ignore[method-assign]
@@ -295,7 +295,7 @@ class World(NodeWatcher):
 
     def died(self, node: Node) -> None:
         self.note("died")
-        self.places.died()
+        self.cursors.died()
 
     def stopped(self, node: Node) -> None:
         self.note("stopped")

@@ -51,7 +51,7 @@ def test_default_behaviours_hold_when_no_capability_is_used(node: InMemoryNode) 
     assert sorted(receiver.bodies) == [f"{number}" for number in range(8)]
 
 
-def test_the_terminus_keeps_the_place_while_the_link_is_active(
+def test_the_terminus_keeps_the_cursor_while_the_link_is_active(
     node: InMemoryNode, client: EnginePair
 ) -> None:
     """Section 1: "the event log node's AMQP link terminus will keep track of the consumer offsets and

@@ -109,7 +109,7 @@ def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, cli
     assert receiver.bodies == [b"a"]
 
 
-def test_a_durable_terminus_keeps_its_place_and_says_so(client: EnginePair) -> None:
+def test_a_durable_terminus_keeps_its_cursor_and_says_so(client: EnginePair) -> None:
     """3.2 (editors' list): "if the source offers link durability the last offset is preserved across
     disconnects". It is offered to who asks for it, and the answered source says what is kept: that it exists
     and how it is configured, forever.

@@ -287,7 +287,7 @@ def test_a_greater_epoch_takes_the_partition_over(node: InMemoryNode, client: En
 
 def test_what_an_evicted_link_settles_changes_nothing(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.2: "promptly take ownership of the partition, without asking for the previous owner's explicit
-    cooperation": from then on the previous owner has no say, also about the place that the group keeps.
+    cooperation": from then on the previous owner has no say, also about the cursor that the group keeps.
     """
 
     def durable(link: Any) -> None:

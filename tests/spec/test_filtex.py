@@ -220,7 +220,7 @@ def test_a_filter_that_rejects_everything_does_not_spin(
     assert {at for at in reads if at < 2000} == set()
 
 
-def test_a_filter_that_rejects_everything_lets_a_kept_place_go_on(node: InMemoryNode) -> None:
+def test_a_filter_that_rejects_everything_lets_a_cursor_go_on(node: InMemoryNode) -> None:
     """7.1: what a durable consumer's filter passed over is behind it for good: the next attach does not look
     at it again.
     """

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.commands.places import (
+from amqp_streams.cli.commands.positions import (
     AS_JSON,
     PARTITION,
     TO,
@@ -13,7 +13,7 @@ from amqp_streams.cli.commands.places import (
     cursor_json,
     lag,
     move_confirmed,
-    print_places,
+    print_positions,
     target,
 )
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
@@ -66,7 +66,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
             one.group,
             one.user,
             one.active,
-            lag(one.places),
+            lag(one.positions),
             iso_time(one.updated_ms),
         )
         for one in found
@@ -97,8 +97,8 @@ def reset(
     node, log = endpoint.at(address)
 
     found = managed(node, lambda management: _found(management, log, cursor), log=log)
-    check_partition(start, partition, found.places)
-    if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.places):
+    check_partition(start, partition, found.positions)
+    if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.positions):
         say("nothing was moved")
         return _FAILED
     one = managed(
@@ -107,7 +107,7 @@ def reset(
     if as_json:
         print_json(cursor_json(one))
     else:
-        print_places(one.places)
+        print_positions(one.positions)
     return 0
 
 

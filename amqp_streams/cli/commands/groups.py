@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.commands.places import (
+from amqp_streams.cli.commands.positions import (
     AS_JSON,
     PARTITION,
     TO,
@@ -13,7 +13,7 @@ from amqp_streams.cli.commands.places import (
     group_json,
     lag,
     move_confirmed,
-    print_places,
+    print_positions,
     target,
 )
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
@@ -55,7 +55,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
         print_json({"groups": [group_json(one) for one in found]})
         return
     rows = [
-        (one.log, one.name, len(one.members), one.waiting, lag(one.places), iso_time(one.updated_ms))
+        (one.log, one.name, len(one.members), one.waiting, lag(one.positions), iso_time(one.updated_ms))
         for one in found
     ]
     print_table(("LOG", "GROUP", "MEMBERS", "WAITING", "LAG", "UPDATED"), rows)
@@ -103,11 +103,11 @@ def reset(
     """
     start = target(to)
     node, log = endpoint.at(address)
-    places = managed(
+    positions = managed(
         node, lambda management: management.describe_group(log, group), log=log, group=group
-    ).places
-    check_partition(start, partition, places)
-    if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, places):
+    ).positions
+    check_partition(start, partition, positions)
+    if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, positions):
         say("nothing was moved")
         return _FAILED
     _show(
@@ -146,9 +146,9 @@ def _show(one: GroupInfo, *, as_json: bool) -> None:
         print_json(group_json(one))
         return
     waiting = f", {one.waiting} attaches waiting" if one.waiting else ""
-    behind = lag(one.places)
+    behind = lag(one.positions)
     click.echo(
         f"{one.name} of {one.log}: {len(one.members)} members{waiting};"
         f" {'-' if behind is None else f'{behind:,}'} events to come"
     )
-    print_places(one.places)
+    print_positions(one.positions)

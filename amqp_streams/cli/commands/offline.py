@@ -11,8 +11,8 @@ import click
 
 from amqp_streams.cli.terminal.console import human_bytes, print_json, progress, say
 from amqp_streams.cli.terminal.parameters import NAME, misuse, now_ms
-from amqp_streams.cli.terminal.positions import AtOffset, AtTime, parse_place
 from amqp_streams.cli.terminal.rendering import Format, Shown, iso_time, render
+from amqp_streams.cli.terminal.starts import AtOffset, AtTime, parse_bound
 from amqp_streams.client import ReceivedEvent
 from amqp_streams.errors import CorruptionError, WireError
 from amqp_streams.storage import inspect
@@ -75,7 +75,10 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all in turn]")
 @click.option(
-    "--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]"
+    "--from",
+    "start",
+    metavar="OFFSET|TIME",
+    help="The first record: an offset or a time.  [default: the earliest]",
 )
 @click.option(
     "--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records."
@@ -121,10 +124,10 @@ def dump(
     first, after_ms = 0, None
     if start is not None and start != "earliest":
         try:
-            place = parse_place(start, now_ms())
+            bound = parse_bound(start, now_ms())
         except ValueError as error:
             raise misuse("--from", error) from error
-        match place:
+        match bound:
             case AtOffset(number):
                 first = number
             case AtTime(ms):
@@ -231,10 +234,10 @@ def unknown(directory: Path, log: str, partition: int | None) -> click.UsageErro
 def shown(record: inspect.DumpedRecord) -> Shown:
     """A record to print; a message that cannot be decoded is shown as a whole."""
     event = ReceivedEvent(record.message)
-    place = (str(record.partition), record.number, record.timestamp_ms)
+    position = (str(record.partition), record.number, record.timestamp_ms)
     try:
         return Shown(
-            *place,
+            *position,
             message_format=record.message_format,
             key=event.key,
             subject=event.subject,
@@ -244,7 +247,7 @@ def shown(record: inspect.DumpedRecord) -> Shown:
             body=event.body,
         )
     except WireError:
-        return Shown(*place, body=record.message, message_format=record.message_format)
+        return Shown(*position, body=record.message, message_format=record.message_format)
 
 
 def _is_text(value: bytes) -> bool:

@@ -12,8 +12,8 @@ from amqp_streams.cli.copying import Copied, Ending, copy
 from amqp_streams.cli.membership import Member
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.cli.terminal.parameters import PROPERTY, misuse, now_ms
-from amqp_streams.cli.terminal.positions import AtOffset, Bounds, Remaining, ends_of, parse_place, parse_start
 from amqp_streams.cli.terminal.rendering import Format, iso_time
+from amqp_streams.cli.terminal.starts import AtOffset, Bounds, Remaining, ends_of, parse_bound, parse_start
 from amqp_streams.client import (
     AfterTime,
     Client,
@@ -60,12 +60,12 @@ class Request:
 @click.option(
     "--from",
     "start",
-    metavar="PLACE",
+    metavar="START",
     help="The first event: earliest, latest, an offset, a time.  [default: earliest; with --follow: latest]",
 )
 @click.option(
     "--until",
-    metavar="PLACE",
+    metavar="END",
     help=(
         "Stop before this: an offset, a time, or end, the present end.  [default: end; with --follow: never]"
     ),
@@ -127,8 +127,8 @@ def receive(
 ) -> int:
     """Read the events of the log at ADDRESS. Reading does not remove events.
 
-    A PLACE is an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, UTC if it has no zone; or milliseconds
-    since 1970, 13 digits) or a time before now (-1h). Offsets count within a partition. The first event is included, the
+    START and END are an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, UTC if it has no zone; or milliseconds
+    since 1970, 13 digits), or a time before now (-1h). Offsets count within a partition. The first event is included, the
     end is excluded.
 
     In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject is a field of the properties
@@ -190,7 +190,7 @@ def _bounds(until: str | None, now_ms: int) -> Bounds:
     if until is None or until == "end":
         return Bounds(None, None)
     try:
-        return Bounds(parse_place(until, now_ms), None)
+        return Bounds(parse_bound(until, now_ms), None)
     except ValueError as error:
         message = f"{error}, nor 'end'"
         raise misuse("--until", message) from error
@@ -211,14 +211,14 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
     async with opened(node, wanted.log, container_id=container_id) as client:
         remaining = await _remaining(client, wanted)
         if remaining is not None and not remaining and not wanted.filters:
-            say(f"nothing to read: {wanted.log} has no event {_place(wanted.start)}")
+            say(f"nothing to read: {wanted.log} has no event {_start_text(wanted.start)}")
             return 0
 
         async def reached() -> bool:
-            assert isinstance(wanted.bounds.place, AtOffset), "asked only then"
+            assert isinstance(wanted.bounds.end, AtOffset), "asked only then"
             return (
                 min(ends_of(await client.info(wanted.log), wanted.partition).values())
-                >= wanted.bounds.place.number
+                >= wanted.bounds.end.number
             )
 
         ending = Ending(
@@ -229,7 +229,7 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             timeout_s=wanted.timeout_s,
             remaining=remaining,
             bounds=wanted.bounds,
-            reached=reached if wanted.filters and isinstance(wanted.bounds.place, AtOffset) else None,
+            reached=reached if wanted.filters and isinstance(wanted.bounds.end, AtOffset) else None,
         )
         if wanted.group is not None and wanted.partition is None:
             return (await _join(client, wanted, wanted.group, ending)).status
@@ -240,7 +240,7 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
         return copied.status
 
 
-def _place(start: Start) -> str:
+def _start_text(start: Start) -> str:
     """The start, in words."""
     if isinstance(start, Earliest):
         return "at all"
@@ -300,7 +300,7 @@ def _credit(wanted: Request) -> int:
 
 async def _remaining(client: Client, wanted: Request) -> Remaining | None:
     """The partitions with unread events, if that can be known here."""
-    if wanted.resumes or (wanted.follow and wanted.bounds.place is None):
+    if wanted.resumes or (wanted.follow and wanted.bounds.end is None):
         return None
     info = await client.info(wanted.log)
     known = [one.partition for one in info.partitions]
@@ -310,5 +310,5 @@ async def _remaining(client: Client, wanted: Request) -> Remaining | None:
             f" {', '.join(known)}"
         )
         raise ConfigError(message)
-    bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.place, ends_of(info, wanted.partition))
+    bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.end, ends_of(info, wanted.partition))
     return Remaining(bounds, info, wanted.start, wanted.partition)

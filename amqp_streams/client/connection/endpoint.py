@@ -41,7 +41,7 @@ def refused_for_a_limit(error: AmqpStreamsError) -> bool:
     return error.condition == names.RESOURCE_LIMIT_EXCEEDED and not error.info
 
 
-def place_text(log: str, partition: str | None) -> str:
+def log_text(log: str, partition: str | None) -> str:
     """A log, or one partition of it, for messages."""
     return repr(log) if partition is None else f"{log!r} partition {partition}"
 

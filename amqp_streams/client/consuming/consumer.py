@@ -13,7 +13,7 @@ from typing import Final, Self
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connection.endpoint import Endpoint, place_text
+from amqp_streams.client.connection.endpoint import Endpoint, log_text
 from amqp_streams.client.connection.links import Delivery, ReceiverLink
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
@@ -111,7 +111,7 @@ class Consumer(Endpoint):
 
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
-        return f"<Consumer of {place_text(self.log, self.partition)}, {state}>"
+        return f"<Consumer of {log_text(self.log, self.partition)}, {state}>"
 
     @property
     def link_properties(self) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never, cast
 
 from amqp_streams import names
-from amqp_streams.client.message import Place, place_of
+from amqp_streams.client.message import EventPosition, position_of
 from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Earliest, Latest, Start
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, Timestamp
@@ -19,7 +19,7 @@ FILTER_NAME: Final = "event-streams-start"
 
 _BEFORE_ALL: Final = -1
 """The position before offset 0: `@earliest` on the wire."""
-_NOWHERE: Final = Place(None, None, None)
+_NOWHERE: Final = EventPosition(None, None, None)
 NEW_EVENTS: Final = {
     FILTER_NAME: Described(
         Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)}
@@ -151,11 +151,11 @@ class Cursor:
         # decoded.
         seen: set[str] = set()
         for message in reversed(messages):
-            place = _place(message)
-            partition = place.partition or self._partition or ""
-            if place.offset is not None and partition not in seen:
+            position = _position(message)
+            partition = position.partition or self._partition or ""
+            if position.offset is not None and partition not in seen:
                 seen.add(partition)
-                self._after[partition] = place.offset
+                self._after[partition] = position.offset
                 if len(seen) == self.partition_count:
                     break
         return []
@@ -163,7 +163,7 @@ class Cursor:
     def _note_each(self, messages: list[bytes]) -> list[int]:
         repeated, after, before = self._repeated, self._after, []
         for index, message in enumerate(messages):
-            partition, offset, _ = _place(message)
+            partition, offset, _ = _position(message)
             if offset is None:
                 continue
             partition = partition or self._partition or ""
@@ -178,12 +178,12 @@ class Cursor:
         return before
 
 
-def _place(message: bytes) -> Place:
-    """Return the place of a message; a message that cannot be decoded has none and must not stop the
+def _position(message: bytes) -> EventPosition:
+    """Return the position of a message; a message that cannot be decoded has none and must not stop the
     others.
     """
     try:
-        return place_of(message)
+        return position_of(message)
     except WireError:
         return _NOWHERE
 

@@ -10,8 +10,7 @@ from typing import Final, TypeVar, Unpack
 from amqp_streams import names
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.errors import TimedOutError
-from amqp_streams.client.management.info import LogInfo, LogSummary
-from amqp_streams.client.management.places import (
+from amqp_streams.client.management.cursors import (
     CursorInfo,
     GroupInfo,
     cursor_info,
@@ -19,6 +18,7 @@ from amqp_streams.client.management.places import (
     listed,
     reset_body,
 )
+from amqp_streams.client.management.info import LogInfo, LogSummary
 from amqp_streams.client.management.requests import log_info, manage
 from amqp_streams.client.options import StartAt
 from amqp_streams.log_settings import BY_FIELD, LogSettingValues

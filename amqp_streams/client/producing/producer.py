@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from amqp_streams import names
-from amqp_streams.client.connection.endpoint import Endpoint, place_text
+from amqp_streams.client.connection.endpoint import Endpoint, log_text
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import (
@@ -119,7 +119,7 @@ class Producer(Endpoint):
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
         return (
-            f"<Producer for {place_text(self.log, self.partition)}, {state}, {self._outbox.events} events"
+            f"<Producer for {log_text(self.log, self.partition)}, {state}, {self._outbox.events} events"
             " without an outcome>"
         )
 

@@ -253,9 +253,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if self.keeps and not self.closing:
             if self.second and self._held(delivery):
                 return
-            place = records.settle_accepted(delivery)
-            if place is not None:
-                self._note(*place)
+            record = records.settle_accepted(delivery)
+            if record is not None:
+                self._note(*record)
                 return
         returned = records.settle_returned(delivery)
         if returned is not None and not self.closing and not self._returned(returned) and self.keeps:
@@ -265,12 +265,12 @@ class ConsumerLink(OutgoingLink[Consuming]):
         """Keep a finished delivery unsettled until its cursor is on the disk, if the receiver settles second.
         Returns False if the delivery is to be settled now.
         """
-        place = records.done_with(delivery)
-        if place is None:
+        record = records.done_with(delivery)
+        if record is None:
             self.service.confirming.let_go(self, delivery)
             return False
         self.service.confirming.hold(self, delivery)
-        self._note(*place)
+        self._note(*record)
         return True
 
     def confirm(self, deliveries: Sequence[Pointer]) -> None:

@@ -262,9 +262,9 @@ def encoded(cursor: Cursor) -> bytes:
     """The value of a cursor's state: JSON, described in docs/formats.md."""
     key = cursor.key
     whose = {"group": key.group} if key.group is not None else {"container": key.container, "link": key.link}
-    places = {str(partition): position for partition, position in sorted(cursor.positions.items())}
+    positions = {str(partition): position for partition, position in sorted(cursor.positions.items())}
     return json.dumps(
-        {"v": VERSION, **whose, "user": cursor.user, "at": cursor.updated_ms, "next": places},
+        {"v": VERSION, **whose, "user": cursor.user, "at": cursor.updated_ms, "next": positions},
         separators=(",", ":"),
     ).encode()
 

@@ -46,7 +46,7 @@ def test_a_filtered_log_is_read_to_its_end_though_its_last_events_do_not_pass(no
 
 
 @pytest.mark.parametrize("until", ["20", "now"])
-def test_following_a_filtered_log_to_a_place_ends_when_the_place_is_there(node: Node, until: str) -> None:
+def test_following_a_filtered_log_to_an_end_stops_when_the_log_reaches_it(node: Node, until: str) -> None:
     filled(node, f"till-{until}")
     words = ("--follow", "--from", "1", "--until", until, "--property", "kind=none", "--timeout", "20")
     done = node.run("receive", f"till-{until}", *words)
@@ -71,7 +71,7 @@ def test_a_subscription_goes_on_where_it_was_left_until_it_is_moved_or_removed(n
     assert numbers(node.lines(*read, "--from", "15")) == list(range(15, 20))
 
 
-def test_subscriptions_of_other_containers_have_places_of_their_own(node: Node) -> None:
+def test_subscriptions_of_other_containers_have_cursors_of_their_own(node: Node) -> None:
     filled(node, "shared", count=3)
     for container in ("a", "b"):
         assert len(node.lines("receive", "shared", "--durable", "x", "--container-id", container)) == 3
@@ -97,7 +97,7 @@ def test_what_a_reader_did_not_print_comes_again(node: Node) -> None:
     assert rest[0] < 20_000 - 5000, "what the pipe did not take is not settled"
 
 
-def test_a_groups_members_share_its_partitions_and_the_group_its_place(node: Node) -> None:
+def test_a_groups_members_share_its_partitions_and_the_group_its_cursor(node: Node) -> None:
     filled(node, "bills", partitions=4)
     read = ("receive", "bills", "--group", "billing", "--format", "body")
     assert sorted(numbers(node.lines(*read))) == list(range(20))
@@ -163,7 +163,7 @@ def test_a_group_with_members_is_left_alone_and_shows_them(node: Node) -> None:
         ]
 
 
-def test_an_older_epoch_is_refused_and_places_and_epochs_outlive_the_node(tmp_path: Path) -> None:
+def test_an_older_epoch_is_refused_and_cursors_and_epochs_outlive_the_node(tmp_path: Path) -> None:
     mine = ("receive", "temps", "--group", "g", "--partition", "0", "--format", "body")
     with serving(tmp_path / "data", "--log", "temps") as node:
         node.run("send", "temps", stdin="0\n1\n2\n3\n")

@@ -3,29 +3,29 @@
 import pytest
 
 from amqp_streams.cli.membership import through
-from amqp_streams.client import Event, GroupInfo, Place
+from amqp_streams.client import CursorPosition, Event, GroupInfo
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import FakeNode
 
 
 @pytest.mark.parametrize(
-    ("places", "ends", "done"),
+    ("positions", "ends", "done"),
     [
         ((), {}, True),
         ((), {"0": 0}, True),
         ((), {"0": 1}, False),
-        ((Place("0", next_number=5, lag=3),), {"0": 5}, True),
-        ((Place("0", next_number=4, lag=4),), {"0": 5}, False),
-        ((Place("0", next_number=2, lag=0),), {"0": 5}, True),
-        ((Place("0", next_number=5, lag=0), Place("1")), {"0": 5, "1": 1}, False),
-        ((Place("0", next_number=5, lag=0), Place("1")), {"0": 5, "1": 0}, True),
+        ((CursorPosition("0", next_number=5, lag=3),), {"0": 5}, True),
+        ((CursorPosition("0", next_number=4, lag=4),), {"0": 5}, False),
+        ((CursorPosition("0", next_number=2, lag=0),), {"0": 5}, True),
+        ((CursorPosition("0", next_number=5, lag=0), CursorPosition("1")), {"0": 5, "1": 1}, False),
+        ((CursorPosition("0", next_number=5, lag=0), CursorPosition("1")), {"0": 5, "1": 0}, True),
     ],
 )
 def test_through_is_past_the_end_that_each_partition_had(
-    places: tuple[Place, ...], ends: dict[str, int], done: bool
+    positions: tuple[CursorPosition, ...], ends: dict[str, int], done: bool
 ) -> None:
-    """What retention took away (a lag of 0 although the place is before the end) need not be waited for."""
-    assert through(places, ends) is done
+    """What retention took away (a lag of 0 although the position is before the end) need not be waited for."""
+    assert through(positions, ends) is done
 
 
 @pytest.fixture
@@ -36,7 +36,9 @@ def grouped(node: FakeNode) -> FakeNode:
     node.logs["temps"] = [[Event(b"a0"), Event(b"a1")], []]
     found = iter(
         [
-            GroupInfo("temps", "billing", places=(Place("0", next_number=number, lag=2 - number),))
+            GroupInfo(
+                "temps", "billing", positions=(CursorPosition("0", next_number=number, lag=2 - number),)
+            )
             for number in (1, 2)
         ]
     )
@@ -53,7 +55,9 @@ def test_a_member_reads_on_until_the_group_is_through(grouped: FakeNode, run: Ru
 
 
 def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped: FakeNode, run: Run) -> None:
-    grouped.describe = lambda: GroupInfo("temps", "billing", places=(Place("0", next_number=1, lag=1),))
+    grouped.describe = lambda: GroupInfo(
+        "temps", "billing", positions=(CursorPosition("0", next_number=1, lag=1),)
+    )
     answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "0.001")
     assert (answer.exit_code, answer.stderr) == (1, "no event arrived for 0.001 s\n")
 

@@ -235,7 +235,7 @@ async def test_latest_with_a_filter_is_what_is_accepted_after_the_attach(node: R
         await alert("meanwhile")
         async with client.consumer(log, durable="alerts", filters=filters) as durable:
             assert [event.body for event in await durable.receive(timeout=20)] == ["meanwhile"], (
-                "a place that is kept counts, not the start"
+                "a kept cursor counts, not the start"
             )
 
 
@@ -264,13 +264,13 @@ async def test_one_key_goes_to_one_partition_in_order(node: RunningNode) -> None
         await client.management.create_log(log, partitions=4)
         async with client.producer(log) as producer:
             await producer.post_batch([Event(number, key=f"key {number % 7}") for number in range(700)])
-        places: dict[str, set[str]] = {}
+        partitions_of: dict[str, set[str]] = {}
         bodies: dict[str, list[object]] = {}
         async with client.consumer(log, start=EARLIEST) as consumer:
             for event in await drain(consumer, 700):
-                places.setdefault(event.key or "", set()).add(event.partition or "")
+                partitions_of.setdefault(event.key or "", set()).add(event.partition or "")
                 bodies.setdefault(event.key or "", []).append(event.body)
-        assert all(len(partitions) == 1 for partitions in places.values())
+        assert all(len(partitions) == 1 for partitions in partitions_of.values())
         assert bodies == {f"key {rest}": list(range(rest, 700, 7)) for rest in range(7)}
 
 
@@ -367,10 +367,10 @@ async def _restarts(node: RunningNode, end: Callable[[RunningNode], None]) -> No
             while len(received) < stored:
                 received.extend(await consumer.receive())
     assert {event.body for event in received} == set(range(total))
-    places = [(event.partition, event.offset) for event in received]
-    assert len(set(places)) == len(places) == stored
+    positions = [(event.partition, event.offset) for event in received]
+    assert len(set(positions)) == len(positions) == stored
     for partition in "012":
-        offsets = [offset for place, offset in places if place == partition]
+        offsets = [offset for one, offset in positions if one == partition]
         assert offsets == list(range(len(offsets)))
     for rest in range(5):
         firsts = list(dict.fromkeys(event.body for event in received if event.key == str(rest)))

@@ -25,7 +25,7 @@ STOLEN = proton.Condition("amqp:link:stolen", "an epoch")
 
 
 class Story:
-    """A node that plays the group's place too: what is not settled comes again to the next link of a
+    """A node that plays the group's cursor too: what is not settled comes again to the next link of a
     partition.
     """
 

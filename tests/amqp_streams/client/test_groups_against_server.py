@@ -1,4 +1,4 @@
-"""Consumer groups, kept places and their management against the real node."""
+"""Consumer groups, cursors and their management against the real node."""
 
 import asyncio
 from collections import defaultdict
@@ -178,7 +178,7 @@ async def finish(
     )
     await last.leave()
     [group] = await client.management.list_groups(log)
-    assert [place.lag for place in group.places] == [0] * load.partitions
+    assert [position.lag for position in group.positions] == [0] * load.partitions
     done: dict[str, list[int]] = defaultdict(list)
     for _, partition, number in journal:
         done[partition].append(number)
@@ -255,7 +255,7 @@ async def test_a_group_of_more_partitions_than_a_connection_has_sessions(node: R
             assert len({(event.partition, event.offset) for event in events}) == 200
 
 
-async def test_a_group_reads_filtered_and_its_place_passes_what_is_filtered_out(node: RunningNode) -> None:
+async def test_a_group_reads_filtered_and_its_cursor_passes_what_is_filtered_out(node: RunningNode) -> None:
     async with connect(node.url) as client:
         log = await fresh(client, 2)
         async with client.producer(log) as producer:
@@ -327,7 +327,7 @@ async def test_a_durable_consumer_goes_on_where_it_was_on_another_connection(nod
     assert len(seen) > 20
 
 
-async def test_kept_places_are_listed_moved_and_removed(node: RunningNode) -> None:
+async def test_cursors_are_listed_moved_and_removed(node: RunningNode) -> None:
     async with connect(node.url, container_id="manager") as client:
         log = await fresh(client, 2, events=10)
         management = client.management
@@ -345,7 +345,7 @@ async def test_kept_places_are_listed_moved_and_removed(node: RunningNode) -> No
                 await management.reset_cursor(log, cursor.id, EARLIEST)
             assert used.value.status == 409
         moved = await management.reset_cursor(log, cursor.id, AfterOffset(6), partition="1")
-        assert [place.lag for place in moved.places] == [0, 3]
+        assert [position.lag for position in moved.positions] == [0, 3]
         async with client.consumer(log, durable="sub") as consumer:
             assert [event.body for event in await consumer.receive_retained()] == [7, 8, 9]
         await management.delete_cursor(log, cursor.id)
@@ -353,7 +353,7 @@ async def test_kept_places_are_listed_moved_and_removed(node: RunningNode) -> No
         async with client.group_consumer(log, "g") as member:
             await drain(member, 20)
         group = await management.reset_group(log, "g", EARLIEST)
-        assert [place.lag for place in group.places] == [10, 10]
+        assert [position.lag for position in group.positions] == [10, 10]
         assert await management.describe_group(log, "g") == group
         await management.delete_group(log, "g")
         assert await management.list_groups(log) == []
@@ -377,7 +377,7 @@ async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_
 async def test_members_owners_and_durable_consumers_go_on_when_the_node_was_restarted(
     tmp_path: Path, end: Callable[[RunningNode], None]
 ) -> None:
-    """The node writes places now and then: what was settled last may come again, but nothing is left out."""
+    """The node writes cursors now and then: what was settled last may come again, but nothing is left out."""
     node = RunningNode(tmp_path).start()
     revoked: list[str] = []
     try:

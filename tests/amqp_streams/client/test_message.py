@@ -1,4 +1,4 @@
-"""Target partitions go in, places come out; the learnt layout reads what the full decoder reads."""
+"""Target partitions go in, positions come out; the learnt layout reads what the full decoder reads."""
 
 import re
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import message as messages
-from amqp_streams.client.message import Place, bare, place_of, with_target_partition
+from amqp_streams.client.message import EventPosition, bare, position_of, with_target_partition
 from amqp_streams.errors import WireError
 from amqp_streams.names import OFFSET, SOURCE_PARTITION, TIMESTAMP
 from amqp_streams.wire.annotations import AnnotationWriter, section
@@ -62,13 +62,13 @@ def test_what_is_left_is_what_the_node_would_store_of_it(
         max_size=20,
     )
 )
-def test_places_are_those_that_were_written_whatever_came_before(
+def test_cursors_are_those_that_were_written_whatever_came_before(
     written: list[tuple[int, int, int, bool, bytes]],
 ) -> None:
     for partition, number, timestamp, with_header, extra in written:
         annotations = AnnotationWriter(str(partition), {"x-opt-a": extra}).run(number, timestamp, 1)[0]
         message = (HEADER if with_header else b"") + annotations + BODY
-        assert place_of(message) == Place(str(partition), number, timestamp)
+        assert position_of(message) == EventPosition(str(partition), number, timestamp)
 
 
 @given(
@@ -84,12 +84,12 @@ def test_any_order_is_read(order: list[str], partition: str, offset: int) -> Non
     }
     message = section({name: values[name] for name in order}) + BODY
     for _ in range(2):
-        assert place_of(message) == Place(partition, offset, 7)
+        assert position_of(message) == EventPosition(partition, offset, 7)
 
 
 def test_offsets_as_strings_and_missing_ones_are_read_too() -> None:
-    assert place_of(section({OFFSET: "0000000000000005"}) + BODY) == Place(None, 5, None)
-    assert place_of(BODY) == Place(None, None, None)
+    assert position_of(section({OFFSET: "0000000000000005"}) + BODY) == EventPosition(None, 5, None)
+    assert position_of(BODY) == EventPosition(None, None, None)
 
 
 @given(st.text("0123456789 +-_abc", min_size=1, max_size=20), st.sampled_from([Symbol, str]))
@@ -97,13 +97,13 @@ def test_a_text_of_another_form_is_not_an_offset(text: str, kind: type[str]) -> 
     """Also where a layout with 16 digits was learnt before: `int` would take blanks, signs and underscores."""
     for offset in (kind(text), kind(text.ljust(16)[:16])):
         learnt = {SOURCE_PARTITION: Symbol("1"), OFFSET: Symbol(offset_text(7)), TIMESTAMP: Timestamp(7)}
-        assert place_of(section(learnt) + BODY) == Place("1", 7, 7)
+        assert position_of(section(learnt) + BODY) == EventPosition("1", 7, 7)
         expected = int(offset) if re.fullmatch("[0-9]{16}", offset) else None
-        assert place_of(section({**learnt, OFFSET: offset}) + BODY) == Place("1", expected, 7)
+        assert position_of(section({**learnt, OFFSET: offset}) + BODY) == EventPosition("1", expected, 7)
 
 
 def test_layouts_learnt_are_bounded() -> None:
     for number in range(300):
         extra = {f"x-{'y' * (number % 150)}": number}
-        place_of(AnnotationWriter("0", extra).run(1, 1, 1)[0] + BODY)
+        position_of(AnnotationWriter("0", extra).run(1, 1, 1)[0] + BODY)
     assert len(messages._layouts) <= 64

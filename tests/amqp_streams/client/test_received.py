@@ -15,7 +15,7 @@ texts = st.text(max_size=300)
 simple = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | texts | st.binary(max_size=300)
 
 
-def test_the_place_in_the_log_is_read_from_the_delivery_annotations() -> None:
+def test_the_position_in_the_log_is_read_from_the_delivery_annotations() -> None:
     annotations = AnnotationWriter("2").run(41, 1_700_000_000_123, 1)[0]
     sent = Event(b"x", key="k").encode()
     received = ReceivedEvent(annotations + sent)
@@ -30,7 +30,7 @@ def test_the_place_in_the_log_is_read_from_the_delivery_annotations() -> None:
     assert "<ReceivedEvent 2:41, " in repr(received)
 
 
-def test_an_event_from_elsewhere_has_no_place() -> None:
+def test_an_event_from_elsewhere_has_no_position() -> None:
     received = ReceivedEvent(Event(b"x").encode())
     assert (received.partition, received.offset, received.timestamp_ms) == (None, None, None)
     assert received.message_id is None

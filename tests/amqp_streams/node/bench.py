@@ -95,7 +95,7 @@ class Bench:
         """A consumer that is granted: at once, or when what it waits for is on the disk."""
         link = self.attach(request or attach(consumer=True, **options))
         if isinstance(link, Pending):
-            effects = [*self.complete(), *self.complete()]  # its epoch is written first, then its place
+            effects = [*self.complete(), *self.complete()]  # its epoch is written first, then its cursor
             granted = [each for each in effects if isinstance(each, Granted) and each.pending is link]
             assert len(granted) == 1, "it is granted once, as soon as the disk has what there is to write"
             return granted[0].grant
@@ -137,13 +137,13 @@ class Bench:
             assert isinstance(run, Run | Passed)
         return got
 
-    def settle(self, consumer: Consuming, *places: tuple[int, int]) -> None:
+    def settle(self, consumer: Consuming, *records: tuple[int, int]) -> None:
         """These were accepted."""
-        for partition, number in places:
+        for partition, number in records:
             self.node.settled(consumer, partition, number)
 
     def flush(self) -> None:
-        """Places go to the disk."""
+        """Cursors go to the disk."""
         self.node.flush_cursors(NOW)
         self.store.states.complete()
 

@@ -363,7 +363,7 @@ def test_links_times_partitions_have_a_bound_of_the_node() -> None:
     assert bench.refusal(member("g", partition=0)).condition == names.RESOURCE_LIMIT_EXCEEDED
     assert link_partitions(bench) == (5, 5)
     again = bench.consume(link="second", container="b")
-    assert again is not second, "a link that takes its own place needs no more room"
+    assert again is not second, "a link that takes its own cursor needs no more room"
     for link in (first, bound, again):
         bench.detach(link)
     assert link_partitions(bench) == (0, 5)

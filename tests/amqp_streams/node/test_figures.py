@@ -1,4 +1,4 @@
-"""Figures of groups are those of the links and the places that there are."""
+"""Figures of groups are those of the links and the cursors that there are."""
 
 from amqp_streams import names
 from amqp_streams.node.figures import Figures

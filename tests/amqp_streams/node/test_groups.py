@@ -88,7 +88,7 @@ def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:
 
 
 def test_what_a_crash_left_of_a_deleted_log_is_forgotten_at_the_next_start() -> None:
-    """The log's end is on the disk before that of its groups and places."""
+    """The log's end is on the disk before that of its groups and cursors."""
     bench = Bench()
     bench.consume(member(partition=0, epoch=4, durable=True))
     bench.complete()

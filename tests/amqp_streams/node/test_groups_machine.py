@@ -1,9 +1,9 @@
-"""A node with consumer groups and kept places, beside a model of what its peers and its disk know, over
+"""A node with consumer groups and cursors, beside a model of what its peers and its disk know, over
 crashes and restarts.
 
 Over any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances and
 crashes: one owner a partition and group; epochs never fall; an old owner gets nothing once a new one is
-there; no place passes what is unsettled, and none goes back by more than what was not on the disk, or was
+there; no cursor passes what is unsettled, and none goes back by more than what was not on the disk, or was
 asked for. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
@@ -74,11 +74,11 @@ class Crashing(RuleBasedStateMachine):
         self.told: dict[tuple[str, int], int] = {}
         """The epoch last told to a peer."""
         self.settled: dict[Spot, set[int]] = {}
-        """Of each place that was told to a peer: what was settled, from 0 on, with all that is before where
+        """Of each cursor that was told to a peer: what was settled, from 0 on, with all that is before where
         it began.
         """
         self.floor: dict[Spot, int] = {}
-        """Where the disk has each place at least, and, in `rising`, where it will have it when the writes
+        """Where the disk has each cursor at least, and, in `rising`, where it will have it when the writes
         end.
         """
         self.rising: dict[Spot, int] = {}
@@ -93,7 +93,7 @@ class Crashing(RuleBasedStateMachine):
         self.store.states.on_written = self.node.state_written
         self.store.on_commit = self.committed
         self.crashed: set[Spot] = set(self.settled)
-        """Places of which it is not known what the crash left."""
+        """Cursors of which it is not known what the crash left."""
         self.rising.clear()
 
     # -- what peers do
@@ -192,7 +192,7 @@ class Crashing(RuleBasedStateMachine):
     @precondition(lambda self: self.settled)
     @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
-        """A place goes back to the earliest event, unless a link is moving it."""
+        """A cursor goes back to the earliest event, unless a link is moving it."""
         key, index = data.draw(st.sampled_from(sorted(self.settled, key=str)))
         done = self.manage(
             "UPDATE", names.CURSOR_TYPE, key.id, {"partition": str(index), "position": names.OFFSET_EARLIEST}
@@ -210,7 +210,7 @@ class Crashing(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from("gh"))
     def remove_group(self, group: str) -> None:
-        """A group goes, with its epochs and its place, unless it has links."""
+        """A group goes, with its epochs and its cursor, unless it has links."""
         used = any(
             link.alive and link.request.properties.get(names.CONSUMER_GROUP) == group for link in self.links
         )
@@ -385,7 +385,7 @@ class Crashing(RuleBasedStateMachine):
                 self.resumed((key_of(link), index), position)
 
     def resumed(self, spot: Spot, position: int) -> None:
-        """A peer is given this place, from this position on."""
+        """A peer is given this cursor, from this position on."""
         if spot not in self.settled:
             self.settled[spot] = set(range(position))
             self.floor[spot] = position
@@ -417,10 +417,10 @@ class Crashing(RuleBasedStateMachine):
     # -- what always holds
 
     @invariant()
-    def places_are_at_the_lowest_unsettled_record(self) -> None:
-        places = self.node._consumers.places
+    def cursors_are_at_the_lowest_unsettled_record(self) -> None:
+        kept = self.node._consumers.cursors
         cursors: dict[CursorKey, Cursor] = {
-            cursor.key: places.present(cursor) for cursor in places.of_log(self.log)
+            cursor.key: kept.present(cursor) for cursor in kept.of_log(self.log)
         }
         for spot in self.settled:
             key, index = spot

@@ -50,23 +50,23 @@ def test_unsubscribing_ends_the_link_that_is_still_there(bench: Bench) -> None:
     assert bench.store.states.items("") == []
 
 
-def test_a_receiver_without_a_source_and_without_a_place_is_refused(bench: Bench) -> None:
+def test_a_receiver_without_a_source_and_without_a_cursor_is_refused(bench: Bench) -> None:
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
     assert (
         bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition
         == names.INVALID_FIELD
     )
     bench.consume(member(durable=True, partition=0, link="s"))
-    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's place is the group's"
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's cursor is the group's"
 
 
-def test_closing_a_receiver_without_a_source_is_well_when_its_place_was_removed_meanwhile(
+def test_closing_a_receiver_without_a_source_is_well_when_its_cursor_was_removed_meanwhile(
     bench: Bench,
 ) -> None:
     bench.detach(bench.consume(durable()))
     kept = bench.attach(unsubscribe())
     log = bench.store.logs["temps"]
-    places = bench.node._consumers.places
-    places.remove(places.of_log(log))
+    cursors = bench.node._consumers.cursors
+    cursors.remove(cursors.of_log(log))
     bench.detach(kept, closed=True)
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND

@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Room:
-    """A node with a log `temps` in which `reader` keeps a place, and `member` one in the group `billing`; and
+    """A node with a log `temps` in which `reader` keeps a cursor, and `member` one in the group `billing`; and
     a peer of one kind.
     """
 
@@ -94,7 +94,7 @@ class Room:
         found = self.node.store.logs.get(log)
         if found is None:
             return "9de4c1"
-        cursors = self.node.service.node._consumers.places.of_log(found)
+        cursors = self.node.service.node._consumers.cursors.of_log(found)
         return next(cursor.id for cursor in cursors if cursor.key.group == group)
 
     def ask(
@@ -161,7 +161,7 @@ def waits(room: Room, log: str) -> Outcome:
 
 
 def takes_over(room: Room, log: str) -> Outcome:
-    """Resume the place of `reader`, under the container and link that it belongs to."""
+    """Resume the cursor of `reader`, under the container and link that it belongs to."""
     other = EnginePair(room.node, container="readers-container", login=KINDS[room.kind])
     return link_outcome(other.receiver(log, name="sub", durable=True))
 
@@ -261,19 +261,23 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
         reads(group="billing-2", partition=0, epoch=5),
         MEMBERS,
     ),
-    "read in a group that keeps its place": (attach.Consuming, reads(group="billing"), frozenset({"member"})),
+    "read in a group that keeps its cursor": (
+        attach.Consuming,
+        reads(group="billing"),
+        frozenset({"member"}),
+    ),
     "claim a partition of such a group": (
         attach.Consuming,
         reads(group="billing", partition=0, epoch=5),
         frozenset({"member"}),
     ),
-    "share the place of a group": (
+    "share the cursor of a group": (
         attach.Consuming,
         reads(group="billing", durable=True, name="share"),
         frozenset({"member"}),
     ),
-    "keep a place": (attach.Consuming, reads(durable=True, name="own"), READERS),
-    "resume the place of a reader": (attach.Consuming, takes_over, frozenset({"reader"})),
+    "keep a cursor": (attach.Consuming, reads(durable=True, name="own"), READERS),
+    "resume the cursor of a reader": (attach.Consuming, takes_over, frozenset({"reader"})),
     "wait in a group": (attach.Pending, waits, MEMBERS),
     "look up what is kept for a reader": (attach.Kept, looks_up_kept, frozenset({"reader"})),
     "ask for information": (attach.Informing, informs, frozenset({"teller", "operator"})),

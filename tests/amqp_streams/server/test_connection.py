@@ -311,7 +311,7 @@ def test_a_stopping_server_closes_its_connections_and_says_why() -> None:
     assert silent.lost
 
 
-def test_a_connection_that_is_being_closed_delivers_nothing_and_leaves_kept_places_where_they_are() -> None:
+def test_a_connection_that_is_being_closed_delivers_nothing_and_leaves_cursors_where_they_are() -> None:
     """Its peer would not see the events, and a presettled subscriber would lose them."""
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node, container="app")

@@ -325,7 +325,7 @@ def tag_of(one: Performative) -> bytes:
     return tag
 
 
-def test_a_place_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
+def test_a_cursor_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
     node = with_formats(AZURE, 0, 7)
     for expected, settled in ((3, 2), (1, 0)):
         pair = EnginePair(node, container="c")

@@ -57,8 +57,8 @@ def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, st
 
 
 def test_a_partition_that_another_container_serves_tells_which(log: StoredLog) -> None:
-    places = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5671, "node-c")}
-    entries = log_info(log, "always", places)[names.INFO_PARTITIONS]
+    elsewhere = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5671, "node-c")}
+    entries = log_info(log, "always", elsewhere)[names.INFO_PARTITIONS]
     assert isinstance(entries, list)
     assert [entry.get("owner") for entry in entries if isinstance(entry, dict)] == [
         None,

@@ -367,20 +367,20 @@ def test_events_for_a_partition_elsewhere_are_refused_naming_the_way(room: Room)
 
 def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
     """Redirects change while the link stays; a log that is not here at all is refused whole."""
-    places: list[Redirected] = [NOWHERE]
-    intake = Intake(room.store, room.log_at, lambda _log: places[0])
+    elsewhere: list[Redirected] = [NOWHERE]
+    intake = Intake(room.store, room.log_at, lambda _log: elsewhere[0])
     grant = Relaying()
     assert not intake.receive(grant, [hinted("a", to="temps", target="1")], NOW).refused
-    places[0] = ELSEWHERE
+    elsewhere[0] = ELSEWHERE
     assert conditions(intake.receive(grant, [hinted("b", to="temps", target="1")], NOW)) == {
         0: names.LINK_REDIRECT
     }
     assert not intake.receive(grant, [hinted("c", to="temps", target="2")], NOW).refused
-    places[0] = dict.fromkeys(range(PARTITIONS), ELSEWHERE[1])
+    elsewhere[0] = dict.fromkeys(range(PARTITIONS), ELSEWHERE[1])
     assert conditions(
         intake.receive(grant, [hinted("d", to="temps"), hinted("e", to="temps")], NOW)
     ) == dict.fromkeys((0, 1), names.LINK_REDIRECT)
-    places[0] = NOWHERE
+    elsewhere[0] = NOWHERE
     assert not intake.receive(grant, [hinted("f", to="temps", target="1")], NOW).refused
 
 

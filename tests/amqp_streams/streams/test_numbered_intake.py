@@ -117,10 +117,10 @@ def test_what_is_in_flight_is_answered_with_its_commit() -> None:
 def test_a_key_and_a_target_count_as_without_numbers(room: Room) -> None:
     grant = room.grant()
     keyed = hinted("k", key="sensor-1")
-    place = partition_of_key("sensor-1", PARTITIONS)
-    target = str((place + 1) % PARTITIONS)
+    home = partition_of_key("sensor-1", PARTITIONS)
+    target = str((home + 1) % PARTITIONS)
     room.send(grant, with_sequence(keyed, 0), with_sequence(hinted("t", target=target), 1))
-    assert room.counts()[place] == room.counts()[int(target)] == 1
+    assert room.counts()[home] == room.counts()[int(target)] == 1
     room.send(grant, with_sequence(keyed, 0), with_sequence(hinted("t", target=target), 1))
     assert sum(room.counts()) == 2
 
@@ -200,12 +200,12 @@ def test_a_partition_that_stopped_refuses_the_whole_share(room: Room) -> None:
 
 
 def test_a_producer_whose_partition_is_elsewhere_is_told_where(room: Room) -> None:
-    place = partition_of_key("p", PARTITIONS)
-    grant = room.grant(elsewhere={place: Elsewhere("other", 5672)})
+    home = partition_of_key("p", PARTITIONS)
+    grant = room.grant(elsewhere={home: Elsewhere("other", 5672)})
     receipt = room.send(
         grant,
         with_sequence(plain("a"), 0),
-        with_sequence(hinted("x", target=str((place + 1) % PARTITIONS)), 1),
+        with_sequence(hinted("x", target=str((home + 1) % PARTITIONS)), 1),
     )
     assert conditions(receipt) == {0: names.LINK_REDIRECT}
     assert conditions(room.send(grant, with_sequence(plain("a"), 2))) == {0: names.LINK_REDIRECT}

@@ -29,7 +29,7 @@ from amqp_streams.streams.groups.ownership import (
     Refused,
 )
 
-Place = tuple[str, int]
+Share = tuple[str, int]
 
 GROUPS = ("g", "h")
 MEMBERS = ("a", "b", "c", "d")
@@ -41,7 +41,7 @@ class Write:
     """An epoch on its way to the disk."""
 
     hold: Hold
-    place: Place
+    share: Share
     epoch: int
 
 
@@ -53,10 +53,10 @@ class Groups(RuleBasedStateMachine):
         self.partitions = partitions
         self.settings = GroupSettings(wait_ms=wait_ms, pause_ms=PAUSE)
         self.now_ms = 0
-        self.durable: dict[Place, int] = {}
-        self.told: dict[Place, int] = {}
+        self.durable: dict[Share, int] = {}
+        self.told: dict[Share, int] = {}
         self.moved_ms: dict[str, int] = {}
-        self.failed: dict[Place, int] = {}
+        self.failed: dict[Share, int] = {}
         self.start()
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class Groups(RuleBasedStateMachine):
         self.writes: list[Write] = []
         self.failed.clear()
         self.waiting: dict[Hold, None] = {}
-        self.owners: dict[Place, Hold] = {}
+        self.owners: dict[Share, Hold] = {}
 
     # -- what peers and disks do
 
@@ -86,7 +86,7 @@ class Groups(RuleBasedStateMachine):
         partition = data.draw(st.integers(0, self.partitions - 1))
         active = self.owners.get((group, partition))
         told = self.told.get((group, partition), 0)
-        under_way = any(write.place == (group, partition) for write in self.writes)
+        under_way = any(write.share == (group, partition) for write in self.writes)
         refused = self.claim(Claim(group, partition, epoch, member))
         if refused is None:
             assert active is None or (epoch is not None and epoch > told), (
@@ -108,7 +108,7 @@ class Groups(RuleBasedStateMachine):
         known = [*self.waiting, *self.owners.values(), *(write.hold for write in self.writes)]
         hold = data.draw(st.sampled_from(known))
         self.waiting.pop(hold, None)
-        self.owners = {place: owner for place, owner in self.owners.items() if owner is not hold}
+        self.owners = {share: owner for share, owner in self.owners.items() if owner is not hold}
         self.follow(self.ownership.release(hold, self.now_ms))
         assert hold.state is HoldState.GONE
 
@@ -119,11 +119,11 @@ class Groups(RuleBasedStateMachine):
         write = self.writes.pop(0)
         if fails:
             self.durable |= self.failed
-            self.durable[write.place] = write.epoch
+            self.durable[write.share] = write.epoch
             self.failed.clear()
             self.follow(self.ownership.recorded(write.hold, None, self.now_ms))
         else:
-            self.failed[write.place] = write.epoch
+            self.failed[write.share] = write.epoch
             self.follow(self.ownership.recorded(write.hold, StorageError("no"), self.now_ms))
 
     @rule(ms=st.sampled_from([1, PAUSE // 2, PAUSE, WAIT]))
@@ -138,7 +138,7 @@ class Groups(RuleBasedStateMachine):
         """Of the writes under way any number from the first on may have come to the disk."""
         for write in self.writes[: data.draw(st.integers(0, len(self.writes)))]:
             self.durable |= self.failed
-            self.durable[write.place] = write.epoch
+            self.durable[write.share] = write.epoch
             self.failed.clear()
         self.start()
 
@@ -160,21 +160,21 @@ class Groups(RuleBasedStateMachine):
         leaving: Counter[str] = Counter()
         for change in changes:
             hold = change.hold
-            place = (hold.group, -1 if hold.partition is None else hold.partition)
+            share = (hold.group, -1 if hold.partition is None else hold.partition)
             match change:
                 case Assigned():
-                    self.grant(hold, place)
+                    self.grant(hold, share)
                 case Record(epoch=epoch):
-                    assert place not in self.owners, "the old link is closed first"
-                    assert epoch >= self.told.get(place, 0)
+                    assert share not in self.owners, "the old link is closed first"
+                    assert epoch >= self.told.get(share, 0)
                     self.waiting.pop(hold, None)
-                    self.writes.append(Write(hold, place, epoch))
+                    self.writes.append(Write(hold, share, epoch))
                 case Evicted(error=error):
                     assert error.condition == names.LINK_STOLEN
-                    assert self.owners.pop(place) is hold
+                    assert self.owners.pop(share) is hold
                 case Leaving(error=error):
                     assert error.condition == names.LINK_DETACH_FORCED
-                    assert self.owners[place] is hold
+                    assert self.owners[share] is hold
                     assert hold.claim.partition is None, "who asked for a partition keeps it"
                     leaving[hold.group] += 1
                 case Refused():
@@ -184,17 +184,17 @@ class Groups(RuleBasedStateMachine):
             assert self.now_ms - self.moved_ms.get(group, -PAUSE) >= PAUSE, "one move a pause"
             self.moved_ms[group] = self.now_ms
 
-    def grant(self, hold: Hold, place: Place) -> None:
-        assert place not in self.owners, "one owner"
-        self.owners[place] = hold
+    def grant(self, hold: Hold, share: Share) -> None:
+        assert share not in self.owners, "one owner"
+        self.owners[share] = hold
         self.waiting.pop(hold, None)
         assert hold.state is HoldState.OWNING
         assert hold.claim.partition in (None, hold.partition)
-        assert hold.epoch >= max(self.told.get(place, 0), hold.claim.epoch or 0), (
+        assert hold.epoch >= max(self.told.get(share, 0), hold.claim.epoch or 0), (
             "epochs never fall, and nobody gets less than it gave"
         )
-        assert hold.epoch <= self.durable.get(place, 0), "what is told is on the disk"
-        self.told[place] = hold.epoch
+        assert hold.epoch <= self.durable.get(share, 0), "what is told is on the disk"
+        self.told[share] = hold.epoch
 
     # -- what always holds
 

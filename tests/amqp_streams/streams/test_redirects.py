@@ -12,9 +12,13 @@ from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirects, requir
 B, C = Elsewhere("b.example", 5672), Elsewhere("c.example", 5671, "node-c")
 
 
-def redirect(log: str, place: Elsewhere, *partitions: int) -> Redirect:
+def redirect(log: str, container: Elsewhere, *partitions: int) -> Redirect:
     return Redirect(
-        log=log, partitions=partitions or None, host=place.host, port=place.port, container=place.container
+        log=log,
+        partitions=partitions or None,
+        host=container.host,
+        port=container.port,
+        container=container.container,
     )
 
 
@@ -56,13 +60,13 @@ def test_a_peer_is_told_where_to_go() -> None:
 
 
 def test_a_link_that_asks_for_a_partition_elsewhere_is_sent_there() -> None:
-    places = {1: B, 2: C}
-    for partition, place in places.items():
-        with pytest.raises(PeerError, match=place.host) as refused:
-            require_here("temps", 4, places, partition)
+    elsewhere = {1: B, 2: C}
+    for partition, container in elsewhere.items():
+        with pytest.raises(PeerError, match=container.host) as refused:
+            require_here("temps", 4, elsewhere, partition)
         assert refused.value.info["partition"] == str(partition)
-    require_here("temps", 4, places, 0)
-    require_here("temps", 4, places, None)
+    require_here("temps", 4, elsewhere, 0)
+    require_here("temps", 4, elsewhere, None)
 
 
 def test_a_link_that_asks_for_none_is_sent_away_when_there_is_none_here() -> None:
@@ -81,13 +85,13 @@ def test_a_link_that_asks_for_none_is_sent_away_when_there_is_none_here() -> Non
 def test_each_partition_is_in_one_place_and_never_out_of_range(
     rules: list[tuple[str, list[int], Elsewhere]],
 ) -> None:
-    redirects = Redirects([redirect(log, place, *partitions) for log, partitions, place in rules])
+    redirects = Redirects([redirect(log, container, *partitions) for log, partitions, container in rules])
     for log in "abcd":
-        places = redirects.of(log, 4)
+        elsewhere = redirects.of(log, 4)
         for index in range(6):
             naming = [
-                place
-                for pattern, partitions, place in rules
+                container
+                for pattern, partitions, container in rules
                 if pattern in (log, "*") and (not partitions or index in partitions)
             ]
-            assert places.get(index) == (naming[0] if naming and index < 4 else None)
+            assert elsewhere.get(index) == (naming[0] if naming and index < 4 else None)

@@ -1,4 +1,4 @@
-"""Where a request moves a kept place to."""
+"""Where a request moves a cursor to."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) 
 @settings(deadline=None)
 @given(EVENTS)
 def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int, bytes]]) -> None:
-    """Whoever knows nothing of batches still gets annotations of arrays, the place of the last event, and the
+    """Whoever knows nothing of batches still gets annotations of arrays, the position of the last event, and the
     data sections.
     """
     offsets, stamps, messages = columns(events)

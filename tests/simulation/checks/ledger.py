@@ -171,10 +171,10 @@ class Ledger:
         assert len(sent.stored) <= (1 if sent.numbered else sent.times), f"{sent.key} is stored too often"
         assert not track.records or track.records[-1][1] <= timestamp_ms, "times do not decrease"
         if sent.times == 1 or sent.numbered:
-            place = (sent.producer if sent.numbered else sent.link, track.index, track.log)
-            last = self._order.get(place, -1)
+            sequence = (sent.producer if sent.numbered else sent.link, track.index, track.log)
+            last = self._order.get(sequence, -1)
             assert last < sent.number, f"{sent.key} is stored behind {last} of its producer"
-            self._order[place] = sent.number
+            self._order[sequence] = sent.number
         track.records.append((sent, timestamp_ms))
         track.seen_ms.append(self._schedule.now_ms)
         self.counts["visible"] += 1

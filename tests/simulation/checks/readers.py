@@ -27,16 +27,16 @@ class Reading:
 
     def got(self, event: Event) -> Sent:
         """The next delivery."""
-        place = event.partition, event.offset
-        sent = self.ledger.delivered(self.log, event, again=place in self.again)
+        position = event.partition, event.offset
+        sent = self.ledger.delivered(self.log, event, again=position in self.again)
         where = f"{self.log}/{event.partition}@{event.offset}"
         expected = self.next.get(event.partition)
         if expected is None:  # between its attach and its answer retention may have removed events
             begin = self.begin.get(event.partition, event.offset - event.skipped)
             expected = max(begin, min(event.offset - event.skipped, self._start(event.partition)))
         if event.offset < expected:
-            assert place in self.again, f"{where} comes twice on one link"
-            self.again.discard(place)
+            assert position in self.again, f"{where} comes twice on one link"
+            self.again.discard(position)
             return sent
         if self.matches is None:
             missing = event.offset - expected

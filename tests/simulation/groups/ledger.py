@@ -1,7 +1,7 @@
 """What was told to peers and what the disk has, held against each thing that the node does.
 
 Checked here: one owner a partition and group; epochs never fall; each link gets its partitions' records one
-after the other; whoever goes on at a kept place begins at the lowest unsettled record, or, after a crash, no
+after the other; whoever goes on at a cursor begins at the lowest unsettled record, or, after a crash, no
 further back than the disk had it.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from amqp_streams.streams.attach import AttachRequest, Consuming, Pending
 
 Spot = tuple[str, int]
-"""A kept place, by its group or its link, in one partition."""
+"""A cursor, by its group or its link, in one partition."""
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Link:
 
 
 @dataclass
-class Place:
+class CursorState:
     """`position`: the lowest record not settled. `beyond`: those after it that are. `floor`: where the disk
     has it at least.
 
@@ -54,7 +54,7 @@ class Ledger:
     """All that is known outside the node."""
 
     def __init__(self) -> None:
-        self.places: dict[Spot, Place] = {}
+        self.cursors: dict[Spot, CursorState] = {}
         self.owners: dict[tuple[str, int], Link] = {}
         self.epochs: dict[tuple[str, int], int] = {}
         self.rising: dict[Spot, int] = {}
@@ -77,12 +77,12 @@ class Ledger:
             self._resumed(link.spot(index), position)
 
     def _resumed(self, spot: Spot, position: int) -> None:
-        place = self.places.setdefault(spot, Place(position, position, position))
-        if place.crashed:
-            assert place.floor <= position <= place.position, f"{spot} is at {position}: {place}"
-            self.places[spot] = Place(position, place.floor, place.done)
+        cursor = self.cursors.setdefault(spot, CursorState(position, position, position))
+        if cursor.crashed:
+            assert cursor.floor <= position <= cursor.position, f"{spot} is at {position}: {cursor}"
+            self.cursors[spot] = CursorState(position, cursor.floor, cursor.done)
         else:
-            assert position == place.position, f"{spot} is at {position}: {place}"
+            assert position == cursor.position, f"{spot} is at {position}: {cursor}"
 
     def delivered(self, link: Link, index: int, first: int, count: int) -> None:
         assert link.alive, "a link that is gone gets nothing"
@@ -93,18 +93,18 @@ class Ledger:
         link.next[index] = first + count
         link.unsettled.update(dict.fromkeys((index, number) for number in range(first, first + count)))
         self.counts["delivered"] += count
-        self.repeated[link.spot(index)] += max(0, min(count, self.places[link.spot(index)].done - first))
+        self.repeated[link.spot(index)] += max(0, min(count, self.cursors[link.spot(index)].done - first))
 
     def settled(self, link: Link, index: int, number: int) -> None:
         del link.unsettled[index, number]
         if not link.alive:
             return
-        place = self.places[link.spot(index)]
-        place.beyond.add(number)
-        while place.position in place.beyond:
-            place.beyond.remove(place.position)
-            place.position += 1
-        place.done = max(place.done, place.position)
+        cursor = self.cursors[link.spot(index)]
+        cursor.beyond.add(number)
+        while cursor.position in cursor.beyond:
+            cursor.beyond.remove(cursor.position)
+            cursor.position += 1
+        cursor.done = max(cursor.done, cursor.position)
 
     def ended(self, link: Link) -> None:
         """What was settled beyond an unsettled record is not remembered."""
@@ -114,25 +114,25 @@ class Ledger:
         if isinstance(link.answer, Consuming):
             self.owners = {owned: owner for owned, owner in self.owners.items() if owner is not link}
             for index in link.next:
-                place = self.places[link.spot(index)]
-                place.beyond.clear()
-                self.rising[link.spot(index)] = place.position
+                cursor = self.cursors[link.spot(index)]
+                cursor.beyond.clear()
+                self.rising[link.spot(index)] = cursor.position
 
     def flushed(self) -> None:
-        for spot, place in self.places.items():
-            if not place.crashed:
-                self.rising[spot] = place.position
+        for spot, cursor in self.cursors.items():
+            if not cursor.crashed:
+                self.rising[spot] = cursor.position
 
     def written(self) -> None:
         """All that was on its way to the disk is there."""
         for spot, position in self.rising.items():
-            self.places[spot].floor = position
+            self.cursors[spot].floor = position
         self.rising.clear()
 
     def crashed(self) -> None:
         self.counts["crashes"] += 1
         self.owners.clear()
         self.rising.clear()
-        for place in self.places.values():
-            place.crashed = True
-            place.beyond.clear()
+        for cursor in self.cursors.values():
+            cursor.crashed = True
+            cursor.beyond.clear()

@@ -18,7 +18,7 @@ class Consumer:
     """Keeps its links attached while it is alive, and processes what comes.
 
     `tidy`: it settles in order. `stubborn`: it settles on links that were taken from it, and would read on.
-    `filters`: where places begin.
+    `filters`: where cursors begin.
     """
 
     def __init__(self, stage: Stage, name: str) -> None:

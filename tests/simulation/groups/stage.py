@@ -140,9 +140,9 @@ class Stage:
         self.ledger.delivered(link, run.partition.index, run.first, run.count)
         return run.count
 
-    def settle(self, link: Link, places: Sequence[tuple[int, int]]) -> None:
+    def settle(self, link: Link, records: Sequence[tuple[int, int]]) -> None:
         """A peer is done with these; it may be too late."""
-        for index, number in places:
+        for index, number in records:
             self.node.settled(link.grant, index, number)
             self.ledger.settled(link, index, number)
         if link.leaving and link.alive and not link.unsettled:

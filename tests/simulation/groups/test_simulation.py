@@ -117,7 +117,7 @@ class World:
             owned = {f"group {group}" for group, owned in ledger.owners if owned == index}
             assert "group leased" in owned
             for name in (*owned, "link subscriber subscription"):
-                assert ledger.places[name, index].position == partition.end, (name, index)
+                assert ledger.cursors[name, index].position == partition.end, (name, index)
 
     def assert_partitions_are_spread_evenly(self) -> None:
         owners = [
@@ -137,7 +137,7 @@ class World:
             {partition.index: partition.end for partition in self.stage.log.partitions},
         )
         before = ledger.repeated.copy()
-        done = [spot for spot, place in ledger.places.items() if place.position == ends[spot[1]]]
+        done = [spot for spot, cursor in ledger.cursors.items() if cursor.position == ends[spot[1]]]
         self.stage.stop()
         self.stage.start()
         self.schedule.run(self.schedule.now_ms + 20_000)

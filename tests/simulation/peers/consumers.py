@@ -10,7 +10,7 @@ from typing import Any, Final
 from amqp_streams import names
 from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.types import Described, Symbol, UInt, Value
-from tests.simulation.checks.places import Spot
+from tests.simulation.checks.cursors import Spot
 from tests.simulation.checks.readers import Matches, Reading
 from tests.simulation.machine.schedule import MS
 from tests.simulation.peers.client import Client
@@ -199,7 +199,7 @@ class Attached:
 
     def _settled(self, partition: int, offset: int) -> None:
         if self.spots is not None and partition in self.spots:
-            self.consumer.world.places.settled(self.spots[partition], offset)
+            self.consumer.world.cursors.settled(self.spots[partition], offset)
 
 
 class Consumer(Client):
@@ -321,7 +321,7 @@ class Consumer(Client):
     def done(self) -> bool:
         if self.keeps:
             return all(
-                spot in self.world.places.places and self.world.places.done(spot) >= end
+                spot in self.world.cursors.cursors and self.world.cursors.done(spot) >= end
                 for spot, end in self.wanted().items()
             )
         return any(

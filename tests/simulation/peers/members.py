@@ -6,7 +6,7 @@ from typing import Any
 
 from amqp_streams import names
 from amqp_streams.wire.types import Symbol, ULong
-from tests.simulation.checks.places import Spot
+from tests.simulation.checks.cursors import Spot
 from tests.simulation.peers.connection import Connection
 from tests.simulation.peers.consumers import Attached, Consumer
 
@@ -149,12 +149,14 @@ class Group:
 
     def _processed(self, index: int) -> bool:
         spot = (self.log, "group", self.name, index)
-        places = self.world.places
-        return spot in places.places and places.done(spot) >= self.world.ledger.current[self.log, index].end
+        cursors = self.world.cursors
+        return (
+            spot in cursors.cursors and cursors.done(spot) >= self.world.ledger.current[self.log, index].end
+        )
 
     def why(self) -> str:
         """What it waits for, for people."""
         state = {
-            index: self.world.places.done((self.log, "group", self.name, index)) for index in self.owners()
+            index: self.world.cursors.done((self.log, "group", self.name, index)) for index in self.owners()
         }
         return f"group {self.name} of {self.log}: owners {self.owners()} processed {state}"

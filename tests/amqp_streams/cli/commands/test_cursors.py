@@ -1,10 +1,10 @@
-"""`cursor`: kept places are listed, found by id or name, moved and removed."""
+"""`cursor`: cursors are listed, found by id or name, moved and removed."""
 
 import json
 
 import pytest
 
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, CursorInfo, Place
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, CursorInfo, CursorPosition
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import NOW_MS, FakeNode
 
@@ -16,21 +16,21 @@ NIGHTLY = CursorInfo(
     user="alice",
     active=True,
     updated_ms=NOW_MS,
-    places=(Place("0", 41, 42, 1000), Place("1", lag=2)),
+    positions=(CursorPosition("0", 41, 42, 1000), CursorPosition("1", lag=2)),
 )
-BILLING = CursorInfo("temps", "f69d", group="billing", places=(Place("0", 1, 2, 0, 3, "m1"),))
+BILLING = CursorInfo("temps", "f69d", group="billing", positions=(CursorPosition("0", 1, 2, 0, 3, "m1"),))
 OTHER = CursorInfo("other", "1234", container="c", link="nightly")
 
 
 @pytest.fixture
 def kept(node: FakeNode) -> FakeNode:
-    """Two places in `temps`, one in `other`."""
+    """Two cursors in `temps`, one in `other`."""
     node.logs["other"] = [[]]
     node.cursors = [NIGHTLY, BILLING, OTHER]
     return node
 
 
-def test_places_are_listed_of_one_log_or_of_all(kept: FakeNode, run: Run) -> None:
+def test_cursors_are_listed_of_one_log_or_of_all(kept: FakeNode, run: Run) -> None:
     lines = run("cursor", "list", "temps").stdout.splitlines()
     assert lines[0].split() == [
         "LOG",
@@ -88,7 +88,7 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["9de4", "nightly"])
-def test_a_place_is_moved_as_a_reader_would_begin(
+def test_a_cursor_is_moved_as_a_reader_would_begin(
     kept: FakeNode, run: Run, words: list[str], to: object, name: str
 ) -> None:
     answer = run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes")
@@ -105,7 +105,7 @@ def test_a_place_is_moved_as_a_reader_would_begin(
     )
 
 
-def test_a_place_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(
+def test_a_cursor_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(
     kept: FakeNode, run: Run
 ) -> None:
     answer = run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="n\n")
@@ -132,7 +132,7 @@ def test_a_name_that_nobody_has_or_two_have_is_not_guessed(kept: FakeNode, run: 
     assert kept.asked == []
 
 
-def test_a_place_is_removed_when_the_answer_is_yes(kept: FakeNode, run: Run) -> None:
+def test_a_cursor_is_removed_when_the_answer_is_yes(kept: FakeNode, run: Run) -> None:
     answer = run("cursor", "remove", "temps", "nightly", stdin="yes\n")
     assert (answer.exit_code, answer.stdout) == (0, "")
     assert answer.stderr == "Remove cursor nightly of temps with its position? [y/N] nightly was removed\n"
@@ -141,7 +141,7 @@ def test_a_place_is_removed_when_the_answer_is_yes(kept: FakeNode, run: Run) -> 
 
 
 @pytest.mark.parametrize("stdin", ["n\n", ""])
-def test_a_place_is_not_removed_for_any_other_answer(kept: FakeNode, run: Run, stdin: str) -> None:
+def test_a_cursor_is_not_removed_for_any_other_answer(kept: FakeNode, run: Run, stdin: str) -> None:
     answer = run("cursor", "remove", "temps", "nightly", stdin=stdin)
     assert answer.exit_code == 1
     assert answer.stderr.endswith("nothing was removed\n")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from amqp_streams.client import AfterTime, GroupInfo, Place
+from amqp_streams.client import AfterTime, CursorPosition, GroupInfo
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import NOW_MS, FakeNode
 
@@ -14,7 +14,7 @@ BILLING = GroupInfo(
     active=True,
     waiting=2,
     updated_ms=NOW_MS,
-    places=(Place("0", 41, 42, 1200, 3, "m1"), Place("1", None, None, None, 0, None)),
+    positions=(CursorPosition("0", 41, 42, 1200, 3, "m1"), CursorPosition("1", None, None, None, 0, None)),
 )
 
 

@@ -59,15 +59,15 @@ def test_an_empty_log_has_nothing_to_wait_for(node: FakeNode, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("start", "words"),
     [
         ("99", "no event with offset 99 or a later one; 'amqp-streams info' shows the offsets"),
         (str(NOW_MS + 5), "no event stored at or after 2026-11-21T06:30:00.005Z"),
         ("latest", "no event after the latest one; wait for new ones with --follow"),
     ],
 )
-def test_a_start_behind_the_last_event_is_said(filled: FakeNode, run: Run, place: str, words: str) -> None:
-    answer = run("receive", "temps", "--from", place)
+def test_a_start_behind_the_last_event_is_said(filled: FakeNode, run: Run, start: str, words: str) -> None:
+    answer = run("receive", "temps", "--from", start)
     assert (answer.exit_code, answer.stdout, answer.stderr) == (
         0,
         "",
@@ -103,9 +103,7 @@ def test_a_filter_that_nothing_passes_says_so_and_what_filters_see(
         (["--follow", "--timeout", "0.001"], LATEST),
     ],
 )
-def test_the_place_to_start_at_goes_to_the_node(
-    filled: FakeNode, run: Run, words: list[str], start: object
-) -> None:
+def test_the_start_goes_to_the_node(filled: FakeNode, run: Run, words: list[str], start: object) -> None:
     run("receive", "temps", *words, "--timeout", "0.001")
     assert filled.opened[0]["start"] == start
 
@@ -162,7 +160,7 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
 def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(
     filled: FakeNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One broken event must not stop everybody who reads the log at its place."""
+    """One broken event must not stop everybody who reads the log there."""
     placed = filled.stored("temps", 0, 0).message.removesuffix(filled.logs["temps"][0][0].encode())
     broken = (
         b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is not UTF-8
@@ -197,7 +195,7 @@ def test_misuse_is_found_before_anybody_is_asked(
     assert not node.endpoints
 
 
-# -- filters, groups, durable places
+# -- filters, groups, subscriptions
 
 
 def test_filters_go_to_the_node_and_texts_are_no_patterns() -> None:
@@ -225,7 +223,7 @@ def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, ru
 
 
 @pytest.mark.parametrize(("until", "shown"), [("2", "a0\n"), ("time:1795242600001", "a0\n")])
-def test_following_a_filtered_log_to_a_place_ends_though_nothing_passes_there(
+def test_following_a_filtered_log_to_an_end_stops_though_nothing_passes_there(
     filled: FakeNode, run: Run, until: str, shown: str
 ) -> None:
     """The end was given, is in the log, and only the filter keeps it from being seen."""

@@ -46,7 +46,7 @@ def test_the_names_of_the_json_line_are_stable() -> None:
     }
 
 
-def test_the_line_for_people_has_place_time_key_and_body() -> None:
+def test_the_line_for_people_has_position_time_key_and_body() -> None:
     assert render(EVENT, Format.TEXT) == b"1:42\t2026-11-21T06:30:00.123Z\tkitchen\t20.5\n"
 
 

@@ -25,7 +25,7 @@ from tests.amqp_streams.client.producing.test_producer import settle_loop
 URL = "amqp://node"
 
 
-def places(events: list[ReceivedEvent]) -> list[tuple[str | None, object]]:
+def positions(events: list[ReceivedEvent]) -> list[tuple[str | None, object]]:
     return [(event.partition, event.body) for event in events]
 
 
@@ -35,7 +35,7 @@ async def everything(consumer: GroupConsumer) -> list[tuple[str | None, object]]
     while events := await consumer.receive(timeout=0):
         found += events
         await settle_loop()
-    return places(found)
+    return positions(found)
 
 
 async def test_attaches_wait_for_partitions_under_a_durable_source_and_no_more_than_there_are(
@@ -171,7 +171,7 @@ async def test_a_partition_that_moves_away_is_told_and_its_events_are_not_handed
         assert node.outcomes == []
         await group.assign(0)
         await group.store(0, 3)
-        assert places(await consumer.receive()) == [("0", 3)]
+        assert positions(await consumer.receive()) == [("0", 3)]
         assert told == ["+0", "+1", "-0", "+0"]
 
 
@@ -184,7 +184,7 @@ async def test_events_put_back_come_again_unless_their_partition_moved(node: Mem
         events = await consumer.receive()
         consumer.put_back([event for event in events if event.body != 1])
         await group.close(1)
-        assert places(await consumer.receive(timeout=0)) == [("0", 0)]
+        assert positions(await consumer.receive(timeout=0)) == [("0", 0)]
         await consumer.receive(timeout=0)
         await group.move()
         assert node.outcomes == [(int(peers.ACCEPTED), True)] * 2
@@ -225,7 +225,7 @@ async def test_after_a_loss_the_links_come_back_under_their_names(node: MemoryNo
         assert {link.name for link in group.waiting} == names_before
         await group.assign(0)
         await group.store(0, 0, 1)
-        assert places(await consumer.receive()) == [("0", 0), ("0", 1)]
+        assert positions(await consumer.receive()) == [("0", 0), ("0", 1)]
 
 
 async def test_a_node_that_cannot_answer_after_a_loss_is_asked_again(node: MemoryNode) -> None:

@@ -99,7 +99,7 @@ def test_a_link_that_does_not_ask_notices_nothing() -> None:
     "options",
     [{"group": "g"}, {"partition": 0, "epoch": 1}, {"durable": True}, {"partition": 0, "group": "g"}],
 )
-def test_groups_epochs_and_kept_places_are_refused(options: dict[str, Any]) -> None:
+def test_groups_epochs_and_cursors_are_refused(options: dict[str, Any]) -> None:
     _node, pair = with_events(1)
     assert batched(pair, **options).refused == names.NOT_IMPLEMENTED
 
@@ -113,7 +113,7 @@ def test_numbers_that_are_none_are_refused() -> None:
 # -- what comes
 
 
-def test_many_events_come_in_one_delivery_with_their_places_and_times() -> None:
+def test_many_events_come_in_one_delivery_with_their_offsets_and_times() -> None:
     node = InMemoryNode({"temps": 1})
     stored(node, [b"%d" % number for number in range(100)], apart_ms=3)
     receiver = batched(EnginePair(node), partition=0)
@@ -267,9 +267,9 @@ def test_a_long_stretch_without_an_event_is_told_on_the_way() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x"] * (3 * PROGRESS_EVENTS))
     receiver = batched(EnginePair(node), partition=0, filters=sql("kind = 'none'"))
-    places = [batch.next_offset or 0 for batch in batches(receiver)]
-    assert len(places) == 2
-    assert PROGRESS_EVENTS <= places[0] <= places[1] - PROGRESS_EVENTS
+    offsets = [batch.next_offset or 0 for batch in batches(receiver)]
+    assert len(offsets) == 2
+    assert PROGRESS_EVENTS <= offsets[0] <= offsets[1] - PROGRESS_EVENTS
 
 
 def test_events_that_retention_took_are_told_and_show_as_a_gap() -> None:

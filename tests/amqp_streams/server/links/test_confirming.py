@@ -41,7 +41,7 @@ def settled(receiver: Receiving) -> int:
 
 
 @pytest.mark.parametrize("outcome", [proton.Delivery.ACCEPTED, proton.Delivery.REJECTED])
-def test_a_delivery_is_settled_when_its_place_is_written(outcome: int) -> None:
+def test_a_delivery_is_settled_when_its_cursor_is_written(outcome: int) -> None:
     node, _, receiver = subscribed()
     node.store.states.held = True
     tell(node, receiver, 4, outcome)

@@ -30,7 +30,7 @@ def numbers(receiving: Receiving) -> list[int]:
     return [int(body) for body in receiving.bodies]
 
 
-# -- order and place
+# -- order and offset
 
 
 def test_a_consumer_gets_as_many_as_it_has_credit_for() -> None:

@@ -40,7 +40,7 @@ def filters_of(attach: Performative) -> Value:
 
 
 def test_a_source_is_answered_as_it_is_in_force() -> None:
-    """It copies, is as durable as a place that is kept, and knows four outcomes, whatever was asked for."""
+    """It copies, is as durable as a kept cursor, and knows four outcomes, whatever was asked for."""
     asked = terminus(
         0x28,
         "temps",
@@ -209,9 +209,9 @@ def test_the_peers_own_terminus_is_echoed() -> None:
     pair = EnginePair(InMemoryNode({"temps": 1}))
 
     def mine(link: Any) -> None:
-        link.target.address = "my-place"
+        link.target.address = "my-address"
 
-    assert pair.receiver("temps", prepare=mine).link.remote_target.address == "my-place"
+    assert pair.receiver("temps", prepare=mine).link.remote_target.address == "my-address"
     sender = pair.sender("temps", prepare=lambda link: setattr(link.source, "address", "my-source"))
     assert (sender.link.remote_source.address, sender.link.remote_target.address) == ("my-source", "temps")
 

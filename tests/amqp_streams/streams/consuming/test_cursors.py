@@ -70,8 +70,8 @@ def test_an_attach_goes_on_where_the_last_one_stopped_whatever_its_filters_say()
     assert not changes, "nothing is new"
 
 
-def test_a_place_that_is_not_on_the_disk_yet_is_written_for_whoever_comes_next_too() -> None:
-    """Whoever is given events from a place that a crash forgets could miss those in between."""
+def test_a_cursor_that_is_not_on_the_disk_yet_is_written_for_whoever_comes_next_too() -> None:
+    """Whoever is given events from a cursor that a crash forgets could miss those in between."""
     cursors = Cursors()
     key, (first, second) = link_key("i", "c", "l"), partitions(10, 20)
     cursor, changes = cursors.attach(key, None, [first, second], at_end)
@@ -177,7 +177,7 @@ def test_a_cursor_is_found_by_its_id_in_its_log_only() -> None:
 @pytest.mark.parametrize(
     ("container", "link"), [("", "l"), ("c", ""), ("c" * (NAME_CHARACTERS_MAX + 1), "l"), ("c", "l" * 5000)]
 )
-def test_a_place_is_kept_only_under_names_that_can_be_told_apart_and_kept(container: str, link: str) -> None:
+def test_a_cursor_is_kept_only_under_names_that_can_be_told_apart_and_kept(container: str, link: str) -> None:
     with pytest.raises(PeerError) as refusal:
         link_key("i", container, link)
     assert refusal.value.condition == names.INVALID_FIELD
@@ -299,13 +299,13 @@ class OverRestarts(RuleBasedStateMachine):
     def flush(self) -> None:
         self.write(self.cursors.take_moved(NOW))
         self.states.complete()
-        self.flushed = self.places()
+        self.flushed = self.positions()
 
     @rule()
     def crash(self) -> None:
         self.states = self.states.survivors()
         self.cursors = Cursors(self.states.items(PREFIX))
-        assert self.places() == self.flushed
+        assert self.positions() == self.flushed
 
     @rule(gone=st.sampled_from("ij"))
     def delete_a_log(self, gone: str) -> None:
@@ -321,7 +321,7 @@ class OverRestarts(RuleBasedStateMachine):
         if changes:
             self.states.write(changes)
 
-    def places(self) -> dict[str, dict[int, int]]:
+    def positions(self) -> dict[str, dict[int, int]]:
         return {
             cursor.key.state: dict(cursor.positions)
             for log in "ij"

@@ -84,15 +84,15 @@ def test_many_readers_of_many_partitions_read_everything_in_order_within_the_bou
     going = True
     while going:
         going = False
-        for reader, places in zip(readers, got, strict=True):
+        for reader, positions in zip(readers, got, strict=True):
             run = reader.take(3)
             if isinstance(run, Run):
                 going = True
-                places += [(run.partition.index, run.first + index) for index in range(run.count)]
+                positions += [(run.partition.index, run.first + index) for index in range(run.count)]
             assert held.bytes <= max(bytes_max, 25_000)
-    for places in got:
+    for positions in got:
         for index in range(8):
-            assert [number for partition, number in places if partition == index] == list(range(20))
+            assert [number for partition, number in positions if partition == index] == list(range(20))
     assert held.bytes == 0, "nothing is held of what was read to its end"
 
 

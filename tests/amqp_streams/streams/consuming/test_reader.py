@@ -17,7 +17,7 @@ from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
 from tests.amqp_streams.streams.conftest import DATA, NOW, Append
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 
 def later_than(after_ms: int) -> Compiled:
@@ -38,17 +38,17 @@ def run_of(taken: Run | Passed | None) -> Run:
     return taken
 
 
-def places(run: Run) -> list[Place]:
+def positions(run: Run) -> list[Position]:
     return [(run.partition.index, run.first + index) for index in range(run.count)]
 
 
-def read(reader: Reader, count_max: int) -> list[Place]:
+def read(reader: Reader, count_max: int) -> list[Position]:
     """All that there is, in runs of at most `count_max`."""
-    got: list[Place] = []
+    got: list[Position] = []
     while run := reader.take(count_max):
         if isinstance(run, Run):
             assert 1 <= run.count <= count_max
-            got += places(run)
+            got += positions(run)
     return got
 
 
@@ -91,7 +91,7 @@ def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_for
     first.append([b"x"], b"\0", NOW)
     second.append([b"x"] * 30, bytes(30), NOW)
     store.commit()
-    got = [place for _ in range(3) if (run := reader.take(10)) for place in places(run_of(run))]
+    got = [position for _ in range(3) if (run := reader.take(10)) for position in positions(run_of(run))]
     assert len(got) == 21, "the first partition was found empty, the second is not yet"
     first.append([b"y"], b"\0", NOW)
     store.commit()
@@ -113,7 +113,7 @@ def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=4), incarnation="i")
     reader = from_start(log)
-    got: list[Place] = []
+    got: list[Position] = []
     waiting = False
     for index, count in appends:
         log.partitions[index].append([b"x"] * count, bytes(count), NOW)
@@ -124,7 +124,7 @@ def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
         for count_max in data.draw(st.lists(st.sampled_from(counts), max_size=4)):
             run = reader.take(count_max)
             waiting = run is None
-            got += places(run_of(run)) if run else []
+            got += positions(run_of(run)) if run else []
             if data.draw(st.booleans()):
                 reader.forget_chunks()
     got += read(reader, counts[0])
@@ -255,10 +255,10 @@ def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
             partition.append([with_kind(kind) for kind in kinds], bytes(len(kinds)), NOW)
     store.commit()
     reader = from_start(log, sql(f"kind = '{wanted}'"))
-    got: list[Place] = []
+    got: list[Position] = []
     while run := reader.take(count_max):
         if isinstance(run, Run):
-            got += places(run)
+            got += positions(run)
         if forgetful:
             reader.forget_chunks()
     expected = [
@@ -269,16 +269,16 @@ def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
     ]
     assert sorted(got) == expected
     assert all(
-        [number for place, number in got if place == index] == sorted(n for p, n in got if p == index)
+        [number for position, number in got if position == index] == sorted(n for p, n in got if p == index)
         for index in range(3)
     )
     assert reader.positions == {index: len(kinds) for index, kinds in enumerate(partitions)}, (
-        "its place moves on whatever passes"
+        "its position moves on whatever passes"
     )
 
 
 def test_a_filter_that_rejects_everything_is_told_in_stretches(store: MemoryStore, log: StoredLog) -> None:
-    """So that a link that gets nothing gives others their turn, and its place still moves on."""
+    """So that a link that gets nothing gives others their turn, and its position still moves on."""
     count = 5000
     log.partitions[0].append([with_kind("a")] * count, bytes(count), NOW)
     store.commit()
@@ -339,20 +339,20 @@ def test_partitions_that_stay_or_come_back_go_on_where_they_were(log: StoredLog,
     for each in (one, two, three):
         append(each, NOW, NOW)
     reader = Reader([(one, 0), (two, 0)])
-    assert places_of(reader, 3) == [(0, 0), (1, 0), (0, 1)]
+    assert positions_of(reader, 3) == [(0, 0), (1, 0), (0, 1)]
     reader.associate([(two, 99), (three, 1)])
-    assert sorted(places_of(reader, 10)) == [(1, 1), (2, 1)]
+    assert sorted(positions_of(reader, 10)) == [(1, 1), (2, 1)]
     assert reader.positions == {1: 2, 2: 2}
     append(one, NOW)
     reader.associate([(one, 99), (two, 99), (three, 99)])
-    assert places_of(reader, 10) == [(0, 2)]
+    assert positions_of(reader, 10) == [(0, 2)]
 
 
-def places_of(reader: Reader, count: int) -> list[Place]:
+def positions_of(reader: Reader, count: int) -> list[Position]:
     """So many events at most, one at a time."""
-    got: list[Place] = []
+    got: list[Position] = []
     while len(got) < count and (run := reader.take(1)):
-        got += places(run_of(run))
+        got += positions(run_of(run))
     return got
 
 
@@ -433,14 +433,14 @@ def test_nothing_is_read_behind_an_upper_bound(
         [7, 8, 9],
         [10, 11, 12, 13, 14],
     ]
-    assert len(read_places(Reader([(partition, 0)], within(7, 15)))) == 8
+    assert len(read_positions(Reader([(partition, 0)], within(7, 15)))) == 8
     assert max(places_read) == 10
     behind = Reader([(partition, 15)], within(7, 15))
     assert behind.pick(10, None, WIDE) is None
     assert behind.caught_up
 
 
-def read_places(reader: Reader) -> list[Place]:
+def read_positions(reader: Reader) -> list[Position]:
     return read(reader, 100)
 
 
@@ -465,7 +465,7 @@ def test_what_is_picked_is_what_would_be_taken_one_by_one(
             [body(subject) for subject in subjects], bytes(len(subjects)), NOW + index
         )
         store.commit()
-    reader, got = from_start(log, filters), list[Place]()
+    reader, got = from_start(log, filters), list[Position]()
     while picked := reader.pick(count_max, None, Room(bytes_max, 10, one=True)):
         if isinstance(picked, Picked):
             assert len(picked.messages) <= count_max
@@ -475,7 +475,9 @@ def test_what_is_picked_is_what_would_be_taken_one_by_one(
         if forget:
             reader.forget_chunks()
     assert sorted(got) == sorted(read(from_start(log, filters), 7))
-    assert [place for place in got if place[0] == 0] == sorted(place for place in got if place[0] == 0)
+    assert [position for position in got if position[0] == 0] == sorted(
+        position for position in got if position[0] == 0
+    )
 
 
 def test_a_stretch_ends_by_the_work_that_its_records_take(store: MemoryStore, log: StoredLog) -> None:
@@ -498,5 +500,5 @@ def test_where_the_work_ends_a_stretch_nothing_is_passed_over(store: MemoryStore
     reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) LIKE '%_AAAAAAAB%'"))
     found = []
     while run := reader.take(1):
-        found += places(run) if isinstance(run, Run) else []
+        found += positions(run) if isinstance(run, Run) else []
     assert [number for _, number in found] == [index for index in range(18) if index % 6 in {1, 4, 5}]

@@ -187,7 +187,7 @@ def test_what_retention_removed_is_passed_over(store: MemoryStore, append: Appen
     assert start_position(source_filters(conditions(Symbol("@earliest"))), partition) == 1
 
 
-# -- at a kept place
+# -- at a cursor
 
 
 @pytest.mark.parametrize(
@@ -203,15 +203,15 @@ def test_what_retention_removed_is_passed_over(store: MemoryStore, append: Appen
         (conditions(Symbol("@latest")), 9, 9),
     ],
 )
-def test_a_kept_place_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
+def test_a_cursor_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
     partition: Partition, filters: dict[str, Value], kept: int, first: int
 ) -> None:
-    """3.2 (editors' list): the last offset is preserved; "new events" were told when the place was made."""
+    """3.2 (editors' list): the last offset is preserved; "new events" were told when the cursor was created."""
     resumed = resumed_filters(source_filters(filters))
     assert resumed_position(resumed, partition, kept) == first
 
 
-def test_what_retention_removed_below_a_kept_place_is_not_stepped_over_unseen(store: MemoryStore) -> None:
+def test_what_retention_removed_below_a_cursor_is_not_stepped_over_unseen(store: MemoryStore) -> None:
     partition = store.create(
         "short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i"
     ).partitions[0]

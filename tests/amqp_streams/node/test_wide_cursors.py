@@ -1,14 +1,14 @@
-"""Places of wide logs are written in parts that are bounded by their positions, not only by their links."""
+"""Cursors of wide logs are written in parts that are bounded by their positions, not only by their links."""
 
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.node import places
+from amqp_streams.node import cursors
 from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
 
 
 def test_few_links_with_many_partitions_are_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_POSITIONS_A_FLUSH", 16)
+    monkeypatch.setattr(cursors, "_POSITIONS_A_FLUSH", 16)
     bench = Bench()
     bench.node.create("wide", LogSettings(partitions=8))
     consumers = [

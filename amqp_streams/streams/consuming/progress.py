@@ -13,7 +13,7 @@ from amqp_streams.streams.consuming.tracker import Tracker
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Progress:
     """One link's use of a cursor: a tracker for each partition that it reads or has read."""
 
     cursor: Cursor

@@ -18,7 +18,7 @@ Spot = tuple[str, str, str, int]
 
 
 @dataclass
-class Place:
+class CursorState:
     """`begin`: where it began. `granted`: where its last owner began, in this process."""
 
     begin: int
@@ -26,12 +26,12 @@ class Place:
     settled: set[int] = field(default_factory=set)
 
 
-class Places:
+class Cursors:
     """All kept cursors, as the clients know them."""
 
     def __init__(self, ledger: Ledger, soon: Callable[[Callable[[], None]], None]) -> None:
         self._soon = soon
-        self.places: dict[Spot, Place] = {}
+        self.cursors: dict[Spot, CursorState] = {}
         self.owners: dict[tuple[str, str, int], ConsumerLink] = {}
         self.epochs: dict[tuple[str, str, int], int] = {}
         self.counts = {"granted": 0, "resumed": 0}
@@ -39,14 +39,14 @@ class Places:
 
     def settled(self, spot: Spot, offset: int) -> None:
         """A client is done with an event, and says so: this may never arrive."""
-        self.places[spot].settled.add(offset)
+        self.cursors[spot].settled.add(offset)
 
     def done(self, spot: Spot) -> int:
         """The first event that no client has settled."""
-        place = self.places[spot]
+        cursor = self.cursors[spot]
         track = self._ledger.current[spot[0], spot[3]]
-        at = max(place.begin, track.first)
-        while at in place.settled:
+        at = max(cursor.begin, track.first)
+        while at in cursor.settled:
             at += 1
         return at
 
@@ -75,21 +75,21 @@ class Places:
             self.epochs[owned] = grant.epoch
 
     def _resumed(self, spot: Spot, position: int) -> None:
-        place = self.places.get(spot)
+        cursor = self.cursors.get(spot)
         self.counts["resumed"] += 1
-        if place is None:
-            self.places[spot] = Place(position, position)
+        if cursor is None:
+            self.cursors[spot] = CursorState(position, position)
             return
         done = self.done(spot)
         assert position <= done, f"{spot} goes on at {position}, and {done} was not settled"
-        assert position >= place.granted, f"{spot} goes back from {place.granted} to {position}"
-        place.granted = position
+        assert position >= cursor.granted, f"{spot} goes back from {cursor.granted} to {position}"
+        cursor.granted = position
 
     def died(self) -> None:
         """The process is gone: what was settled last may be delivered again."""
         self.owners.clear()
-        for place in self.places.values():
-            place.granted = place.begin
+        for cursor in self.cursors.values():
+            cursor.granted = cursor.begin
 
 
 def _require_gone(link: ConsumerLink, owned: tuple[str, str, int]) -> None:

@@ -15,14 +15,14 @@ from amqp_streams.node.writes import Then, Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import AttachRequest, Consuming
 from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
-from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Run
 
 _POSITIONS_A_FLUSH: Final = 4096
 """The most positions that one part of a flush examines: a link has one for each of its partitions."""
 
 
-class Places:
+class KeptCursors:
     """The cursors of all logs, and the links that move them."""
 
     def __init__(self, states: States, writes: Writes, *, cursors_max: int, positions_max: int) -> None:
@@ -62,7 +62,7 @@ class Places:
         partitions: Collection[Partition],
         start: Callable[[Partition], int],
         then: Then,
-    ) -> tuple[Place, bool]:
+    ) -> tuple[Progress, bool]:
         """The cursor of this link or group, created if missing.
 
         And whether the caller must wait for `then` (a new one).
@@ -73,22 +73,22 @@ class Places:
         key = _key(request, log, group)
         known = self._cursors.find(key)
         cursor, changes = self._cursors.attach(key, request.user, partitions, start)
-        place = Place(cursor)
-        place.follow(each.index for each in partitions)
+        progress = Progress(cursor)
+        progress.follow(each.index for each in partitions)
         try:
             self._begin(cursor, partitions, changes, then)
         except StorageError as error:
             if known is None:
                 self._cursors.remove([cursor])
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the cursor cannot be stored: {error}") from error
-        return place, bool(changes)
+        return progress, bool(changes)
 
     def widen(
-        self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]
+        self, progress: Progress, partitions: Collection[Partition], start: Callable[[Partition], int]
     ) -> None:
         """A link with a cursor reads these partitions from now on. Does not wait for the disk."""
-        cursor, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
-        place.follow(each.index for each in partitions)
+        cursor, changes = self._cursors.attach(progress.cursor.key, progress.cursor.user, partitions, start)
+        progress.follow(each.index for each in partitions)
         self._begin(cursor, partitions, changes, lambda _failure, _now_ms: None)
 
     def _begin(
@@ -108,37 +108,37 @@ class Places:
 
     def follow(self, consumer: Consuming) -> None:
         """From now on, this link moves its cursor."""
-        if consumer.place is not None:
-            self._followers.setdefault(consumer.place.cursor, {})[consumer] = None
+        if consumer.progress is not None:
+            self._followers.setdefault(consumer.progress.cursor, {})[consumer] = None
 
     def leave(self, consumer: Consuming) -> None:
         """The link has ended: write its cursor. It does not move until another link attaches."""
-        place = consumer.place
-        if place is None:
+        progress = consumer.progress
+        if progress is None:
             return
         self._advance(consumer)
-        consumer.place = None
+        consumer.progress = None
         self._moved.pop(consumer, None)
         self._writing.pop(consumer, None)
-        followers = self._followers.get(place.cursor, {})
+        followers = self._followers.get(progress.cursor, {})
         followers.pop(consumer, None)
         if not followers:
-            self._followers.pop(place.cursor, None)
+            self._followers.pop(progress.cursor, None)
         self._write(self._cursors.take_moved(self._now_ms))
 
     def taken(self, consumer: Consuming, run: Run | None) -> None:
         """A link got a run; None: its filters skipped records."""
-        place = consumer.place
-        if place is not None:
+        progress = consumer.progress
+        if progress is not None:
             if run is not None:
-                place.trackers[run.partition.index].sent(run.first, run.count)
+                progress.trackers[run.partition.index].sent(run.first, run.count)
             self._moved[consumer] = None
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
         """These records are settled."""
-        place = consumer.place
-        if place is not None:
-            place.trackers[partition_index].settled(first, count)
+        progress = consumer.progress
+        if progress is not None:
+            progress.trackers[partition_index].settled(first, count)
             self._moved[consumer] = None
 
     def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
@@ -228,16 +228,16 @@ class Places:
         """Remove these cursors. Their links no longer change anything."""
         for cursor in cursors:
             for consumer in self._followers.pop(cursor, ()):
-                consumer.place = None
+                consumer.progress = None
                 self._moved.pop(consumer, None)
                 self._writing.pop(consumer, None)
         self._write(self._cursors.remove(cursors))
 
     def _advance(self, consumer: Consuming) -> None:
-        place = consumer.place
-        if place is not None:
-            for partition, position in place.positions(consumer.reader.positions):
-                self._cursors.advance(place.cursor, partition, position)
+        progress = consumer.progress
+        if progress is not None:
+            for partition, position in progress.positions(consumer.reader.positions):
+                self._cursors.advance(progress.cursor, partition, position)
 
     def _write(self, changes: Mapping[str, bytes | None]) -> None:
         if changes:

@@ -13,7 +13,7 @@ from amqp_streams.wire.offsets import offset_number, offset_text
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CursorPosition:
     """The position of a cursor in one partition. A value is None if the node did not send it.
 
     `offset`: the last event before the position; None at the beginning. `next_number`: offset of the next
@@ -43,7 +43,7 @@ class CursorInfo:
     user: str | None = None
     active: bool = False
     updated_ms: int | None = None
-    places: tuple[Place, ...] = ()
+    positions: tuple[CursorPosition, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -56,18 +56,18 @@ class GroupInfo:
     active: bool = False
     waiting: int | None = None
     updated_ms: int | None = None
-    places: tuple[Place, ...] = ()
+    positions: tuple[CursorPosition, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def members(self) -> tuple[str, ...]:
         """The container-ids of the members that own partitions, sorted, each once."""
-        return tuple(sorted({place.member for place in self.places if place.member is not None}))
+        return tuple(sorted({position.member for position in self.positions if position.member is not None}))
 
 
-def lag_of(places: tuple[Place, ...]) -> int | None:
+def lag_of(positions: tuple[CursorPosition, ...]) -> int | None:
     """Return the sum of the lags of all partitions; None if none is known."""
-    known = [place.lag for place in places if place.lag is not None]
+    known = [position.lag for position in positions if position.lag is not None]
     return sum(known) if known else None
 
 
@@ -90,7 +90,7 @@ def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
         user=_text(entry.get(names.CURSOR_USER)),
         active=entry.get(names.CURSOR_ACTIVE) is True,
         updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
-        places=_places(entry),
+        positions=_positions(entry),
         details=dict(entry),
     )
 
@@ -103,7 +103,7 @@ def group_info(entry: Mapping[str, object]) -> GroupInfo:
         active=entry.get(names.CURSOR_ACTIVE) is True,
         waiting=_number(entry.get(names.CURSOR_WAITING)),
         updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
-        places=_places(entry),
+        positions=_positions(entry),
         details=dict(entry),
     )
 
@@ -125,9 +125,9 @@ def reset_body(given: StartAt, partition: str | None) -> dict[str, object]:
     return where if partition is None else where | {names.INFO_PARTITION: partition}
 
 
-def _places(entry: Mapping[str, object]) -> tuple[Place, ...]:
+def _positions(entry: Mapping[str, object]) -> tuple[CursorPosition, ...]:
     return tuple(
-        Place(
+        CursorPosition(
             str(each.get(names.INFO_PARTITION)),
             offset=offset_number(each.get(names.CURSOR_OFFSET)),
             next_number=_number(each.get(names.CURSOR_NEXT)),

@@ -160,7 +160,7 @@ def test_what_is_not_there_is_not_found(bench: Bench, type_: str) -> None:
 # -- groups
 
 
-def test_a_group_is_listed_with_its_members_epochs_and_place(bench: Bench) -> None:
+def test_a_group_is_listed_with_its_members_epochs_and_cursor(bench: Bench) -> None:
     owner = bench.consume(member(partition=0, epoch=4, durable=True, filters=EARLIEST, container="a"))
     bench.consume(member(partition=1, container="b"))
     bench.attach(member(container="c"))
@@ -211,7 +211,7 @@ def test_a_group_that_is_in_use_is_left_alone(bench: Bench) -> None:
     assert bench.consume(member(partition=0)).epoch == 0
 
 
-def test_a_group_without_a_place_has_none_to_move(bench: Bench) -> None:
+def test_a_group_without_a_cursor_has_none_to_move(bench: Bench) -> None:
     bench.detach(bench.consume(member(partition=0, epoch=3)))
     status, description, _ = on_group(bench, "UPDATE", position="@earliest")
     assert status == 409
@@ -266,7 +266,7 @@ def test_strangers_do_not_learn_what_is_kept(bench: Bench) -> None:
         )
     assert as_("ann", "READ", "g", names.GROUP_TYPE)[0] == 200
     assert as_("ann", "DELETE", "g", names.GROUP_TYPE)[0] == 403, (
-        "a group's place is not one member's to take away"
+        "a group's cursor is not one member's to take away"
     )
     assert as_("ann", "UPDATE", names_[0])[0] == 403, "nor is it under its cursor's name"
     assert as_("ann", "UPDATE", names_[1])[0] == 200

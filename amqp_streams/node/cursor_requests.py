@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from amqp_streams import names
+from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
-from amqp_streams.node.places import Places
 from amqp_streams.node.requests import Operations, Steps, listed
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
@@ -31,7 +31,7 @@ class CursorRequests:
 
     logs: Mapping[str, StoredLog]
     groups: Groups
-    places: Places
+    cursors: KeptCursors
 
     def operations(self) -> Operations:
         """The operations by name."""
@@ -42,7 +42,7 @@ class CursorRequests:
         found = [
             (log, cursor)
             for log in asked_logs(self.logs, request)
-            for cursor in self.places.of_log(log)
+            for cursor in self.cursors.of_log(log)
             if _visible(request, log, cursor)
         ]
         if request.log and not found and not request.permissions.sees(request.log):
@@ -64,16 +64,16 @@ class CursorRequests:
         """Move a cursor."""
         log = asked_log(self.logs, request)
         cursor = self._changeable(request, log)
-        self.places.reset(cursor, requested_positions(request, log))
+        self.cursors.reset(cursor, requested_positions(request, log))
         return Answer(management.OK, "moved", self._described(log, cursor))
 
     def delete(self, request: Request) -> Answer:
         """Remove a cursor."""
-        self.places.remove([self._changeable(request, asked_log(self.logs, request))])
+        self.cursors.remove([self._changeable(request, asked_log(self.logs, request))])
         return Answer(management.NO_CONTENT, "deleted", {})
 
     def _found(self, request: Request, log: StoredLog) -> Cursor:
-        cursor = self.places.by_id(log, request.name)
+        cursor = self.cursors.by_id(log, request.name)
         if cursor is not None and _visible(request, log, cursor):
             return cursor
         raise missing(request, f"log {log.name!r} has no cursor {request.name[:64]!r}")
@@ -82,13 +82,13 @@ class CursorRequests:
         cursor = self._found(request, log)
         if not request.permissions.changes_cursor(log.name, cursor.key.group, cursor.user):
             raise request.permissions.refusal(Right.MANAGE, log.name)
-        if self.places.followers(cursor):
+        if self.cursors.followers(cursor):
             raise RequestError(management.CONFLICT, "a link is using this cursor: close it first")
         return cursor
 
     def _described(self, log: StoredLog, cursor: Cursor) -> dict[Value, Value]:
-        self.places.present(cursor)
-        followers = self.places.followers(cursor)
+        self.cursors.present(cursor)
+        followers = self.cursors.followers(cursor)
         group = cursor.key.group
         members = {
             partition.index: each.request.member for each in followers for partition in each.partitions
@@ -96,7 +96,7 @@ class CursorRequests:
         return {
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(followers),
-            names.INFO_PARTITIONS: _described_places(
+            names.INFO_PARTITIONS: _described_positions(
                 log, cursor, sorted(cursor.positions), group, self.groups.of(log), members
             ),
         }
@@ -111,7 +111,7 @@ class GroupRequests:
 
     logs: Mapping[str, StoredLog]
     groups: Groups
-    places: Places
+    cursors: KeptCursors
 
     def operations(self) -> Operations:
         """The operations by name."""
@@ -151,7 +151,7 @@ class GroupRequests:
                 management.CONFLICT,
                 f"group {group[:64]!r} has no cursor: its members did not attach a durable source",
             )
-        self.places.reset(cursor, positions)
+        self.cursors.reset(cursor, positions)
         return Answer(management.OK, "moved", self._described(log, group))
 
     def delete(self, request: Request) -> Answer:
@@ -161,14 +161,14 @@ class GroupRequests:
         cursor = self._kept(log, group)
         self.groups.remove(log, group)
         if cursor is not None:
-            self.places.remove([cursor])
+            self.cursors.remove([cursor])
         return Answer(management.NO_CONTENT, "deleted", {})
 
     def _kept(self, log: StoredLog, group: str) -> Cursor | None:
-        return self.places.find(group_key(log.incarnation, group))
+        return self.cursors.find(group_key(log.incarnation, group))
 
     def _of(self, log: StoredLog) -> Sequence[str]:
-        kept = {cursor.key.group for cursor in self.places.of_groups(log) if cursor.key.group is not None}
+        kept = {cursor.key.group for cursor in self.cursors.of_groups(log) if cursor.key.group is not None}
         return sorted((kept | set(self.groups.of(log).groups())) - {UNNAMED})
 
     def _found(self, request: Request, log: StoredLog) -> str:
@@ -200,13 +200,13 @@ class GroupRequests:
         members = {hold.partition: hold.member for hold in holders if hold.partition is not None}
         cursor = self._kept(log, group)
         if cursor is not None:
-            self.places.present(cursor)
+            self.cursors.present(cursor)
         return {
             names.NAME: group,
             **_whose(log, group, cursor),
             names.CURSOR_ACTIVE: bool(holders),
             names.CURSOR_WAITING: len(holders) - len(members),
-            names.INFO_PARTITIONS: _described_places(
+            names.INFO_PARTITIONS: _described_positions(
                 log, cursor, range(len(log.partitions)), group, owned, members
             ),
         }
@@ -256,7 +256,7 @@ def _whose(log: StoredLog, group: str | None, cursor: Cursor | None) -> dict[Val
     }
 
 
-def _described_places(  # noqa: PLR0917  a line of a table has columns
+def _described_positions(  # noqa: PLR0917  a line of a table has columns
     log: StoredLog,
     cursor: Cursor | None,
     indices: Iterable[int],

@@ -1,4 +1,4 @@
-"""Kept places: what `$management` says of them, and what is asked of it."""
+"""Cursors: what `$management` says of them, and what is asked of it."""
 
 import pytest
 
@@ -8,17 +8,17 @@ from amqp_streams.client import (
     AfterOffset,
     AfterTime,
     CursorInfo,
+    CursorPosition,
     GroupInfo,
-    Place,
     Start,
     connect,
 )
-from amqp_streams.client.management.places import cursor_info, group_info, lag_of, listed, reset_body
+from amqp_streams.client.management.cursors import cursor_info, group_info, lag_of, listed, reset_body
 from amqp_streams.wire.codec import Symbol, Timestamp, ULong
 from tests.amqp_streams.client.conftest import MemoryNode
 from tests.amqp_streams.client.management.test_requests import URL, answering
 
-PLACES = [
+POSITIONS = [
     {
         "partition": Symbol("0"),
         "offset": Symbol("0000000000000041"),
@@ -38,7 +38,7 @@ PLACES = [
 ]
 CURSOR: dict[str, object] = {
     "log": "temps", "id": "9de4", "group": None, "container": "c", "link": "nightly", "user": "alice", "active": True, "updated-ms": 5,
-    "partitions": PLACES,
+    "partitions": POSITIONS,
 }  # fmt: skip
 GROUP: dict[str, object] = {
     "log": "temps",
@@ -46,18 +46,18 @@ GROUP: dict[str, object] = {
     "active": True,
     "waiting": 2,
     "updated-ms": None,
-    "partitions": PLACES,
+    "partitions": POSITIONS,
 }
-READ = (Place("0", 41, 42, 8, 3, "m1"), Place("1", epoch=0))
+READ = (CursorPosition("0", 41, 42, 8, 3, "m1"), CursorPosition("1", epoch=0))
 
 
 def test_entries_are_read_and_what_is_unknown_is_kept() -> None:
     assert cursor_info(CURSOR) == CursorInfo(
-        "temps", "9de4", None, "c", "nightly", "alice", active=True, updated_ms=5, places=READ
+        "temps", "9de4", None, "c", "nightly", "alice", active=True, updated_ms=5, positions=READ
     )
     assert cursor_info(CURSOR | {"more": 1}).details["more"] == 1
     group = group_info(GROUP)
-    assert group == GroupInfo("temps", "billing", active=True, waiting=2, places=READ)
+    assert group == GroupInfo("temps", "billing", active=True, waiting=2, positions=READ)
     assert group.members == ("m1",)
 
 
@@ -70,8 +70,8 @@ def test_an_entry_of_another_shape_says_nothing() -> None:
 
 def test_lag_is_that_of_the_partitions_where_it_is_known() -> None:
     assert lag_of(READ) == 8
-    assert lag_of((Place("0", lag=1), Place("1", lag=2))) == 3
-    assert lag_of((Place("0"),)) is None
+    assert lag_of((CursorPosition("0", lag=1), CursorPosition("1", lag=2))) == 3
+    assert lag_of((CursorPosition("0"),)) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_lag_is_that_of_the_partitions_where_it_is_known() -> None:
         (AfterTime(7), None, {"timestamp": Timestamp(7)}),
     ],
 )
-def test_a_place_to_go_to_is_said_as_in_a_filter(
+def test_the_start_of_a_reset_is_written_as_in_a_filter(
     to: Start, partition: str | None, body: dict[str, object]
 ) -> None:
     assert reset_body(to, partition) == body

@@ -1,16 +1,16 @@
-"""Places in a log are read as people write them, and reading stops exactly where they say."""
+"""Starts and ends in a log are read as people write them, and reading stops exactly where they say."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.cli.terminal.positions import (
+from amqp_streams.cli.terminal.starts import (
     AtOffset,
     AtTime,
     Bounds,
     Remaining,
     ends_of,
-    parse_place,
+    parse_bound,
     parse_start,
 )
 from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, PartitionInfo
@@ -33,13 +33,13 @@ def a_log(*events: int, last_timestamp_ms: int = NOW) -> LogInfo:
 
 @pytest.mark.parametrize("text", ["42", "0000000000000042", "offset:42", "00042"])
 def test_digits_are_an_offset(text: str) -> None:
-    assert parse_place(text, NOW) == AtOffset(42)
+    assert parse_bound(text, NOW) == AtOffset(42)
 
 
 @given(st.integers(0, 10**16 - 1))
 def test_every_offset_symbol_is_read_as_its_number(number: int) -> None:
-    assert parse_place(f"{number:016d}", NOW) == AtOffset(number)
-    assert parse_place(f"offset:{number}", NOW) == AtOffset(number)
+    assert parse_bound(f"{number:016d}", NOW) == AtOffset(number)
+    assert parse_bound(f"offset:{number}", NOW) == AtOffset(number)
 
 
 @pytest.mark.parametrize(
@@ -53,27 +53,27 @@ def test_every_offset_symbol_is_read_as_its_number(number: int) -> None:
     ],
 )
 def test_a_time_without_a_zone_is_utc(text: str) -> None:
-    assert parse_place(text, 0) == AtTime(NOW)
+    assert parse_bound(text, 0) == AtTime(NOW)
 
 
 @pytest.mark.parametrize("text", [str(NOW), f"time:{NOW}", "now", "-0"])
 def test_thirteen_digits_are_milliseconds_and_now_is_the_present(text: str) -> None:
-    assert parse_place(text, NOW) == AtTime(NOW)
+    assert parse_bound(text, NOW) == AtTime(NOW)
 
 
 def test_a_small_number_of_milliseconds_can_be_said_to_be_a_time() -> None:
-    assert parse_place("time:42", NOW) == AtTime(42)
+    assert parse_bound("time:42", NOW) == AtTime(42)
 
 
 @pytest.mark.parametrize(
     ("text", "before_ms"), [("-1h", 3_600_000), ("-90m", 5_400_000), ("-1d12h", 129_600_000)]
 )
 def test_a_duration_with_a_minus_is_before_the_present(text: str, before_ms: int) -> None:
-    assert parse_place(text, NOW) == AtTime(NOW - before_ms)
+    assert parse_bound(text, NOW) == AtTime(NOW - before_ms)
 
 
 def test_a_time_before_1970_is_1970() -> None:
-    assert parse_place("-5200w", NOW) == AtTime(0)
+    assert parse_bound("-5200w", NOW) == AtTime(0)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_time_before_1970_is_1970() -> None:
 )
 def test_anything_else_is_refused_with_examples_of_both(text: str) -> None:
     with pytest.raises(ValueError, match=r"offset \(42, offset:42\) nor a time"):
-        parse_place(text, NOW)
+        parse_bound(text, NOW)
 
 
 def test_reading_starts_at_the_very_event_that_is_named() -> None:
@@ -165,10 +165,10 @@ def test_there_is_something_to_wait_for_when_reading_starts_before_the_end(start
     assert read(Bounds(None, ends_of(info)), info, [], start) == ([], True)
 
 
-@pytest.mark.parametrize("place", [AtOffset(2), AtTime(2)])
-def test_a_place_to_stop_at_is_not_read_itself(place: AtOffset | AtTime) -> None:
+@pytest.mark.parametrize("end", [AtOffset(2), AtTime(2)])
+def test_the_end_is_exclusive(end: AtOffset | AtTime) -> None:
     info = a_log(5)
-    assert read(Bounds(place, ends_of(info)), info, [("0", 0), ("0", 1), ("0", 2)]) == (
+    assert read(Bounds(end, ends_of(info)), info, [("0", 0), ("0", 1), ("0", 2)]) == (
         [("0", 0), ("0", 1)],
         False,
     )
@@ -182,7 +182,7 @@ def test_an_offset_to_stop_at_ends_reading_with_the_event_before_it() -> None:
     )
 
 
-def test_following_to_a_place_waits_in_empty_partitions_too() -> None:
+def test_following_to_an_end_waits_in_empty_partitions_too() -> None:
     info = a_log(0, 0)
     bounds = Bounds(AtOffset(1), None)
     assert read(bounds, info, [("0", 0)]) == ([("0", 0)], True)

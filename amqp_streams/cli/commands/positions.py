@@ -7,17 +7,17 @@ import click
 
 from amqp_streams.cli.terminal.console import confirmed, print_table, say
 from amqp_streams.cli.terminal.parameters import misuse, now_ms
-from amqp_streams.cli.terminal.positions import parse_start
 from amqp_streams.cli.terminal.rendering import iso_time
-from amqp_streams.client import AfterOffset, CursorInfo, GroupInfo, Place, Start
-from amqp_streams.client.management.places import lag_of
+from amqp_streams.cli.terminal.starts import parse_start
+from amqp_streams.client import AfterOffset, CursorInfo, CursorPosition, GroupInfo, Start
+from amqp_streams.client.management.cursors import lag_of
 
-PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
+POSITION_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
 _SHOWN_MAX: Final = 8
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 TO = click.option(
-    "--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time."
+    "--to", "to", metavar="START", required=True, help="The next event: earliest, latest, an offset, a time."
 )
 PARTITION = click.option(
     "--partition", help="Only this partition; required for an offset if the log has several.  [default: all]"
@@ -36,23 +36,23 @@ def target(to: str) -> Start:
         raise misuse("--to", error) from error
 
 
-def check_partition(start: Start, partition: str | None, places: Sequence[Place]) -> None:
+def check_partition(start: Start, partition: str | None, positions: Sequence[CursorPosition]) -> None:
     """Refuse an offset without a partition.
 
     Raises:
         click.UsageError: the log has several partitions, and none is named.
     """
-    if isinstance(start, AfterOffset) and partition is None and len(places) > 1:
+    if isinstance(start, AfterOffset) and partition is None and len(positions) > 1:
         message = (
             "an offset belongs to one partition: name the partition with --partition, one of"
-            f" {', '.join(one.partition for one in places)}"
+            f" {', '.join(one.partition for one in positions)}"
         )
         raise misuse("--to", message)
 
 
-def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[Place]) -> bool:
+def move_confirmed(what: str, to: str, partition: str | None, positions: Sequence[CursorPosition]) -> bool:
     """Show the current position on stderr, and ask for confirmation."""
-    moved = [one for one in places if partition is None or one.partition == partition]
+    moved = [one for one in positions if partition is None or one.partition == partition]
     shown = ", ".join(
         f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX]
     )
@@ -61,20 +61,20 @@ def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[P
     return confirmed(f"Move it to {to}{'' if partition is None else f' in partition {partition}'}?")
 
 
-def lag(places: Sequence[Place]) -> int | None:
+def lag(positions: Sequence[CursorPosition]) -> int | None:
     """The lag over all partitions; None if the node reports none."""
-    return lag_of(tuple(places))
+    return lag_of(tuple(positions))
 
 
-def print_places(places: Sequence[Place]) -> None:
+def print_positions(positions: Sequence[CursorPosition]) -> None:
     """Print a table of positions."""
     print_table(
-        PLACE_COLUMNS,
-        [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places],
+        POSITION_COLUMNS,
+        [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in positions],
     )
 
 
-def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
+def positions_json(positions: Sequence[CursorPosition]) -> list[dict[str, object]]:
     """The positions as JSON values."""
     return [
         {
@@ -85,7 +85,7 @@ def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
             "epoch": one.epoch,
             "owner": one.member,
         }
-        for one in places
+        for one in positions
     ]
 
 
@@ -100,8 +100,8 @@ def cursor_json(one: CursorInfo) -> dict[str, object]:
         "user": one.user,
         "active": one.active,
         "updated": iso_time(one.updated_ms),
-        "lag": lag(one.places),
-        "partitions": places_json(one.places),
+        "lag": lag(one.positions),
+        "partitions": positions_json(one.positions),
     }
 
 
@@ -114,6 +114,6 @@ def group_json(one: GroupInfo) -> dict[str, object]:
         "waiting": one.waiting,
         "active": one.active,
         "updated": iso_time(one.updated_ms),
-        "lag": lag(one.places),
-        "partitions": places_json(one.places),
+        "lag": lag(one.positions),
+        "partitions": positions_json(one.positions),
     }

@@ -1,4 +1,4 @@
-"""A durable consumer's place: what is settled advances it, it outlives link, connection and process, and
+"""A durable consumer's cursor: what is settled advances it, it outlives link, connection and process, and
 nobody else's link pays for it.
 """
 
@@ -54,7 +54,7 @@ def crashed(node: InMemoryNode, **settings: Any) -> InMemoryNode:
 # -- what advances it
 
 
-def test_a_place_is_the_first_event_that_is_not_settled() -> None:
+def test_a_cursor_is_the_first_event_that_is_not_settled() -> None:
     node = filled()
     pair, receiver = subscribed(node)
     for number in (0, 1, 2, 5, 6):
@@ -74,7 +74,7 @@ def test_a_place_is_the_first_event_that_is_not_settled() -> None:
         (proton.Delivery.MODIFIED, False),
     ],
 )
-def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(
+def test_an_outcome_advances_a_cursor_unless_it_asks_for_the_event_again(
     outcome: int | None, advances: bool
 ) -> None:
     node = filled()
@@ -88,7 +88,7 @@ def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(
     assert rest(node)[0] == (b"1" if advances else b"0")
 
 
-def test_an_event_that_is_sent_again_and_then_accepted_advances_the_place() -> None:
+def test_an_event_that_is_sent_again_and_then_accepted_advances_the_cursor() -> None:
     node = filled()
     pair, receiver = subscribed(node, credit=2)
     first, second = receiver.take()
@@ -113,7 +113,7 @@ def test_an_event_that_cannot_be_delivered_here_is_done_with() -> None:
     assert rest(node) == BODIES[1:]
 
 
-def test_what_is_sent_settled_advances_the_place_when_it_is_sent() -> None:
+def test_what_is_sent_settled_advances_the_cursor_when_it_is_sent() -> None:
     node = filled()
     pair, _ = subscribed(node, credit=4, settle=PRESETTLED)
     node.disconnect(pair)
@@ -132,7 +132,7 @@ def test_settlements_of_a_receiver_that_settles_second_count_when_they_are_told(
     assert rest(node) == BODIES[3:]
 
 
-def test_what_filters_pass_over_advances_the_place() -> None:
+def test_what_filters_pass_over_advances_the_cursor() -> None:
     node = filled()
     sql = {"sql": proton.Described(proton.symbol(names.FILTEX_SQL), "p.subject = 'wanted'")}
     pair, receiver = subscribed(node, filters=EARLIEST | sql)
@@ -152,7 +152,7 @@ def test_settling_and_detaching_in_one_block_counts() -> None:
     assert rest(node) == BODIES[4:]
 
 
-def test_events_of_all_partitions_have_their_places() -> None:
+def test_events_of_all_partitions_have_their_positions() -> None:
     node = filled(3)
     pair, receiver = subscribed(node)
     for arrived in receiver.arrived:
@@ -167,8 +167,8 @@ def test_events_of_all_partitions_have_their_places() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "detach", "end", "break"])
-def test_a_place_outlives_its_link_however_that_ends(how: str) -> None:
-    """Losing a place is worse than keeping one too many, so a closing detach keeps it as well."""
+def test_a_cursor_outlives_its_link_however_that_ends(how: str) -> None:
+    """Losing a cursor is worse than keeping one too many, so a closing detach keeps it as well."""
     node = filled()
     pair, receiver = subscribed(node)
     for arrived in receiver.arrived[:4]:
@@ -357,7 +357,7 @@ def step(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_dies_a_group_s_place_has_no_gap(seed: int) -> None:
+def test_whatever_dies_a_group_s_cursor_has_no_gap(seed: int) -> None:
     one_round(Random(seed))
 
 

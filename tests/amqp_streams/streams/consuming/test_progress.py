@@ -1,11 +1,11 @@
-"""A link's hold on a kept place."""
+"""A link's progress on a cursor."""
 
 from amqp_streams.streams.consuming.cursors import Cursor, link_key
-from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.progress import Progress
 
 
-def place(**positions: int) -> Place:
-    held = Place(
+def progress(**positions: int) -> Progress:
+    held = Progress(
         Cursor(
             link_key("i", "c", "l"), None, {int(index[1:]): position for index, position in positions.items()}
         )
@@ -15,7 +15,7 @@ def place(**positions: int) -> Place:
 
 
 def test_the_next_begins_at_the_lowest_unsettled_or_behind_what_was_looked_at() -> None:
-    held = place(p0=5, p1=7)
+    held = progress(p0=5, p1=7)
     held.trackers[0].sent(5, 3)
     held.trackers[0].settled(5)
     assert dict(held.positions({0: 8, 1: 9})) == {0: 6, 1: 9}
@@ -24,7 +24,7 @@ def test_the_next_begins_at_the_lowest_unsettled_or_behind_what_was_looked_at() 
 
 
 def test_a_partition_that_is_not_read_any_more_stays_where_its_settlements_leave_it() -> None:
-    held = place(p0=5)
+    held = progress(p0=5)
     held.trackers[0].sent(5, 2)
     assert dict(held.positions({})) == {0: 5}
     held.trackers[0].settled(5, 2)
@@ -32,7 +32,7 @@ def test_a_partition_that_is_not_read_any_more_stays_where_its_settlements_leave
 
 
 def test_partitions_that_come_begin_where_the_cursor_is_and_the_others_go_on() -> None:
-    held = place(p0=5)
+    held = progress(p0=5)
     held.trackers[0].sent(5, 1)
     held.cursor.positions[1] = 3
     held.follow([0, 1])

@@ -36,7 +36,7 @@ class AtTime:
     ms: int
 
 
-def parse_place(text: str, now_ms: int) -> AtOffset | AtTime:
+def parse_bound(text: str, now_ms: int) -> AtOffset | AtTime:
     """Parse an offset or a time.
 
     Raises:
@@ -72,14 +72,14 @@ def parse_start(text: str, now_ms: int) -> Start:
     if text == "latest":
         return LATEST
     try:
-        place = parse_place(text, now_ms)
+        bound = parse_bound(text, now_ms)
     except ValueError as error:
         message = f"{error}, nor 'earliest' or 'latest'"
         raise ValueError(message) from error
     # On the wire both conditions are exclusive ("greater than"); people name the first event to read.
-    if isinstance(place, AtOffset):
-        return AfterOffset(place.number - 1) if place.number else EARLIEST
-    return AfterTime(place.ms - 1) if place.ms else EARLIEST
+    if isinstance(bound, AtOffset):
+        return AfterOffset(bound.number - 1) if bound.number else EARLIEST
+    return AfterTime(bound.ms - 1) if bound.ms else EARLIEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Bounds:
     And, unless following, the ends of the partitions at the start.
     """
 
-    place: AtOffset | AtTime | None
+    end: AtOffset | AtTime | None
     ends: dict[str, int] | None
     """Partition -> one past its latest offset at the start; None: no such bound."""
 
@@ -102,15 +102,15 @@ class Bounds:
             and offset >= self.ends.get(partition, 0)
         ):
             return True
-        if isinstance(self.place, AtOffset):
-            return offset is not None and offset >= self.place.number
-        return isinstance(self.place, AtTime) and timestamp_ms is not None and timestamp_ms >= self.place.ms
+        if isinstance(self.end, AtOffset):
+            return offset is not None and offset >= self.end.number
+        return isinstance(self.end, AtTime) and timestamp_ms is not None and timestamp_ms >= self.end.ms
 
     def last(self, partition: str, offset: int) -> bool:
         """Whether no wanted event follows in the partition."""
         if self.ends is not None and offset + 1 >= self.ends.get(partition, 0):
             return True
-        return isinstance(self.place, AtOffset) and offset + 1 >= self.place.number
+        return isinstance(self.end, AtOffset) and offset + 1 >= self.end.number
 
 
 def ends_of(info: LogInfo, partition: str | None = None) -> dict[str, int]:

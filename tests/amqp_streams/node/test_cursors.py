@@ -1,4 +1,4 @@
-"""Places that the node keeps for durable consumers. Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6."""
+"""Cursors that the node keeps for durable consumers. Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def only(text: str) -> dict[str, Value]:
 # -- beginning and resuming
 
 
-def test_a_place_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> None:
+def test_a_cursor_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> None:
     """3.2 (editors' list): the last offset is preserved by the durable terminus; one that a crash forgets
     would miss events.
     """
@@ -50,7 +50,7 @@ def test_a_place_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> 
     )
 
 
-def test_a_place_that_cannot_be_kept_is_not_granted(bench: Bench) -> None:
+def test_a_cursor_that_cannot_be_kept_is_not_granted(bench: Bench) -> None:
     bench.attach(durable())
     (denied,) = bench.complete(StorageError("the disk is gone"))
     assert isinstance(denied, Denied)
@@ -85,7 +85,7 @@ def test_the_lowest_unsettled_is_where_the_next_begins(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "filters", [{}, {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@latest")}}]
 )
-def test_new_events_means_nothing_to_whoever_has_a_place(bench: Bench, filters: dict[str, Value]) -> None:
+def test_new_events_means_nothing_to_whoever_has_a_cursor(bench: Bench, filters: dict[str, Value]) -> None:
     """What it missed while it was away is what it came for."""
     bench.detach(bench.consume(durable(filters=filters)))
     bench.append(0)
@@ -122,7 +122,7 @@ def test_links_that_are_not_durable_keep_nothing(bench: Bench) -> None:
     assert bench.store.states.items("") == []
 
 
-# -- what moves a place, and when
+# -- what moves a cursor, and when
 
 
 def test_settled_when_sent_moves_it_as_far_as_was_sent(bench: Bench) -> None:
@@ -177,7 +177,7 @@ def test_nothing_is_written_when_nothing_moved(bench: Bench) -> None:
     assert bench.store.states.written == written
 
 
-def test_many_places_are_written_in_bites(bench: Bench) -> None:
+def test_many_cursors_are_written_in_bites(bench: Bench) -> None:
     """Thousands of links may have moved: writing them all at once would keep everybody waiting."""
     consumers = [bench.consume(durable(str(index), filters=EARLIEST)) for index in range(5)]
     bench.append(0)
@@ -201,7 +201,7 @@ def test_many_places_are_written_in_bites(bench: Bench) -> None:
     assert [bench.read(bench.consume(durable(str(index)))) for index in range(5)] == [[(1, 0)]] * 5
 
 
-def test_retention_that_overtook_a_place_is_told(bench: Bench) -> None:
+def test_retention_that_overtook_a_cursor_is_told(bench: Bench) -> None:
     """4.4 of what a reader is told: where it goes on, and how many it missed."""
     bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
     bench.detach(bench.consume(durable(address="short")))
@@ -229,7 +229,7 @@ def test_an_event_that_is_gone_before_it_could_come_again_holds_nothing_up(bench
 # -- whose it is
 
 
-def test_a_place_is_its_users(bench: Bench) -> None:
+def test_a_cursor_is_its_users(bench: Bench) -> None:
     bench.detach(bench.consume(durable(user="ann")))
     for stranger in (None, "bob"):
         assert bench.refusal(durable(user=stranger)).condition == names.UNAUTHORIZED_ACCESS
@@ -238,8 +238,8 @@ def test_a_place_is_its_users(bench: Bench) -> None:
     assert bench.consume(durable(user="ann"))
 
 
-def test_another_user_takes_no_partition_of_a_group_that_keeps_its_place(bench: Bench) -> None:
-    """Not even without a place of its own: with a high epoch it could shut the group's user out."""
+def test_another_user_takes_no_partition_of_a_group_that_keeps_its_cursor(bench: Bench) -> None:
+    """Not even without a cursor of its own: with a high epoch it could shut the group's user out."""
     bench.detach(bench.consume(member(partition=0, durable=True, user="ann")))
     for claim in (member(user="bob"), member(partition=0, user=None)):
         assert bench.refusal(claim).condition == names.UNAUTHORIZED_ACCESS
@@ -247,7 +247,7 @@ def test_another_user_takes_no_partition_of_a_group_that_keeps_its_place(bench: 
     assert bench.consume(member(group="others", partition=0, user="bob"))
 
 
-def test_a_link_attached_again_takes_the_place_with_it(bench: Bench) -> None:
+def test_a_link_attached_again_takes_the_cursor_with_it(bench: Bench) -> None:
     """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new
     one.
     """
@@ -266,11 +266,11 @@ def test_a_link_attached_again_takes_the_place_with_it(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("options", [{"container": ""}, {"link": ""}, {"container": "c" * 2000}])
-def test_a_place_needs_a_name_to_be_kept_under(bench: Bench, options: dict[str, str]) -> None:
+def test_a_cursor_needs_a_name_to_be_kept_under(bench: Bench, options: dict[str, str]) -> None:
     assert bench.refusal(attach(consumer=True, durable=True, **options)).condition == names.INVALID_FIELD
 
 
-def test_places_are_limited() -> None:
+def test_cursors_are_limited() -> None:
     bench = Bench(limits=Limits(cursors=1))
     bench.consume(durable("a"))
     assert bench.refusal(durable("b")).condition == names.RESOURCE_LIMIT_EXCEEDED
@@ -296,7 +296,7 @@ def test_no_room_among_the_states_leaves_nothing_behind(
 # -- in a group
 
 
-def test_a_group_hands_its_place_over(bench: Bench) -> None:
+def test_a_group_hands_its_cursor_over(bench: Bench) -> None:
     """A member that leaves settles what it has; the next goes on exactly there, whoever it is."""
     old = bench.consume(member(partition=0, durable=True, filters=EARLIEST, container="a"))
     bench.append(0, 0, 0)
@@ -346,7 +346,7 @@ def test_what_a_leaving_member_settles_counts(bench: Bench) -> None:
     assert bench.read(granted.grant) == [(index, 1)]
 
 
-def test_a_group_whose_place_cannot_be_kept_frees_the_partition(bench: Bench) -> None:
+def test_a_group_whose_cursor_cannot_be_kept_frees_the_partition(bench: Bench) -> None:
     bench.attach(member(partition=0, durable=True))
     (denied,) = bench.complete(StorageError("the disk is gone"))
     assert isinstance(denied, Denied)
@@ -358,7 +358,7 @@ def test_a_group_whose_place_cannot_be_kept_frees_the_partition(bench: Bench) ->
 # -- logs and partitions that come and go
 
 
-def test_a_deleted_log_takes_its_places_with_it(bench: Bench) -> None:
+def test_a_deleted_log_takes_its_cursors_with_it(bench: Bench) -> None:
     consumer = bench.consume(durable(filters=EARLIEST))
     bench.append(0)
     bench.read(consumer)
@@ -381,7 +381,7 @@ def test_what_a_crash_left_of_a_deleted_log_goes_at_the_next_start(bench: Bench)
     assert bench.store.states.items("") == []
 
 
-def test_a_log_that_is_missing_finds_its_places_again_when_it_is_back(bench: Bench) -> None:
+def test_a_log_that_is_missing_finds_its_cursors_again_when_it_is_back(bench: Bench) -> None:
     """Somebody may bring it back from a backup; and a log whose end failed is still there."""
     bench.detach(bench.consume(durable()))
     bench.append(0)
@@ -397,7 +397,7 @@ def test_a_log_that_is_missing_finds_its_places_again_when_it_is_back(bench: Ben
     assert bench.store.states.items("ending/") == []
 
 
-def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:
+def test_a_cursor_waits_for_partitions_that_come_back(bench: Bench) -> None:
     consumer = bench.consume(durable(filters=EARLIEST))
     bench.append(0, 1)
     bench.settle(consumer, *bench.read(consumer))
@@ -414,7 +414,7 @@ def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:
     assert bench.read(other) == [(1, 1)]
 
 
-def test_partitions_that_come_while_a_place_is_written_are_read_too(bench: Bench) -> None:
+def test_partitions_that_come_while_a_cursor_is_written_are_read_too(bench: Bench) -> None:
     bench.append(1)
     bench.node.redirects = Redirects(
         [Redirect(log="temps", partitions=(1,), host="other.example", port=5672)]

@@ -1,4 +1,4 @@
-"""Consumers that own a partition, whose place is kept at the node, or who ask where the log ends: against a
+"""Consumers that own a partition, whose cursor the node keeps, or who ask where the log ends: against a
 scripted node in memory.
 """
 
@@ -156,7 +156,7 @@ async def test_an_attach_without_a_partition_may_be_kept_waiting(node: MemoryNod
             await client.consumer("log", group="g").open(timeout=0.001)
 
 
-async def test_a_node_without_groups_or_kept_places_is_not_read_as_if_it_had_them(node: MemoryNode) -> None:
+async def test_a_node_without_groups_or_cursors_is_not_read_as_if_it_had_them(node: MemoryNode) -> None:
     async with connect(URL, container_id="me") as client:
         with pytest.raises(LinkRefusedError, match="does not support consumer groups"):
             async with client.consumer("log", group="g", partition=3):
@@ -168,7 +168,7 @@ async def test_a_node_without_groups_or_kept_places_is_not_read_as_if_it_had_the
                 pass
 
 
-async def test_a_durable_consumer_attaches_under_its_name_and_leaves_its_place_to_the_node(
+async def test_a_durable_consumer_attaches_under_its_name_and_leaves_its_cursor_to_the_node(
     node: MemoryNode,
 ) -> None:
     info(node, "log", {"0": "0000000000000009"})
@@ -211,7 +211,7 @@ async def test_a_durable_consumer_needs_a_container_id_that_comes_back(node: Mem
     async with connect(URL) as client:
         with pytest.raises(ValueError, match=r"durable needs connect\(…, container_id=…\)"):
             client.consumer("log", durable="sub")
-        client.consumer("log", durable="sub", group="g")  # the place is the group's
+        client.consumer("log", durable="sub", group="g")  # the cursor is the group's
 
 
 async def test_partitions_are_those_of_the_log_until_the_node_tells_others(node: MemoryNode) -> None:
