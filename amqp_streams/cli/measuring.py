@@ -40,7 +40,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Course:
+class Measurement:
     """The progress of a measurement. The clock starts when the warm-up is over."""
 
     load: Load
@@ -89,7 +89,7 @@ class Course:
 
 async def measure_producing(node: Endpoint, load: Load, advance: Advance) -> Result:
     """Send events over several connections; latency from due to accepted, of one event in each batch."""
-    course, latencies = Course(load, advance), Latencies()
+    measurement, latencies = Measurement(load, advance), Latencies()
     total = load.events + load.warmup
     shares = [
         total // load.connections + (index < total % load.connections) for index in range(load.connections)
@@ -105,18 +105,18 @@ async def measure_producing(node: Endpoint, load: Load, advance: Advance) -> Res
                     client.producer(load.log, partition=partition, window=load.window)
                 )
             )
-        course.begin()
+        measurement.begin()
         await _all(
             *(
-                _produce(producer, share, course, latencies)
+                _produce(producer, share, measurement, latencies)
                 for producer, share in zip(producers, shares, strict=True)
             )
         )
-    return course.result("produce", latencies)
+    return measurement.result("produce", latencies)
 
 
-async def _produce(producer: Producer, events: int, course: Course, latencies: Latencies) -> None:
-    load = course.load
+async def _produce(producer: Producer, events: int, measurement: Measurement, latencies: Latencies) -> None:
+    load = measurement.load
     pace = Pace(None if load.rate is None else load.rate / load.connections)
     message = Event(body=b"x" * load.size).encode()
     batch_max = max(1, min(_BATCH_MAX, load.window // 4))
@@ -134,7 +134,7 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
             if size > 1:
                 await producer.post_batch([message] * (size - 1))
             outcome = asyncio.create_task(
-                _timed(await producer.post(message), was_due, course, size, latencies)
+                _timed(await producer.post(message), was_due, measurement, size, latencies)
             )
             pending.add(outcome)
             outcome.add_done_callback(pending.discard)
@@ -142,7 +142,7 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
         try:
             await producer.flush(timeout=None)
         except SendError as error:
-            course.refused += error.count
+            measurement.refused += error.count
         await asyncio.gather(*pending)
     finally:
         for one in pending:  # some are left only when this was interrupted
@@ -150,7 +150,7 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
 
 
 async def _timed(
-    outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies
+    outcome: Awaitable[Receipt], was_due: float, measurement: Measurement, events: int, latencies: Latencies
 ) -> None:
     """Wait for the last event of a batch. Its outcome counts for all, because outcomes of a producer arrive
     in order.
@@ -159,14 +159,14 @@ async def _timed(
         await outcome
     except AmqpStreamsError:
         return  # flush counts refused events, and raises if the producer ended
-    if course.done >= course.load.warmup:
+    if measurement.done >= measurement.load.warmup:
         latencies.record(time.perf_counter() - was_due)
-    course.count(events, events * course.load.size)
+    measurement.count(events, events * measurement.load.size)
 
 
 async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Result:
     """Read a log from its earliest event on, with one agnostic link or with several connections."""
-    course = Course(load, advance)
+    measurement = Measurement(load, advance)
     async with contextlib.AsyncExitStack() as stack:
         consumers = []
         partitions = await _partitions(node, load) if load.connections > 1 or load.bound else [None]
@@ -175,39 +175,39 @@ async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Res
             for partition in partitions[index :: load.connections]:
                 consumer = client.consumer(load.log, partition=partition, start=EARLIEST, credit=load.window)
                 consumers.append(await stack.enter_async_context(consumer))
-        course.begin()
-        await _all(*(_consume(consumer, course) for consumer in consumers))
-    return course.result("consume", Latencies())
+        measurement.begin()
+        await _all(*(_consume(consumer, measurement) for consumer in consumers))
+    return measurement.result("consume", Latencies())
 
 
-async def _consume(consumer: Consumer, course: Course) -> None:
-    warmup, wanted = course.load.warmup, course.load.events + course.load.warmup
-    while course.done < wanted:
-        left = (warmup if course.done < warmup else wanted) - course.done
+async def _consume(consumer: Consumer, measurement: Measurement) -> None:
+    warmup, wanted = measurement.load.warmup, measurement.load.events + measurement.load.warmup
+    while measurement.done < wanted:
+        left = (warmup if measurement.done < warmup else wanted) - measurement.done
         messages = await consumer.receive_raw(min(_READ_EVENTS, left), timeout=1.0)
         if messages:
-            course.count(len(messages), sum(map(len, messages)))
+            measurement.count(len(messages), sum(map(len, messages)))
 
 
 async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Result:
     """Send at a rate and receive the same events: latency from due to received, with one clock."""
     assert load.rate is not None, "latency is measured at a rate"
-    course, latencies = Course(load, advance), Latencies()
+    measurement, latencies = Measurement(load, advance), Latencies()
     async with (
         node.client() as receiving,
         receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer,
     ):
-        reader = asyncio.ensure_future(_receive_stamped(consumer, course, latencies))
+        reader = asyncio.ensure_future(_receive_stamped(consumer, measurement, latencies))
         try:
             async with node.client() as sending, sending.producer(load.log, window=load.window) as producer:
-                course.begin()
+                measurement.begin()
                 await _send_stamped(producer, load)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reader, _TAIL_S)
         finally:
             reader.cancel()
-    course.refused = load.events + load.warmup - course.done
-    return course.result("latency", latencies)
+    measurement.refused = load.events + load.warmup - measurement.done
+    return measurement.result("latency", latencies)
 
 
 async def _send_stamped(producer: Producer, load: Load) -> None:
@@ -222,16 +222,16 @@ async def _send_stamped(producer: Producer, load: Load) -> None:
     await producer.flush(timeout=None)
 
 
-async def _receive_stamped(consumer: Consumer, course: Course, latencies: Latencies) -> None:
-    load = course.load
-    while course.done < load.events + load.warmup:
+async def _receive_stamped(consumer: Consumer, measurement: Measurement, latencies: Latencies) -> None:
+    load = measurement.load
+    while measurement.done < load.events + load.warmup:
         for event in await consumer.receive(_READ_EVENTS):
             body = event.body
             if not isinstance(body, bytes) or len(body) != max(load.size, _STAMP_BYTES):
                 continue
-            if course.done >= load.warmup:
+            if measurement.done >= load.warmup:
                 latencies.record(time.perf_counter() - int.from_bytes(body[:_STAMP_BYTES]) / 1e9)
-            course.count(1, len(body))
+            measurement.count(1, len(body))
 
 
 async def _partitions(node: Endpoint, load: Load) -> Sequence[str | None]:

@@ -59,7 +59,7 @@ def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
 @click.command(
     cls=Program,
     table=_COMMANDS,
-    faults=Faults(failures=(AmqpStreamsError,), misuse=(ConfigError,), complain=_complain),
+    faults=Faults(failures=(AmqpStreamsError,), usage_errors=(ConfigError,), complain=_complain),
     context_settings=dict(CONTEXT),
 )
 @click.version_option(__version__, prog_name="amqp-streams")

@@ -88,7 +88,7 @@ class _Attach:
 class Consumers:
     """The consumer links of a node, and attaches that wait.
 
-    `tell` takes effects; `steal` ends a link of the same name.
+    `report` takes effects; `steal` ends a link of the same name.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Consumers:
         links: Links,
         *,
         elsewhere: ElsewhereOf,
-        tell: Callable[[Effect], None],
+        report: Callable[[Effect], None],
         steal: Steal,
     ) -> None:
         self.writes = Writes(states)
@@ -111,7 +111,7 @@ class Consumers:
         self.reading = Reading()
         self._links = links
         self._elsewhere = elsewhere
-        self._tell = tell
+        self._report = report
         self._steal = steal
         self._reads = 0
         self._reads_max = limits.link_partitions
@@ -257,7 +257,7 @@ class Consumers:
                 if isinstance(attach.link, Consuming):
                     attach.link.stopped = True
                     self.reading.forget(attach.link)
-                    self._tell(Leave(attach.link, error, within_ms))
+                    self._report(Leave(attach.link, error, within_ms))
                 else:
                     self._end(attach, now_ms, error)
             case Record():
@@ -325,7 +325,7 @@ class Consumers:
         if isinstance(pending, Pending):
             self._links.remove(pending)
             del self._attaches[pending]
-            self._tell(Granted(pending, consumer))
+            self._report(Granted(pending, consumer))
         self._name(attach, consumer)
         self.cursors.follow(consumer)
 
@@ -356,7 +356,7 @@ class Consumers:
             attach.refusal = error
         else:
             if error is not None:
-                self._tell(Closed(link, error) if isinstance(link, Consuming) else Denied(link, error))
+                self._report(Closed(link, error) if isinstance(link, Consuming) else Denied(link, error))
             del self._attaches[link]
             self._links.remove(link)
         if isinstance(link, Consuming):

@@ -90,7 +90,7 @@ class Node:
             limits or Limits(),
             self._links,
             elsewhere=self._elsewhere,
-            tell=self._effects.append,
+            report=self._effects.append,
             steal=self._steal,
         )
         self._consumers.begin({log.incarnation for log in store.logs.values()})

@@ -434,7 +434,7 @@ class Dispatch:
                 account.forget(link)
                 self._producers.remove(link)
             case ConsumerLink():
-                link.tell()
+                link.report_settled()
                 self._service.confirming.forget(link)
                 if link.watched:
                     self._watched = [consumer for consumer in self._watched if consumer is not link]

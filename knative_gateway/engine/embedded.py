@@ -33,7 +33,7 @@ STABLE_S: Final = 5.0
 FIRST_TRIES: Final = 8
 """Attempts before the first success: an earlier gateway may still have the data directory locked."""
 
-_MISUSE: Final = 2
+_USAGE_ERROR: Final = 2
 _PR_SET_PDEATHSIG: Final = 1
 
 log = structlog.get_logger("knative_gateway.engine.embedded")
@@ -195,7 +195,7 @@ async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mappin
             transport.close()
     if status is not None:
         message = f"the event log node ended with status {status} before it listened; its log lines say why"
-        raise ConfigError(message) if status == _MISUSE else UnavailableError(message)
+        raise ConfigError(message) if status == _USAGE_ERROR else UnavailableError(message)
     addresses: Mapping[str, Sequence[str]] = json.loads(line)
     return addresses
 

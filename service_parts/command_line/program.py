@@ -1,8 +1,8 @@
 """[io] The frame of a program: a table of commands, and how every one of them ends.
 
-One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 misuse, 130 interrupted. A
-reader of stdout that has seen enough (`| head`) is not a failure. A command whose extra is not installed is
-misuse.
+One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 usage error, 130 interrupted. A
+reader of stdout that has seen enough (`| head`) is not a failure. A command whose extra is not installed is a
+usage error.
 """
 
 import os
@@ -21,7 +21,7 @@ from service_parts.extras import MissingExtraError, needs_extra
 
 DONE: Final = 0
 FAILED: Final = 1
-MISUSE: Final = 2
+USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
 
 CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -44,7 +44,7 @@ class Faults:
     """The errors of a product. `complain` writes one to stderr, with True as a line of JSON."""
 
     failures: tuple[type[Exception], ...]
-    misuse: tuple[type[Exception], ...]
+    usage_errors: tuple[type[Exception], ...]
     complain: Callable[[Exception, bool], object]
 
 
@@ -55,7 +55,7 @@ class Program(click.Group):
         super().__init__(*arguments, **more)
         self.table: Final = table
         self._faults: Final = faults
-        self._misuse: Final[tuple[type[Exception], ...]] = (MissingExtraError, *faults.misuse)
+        self._usage_errors: Final[tuple[type[Exception], ...]] = (MissingExtraError, *faults.usage_errors)
         self._failures: Final[tuple[type[Exception], ...]] = (MissingExtraError, OSError, *faults.failures)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature, here and below
@@ -99,7 +99,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> NoReturn:
         """Run the command that was named, and end with its status.
 
-        Only misuse that click finds passes through to it.
+        Only usage errors that click finds pass through to it.
         """
         _open_standard_descriptors()
         words = (*ctx._protected_args, *ctx.args)
@@ -112,7 +112,7 @@ class Program(click.Group):
             status = DONE
         except self._failures as error:
             self._faults.complain(error, "--json" in words)
-            status = MISUSE if isinstance(error, self._misuse) else FAILED
+            status = USAGE_ERROR if isinstance(error, self._usage_errors) else FAILED
         except (KeyboardInterrupt, click.Abort):
             status = INTERRUPTED
         ctx.exit(status if isinstance(status, int) else DONE)

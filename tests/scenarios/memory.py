@@ -12,7 +12,7 @@ from amqp_streams.streams.redirects import Redirects
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, Sending, Sent
 from tests.amqp_streams.decoded import condition_info
-from tests.scenarios.telling import Happening
+from tests.scenarios.telling import ClientEvent
 
 _STATES = {
     "accepted": proton.Delivery.ACCEPTED,
@@ -29,7 +29,7 @@ class MemoryStage:
         self._settings: dict[str, Any] = {}
         self._clients: dict[str, EnginePair] = {}
         self._links: dict[str, _Link] = {}
-        self._told: list[Happening] = []
+        self._told: list[ClientEvent] = []
 
     def start(self, logs: Mapping[str, int], settings: Mapping[str, str]) -> None:
         """See `Stage`."""
@@ -144,7 +144,7 @@ class MemoryStage:
         """See `Stage`."""
         return self._node.clock.now_ms
 
-    def heard(self, enough: Callable[[list[Happening]], bool]) -> list[Happening]:
+    def heard(self, enough: Callable[[list[ClientEvent]], bool]) -> list[ClientEvent]:
         """See `Stage`: nothing is on its way in memory."""
         for _ in range(2):  # a link that the node closed is closed here, too, and that may bring more
             for link in list(self._links.values()):
@@ -166,9 +166,9 @@ class _Link:
         self._attached = self._closed = False
         self._arrived = 0
 
-    def changes(self) -> list[Happening]:
+    def changes(self) -> list[ClientEvent]:
         """What happened since the last call."""
-        found: list[Happening] = []
+        found: list[ClientEvent] = []
         link = self.inner.link
         if not self._attached and link.state & (
             proton.Endpoint.REMOTE_ACTIVE | proton.Endpoint.REMOTE_CLOSED
@@ -207,7 +207,7 @@ class _Link:
             link.close()
         return found
 
-    def _terms(self) -> Happening:
+    def _terms(self) -> ClientEvent:
         link = self.inner.link
         own = link.remote_source if isinstance(self.inner, Receiving) else link.remote_target
         filters = (
@@ -225,7 +225,7 @@ class _Link:
             and own.expiry_policy == proton.Terminus.EXPIRE_NEVER,
         }
 
-    def _end(self) -> Happening:
+    def _end(self) -> ClientEvent:
         condition = self.inner.link.remote_condition
         info = condition_info(self.inner.link) if condition and condition.info else {}
         return {

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from amqp_streams import names
 from tests.scenarios.script import RULE, Scenario, Step
-from tests.scenarios.telling import Happening, Teller
+from tests.scenarios.telling import ClientEvent, Teller
 
 CREDIT: Final = 100
 
@@ -36,7 +36,7 @@ class Stage(Protocol):
     def now_ms(self) -> int:
         """The node's clock, UTC."""
 
-    def heard(self, enough: Callable[[list[Happening]], bool]) -> list[Happening]:
+    def heard(self, enough: Callable[[list[ClientEvent]], bool]) -> list[ClientEvent]:
         """What happened since the last call; as soon as there is nothing more to come, or later."""
 
 
@@ -57,11 +57,11 @@ class Player:
         if step.verb in {"node", "mark"}:
             return []
         return self._teller.lines(
-            self._stage.heard(lambda happenings: self._is_all(happenings, step.expected))
+            self._stage.heard(lambda client_events: self._is_all(client_events, step.expected))
         )
 
-    def _is_all(self, happenings: list[Happening], expected: Sequence[str]) -> bool:
-        return len(self._teller.lines(happenings)) >= len(expected)
+    def _is_all(self, client_events: list[ClientEvent], expected: Sequence[str]) -> bool:
+        return len(self._teller.lines(client_events)) >= len(expected)
 
     # -- verbs
 

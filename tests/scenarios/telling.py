@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from amqp_streams import names
 
-Happening = Mapping[str, Any]
+ClientEvent = Mapping[str, Any]
 """As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the
 fields used here.
 """
@@ -39,50 +39,50 @@ class Teller:
             self._links.remove(link)
         self._links.append(link)
 
-    def lines(self, happenings: Iterable[Happening]) -> list[str]:
+    def lines(self, client_events: Iterable[ClientEvent]) -> list[str]:
         """What these say. Of the same events the same lines, in whatever order they came (but for those of
         one partition).
         """
         lines: list[tuple[tuple[int, int, int, str], str]] = []
-        for happening in happenings:
-            subject = str(happening.get("link") or happening["connection"])
+        for client_event in client_events:
+            subject = str(client_event.get("link") or client_event["connection"])
             place = self._links.index(subject) if subject in self._links else -1
-            kind = _ORDER.index(happening["event"])
-            for minor, line in self._told(subject, happening):
+            kind = _ORDER.index(client_event["event"])
+            for minor, line in self._told(subject, client_event):
                 lines.append(((place, kind, minor, "" if place >= 0 else subject), line))
         return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
-    def _told(self, subject: str, happening: Happening) -> list[tuple[int, str]]:  # noqa: PLR0911  one for each event
-        match happening["event"]:
+    def _told(self, subject: str, client_event: ClientEvent) -> list[tuple[int, str]]:  # noqa: PLR0911  one for each event
+        match client_event["event"]:
             case "opened":
-                wanted = [each for each in happening["offered"] if each.startswith("AMQP_EVENT_STREAMS")]
+                wanted = [each for each in client_event["offered"] if each.startswith("AMQP_EVENT_STREAMS")]
                 return [(0, f"{subject} is offered {', '.join(wanted)}")]
-            case "attached" if happening["terminus"]:
-                return [(0, f"{subject} attached{self._terms(happening)}")]
+            case "attached" if client_event["terminus"]:
+                return [(0, f"{subject} attached{self._terms(client_event)}")]
             case "attached":
                 self._refused.add(subject)
                 return []
             case "detached":
                 how = "refused" if subject in self._refused else "closed"
                 self._refused.discard(subject)
-                return [(0, f"{subject} {how}{_condition(happening)}")]
+                return [(0, f"{subject} {how}{_condition(client_event)}")]
             case "delivery":
-                return self._delivered(subject, happening)
+                return self._delivered(subject, client_event)
             case "outcome":
-                condition = f" {happening['condition']}" if happening.get("condition") else ""
-                return [(0, f"{subject}: {happening['body']} {happening['outcome']}{condition}")]
+                condition = f" {client_event['condition']}" if client_event.get("condition") else ""
+                return [(0, f"{subject}: {client_event['body']} {client_event['outcome']}{condition}")]
             case _:
                 return [(0, f"{subject} disconnected")]
 
-    def _terms(self, happening: Happening) -> str:
-        properties = happening["properties"]
+    def _terms(self, client_event: ClientEvent) -> str:
+        properties = client_event["properties"]
         terms = [f"{word} {_number(properties[name])}" for word, name in _TERMS if name in properties]
-        terms += [f"filter {name}" for name in sorted(happening.get("filters") or ())]
-        terms += ["durable"] if happening.get("durable") else []
+        terms += [f"filter {name}" for name in sorted(client_event.get("filters") or ())]
+        terms += ["durable"] if client_event.get("durable") else []
         return "".join(f", {term}" for term in terms)
 
-    def _delivered(self, subject: str, happening: Happening) -> list[tuple[int, str]]:
-        body, annotations = happening["body"], happening["annotations"]
+    def _delivered(self, subject: str, client_event: ClientEvent) -> list[tuple[int, str]]:
+        body, annotations = client_event["body"], client_event["annotations"]
         if isinstance(body, dict):
             return [
                 (0, f"{subject} is told: partition {each['partition']}, {_span(each)}")
@@ -99,7 +99,7 @@ class Teller:
             set(annotations)
             - {names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP, names.ASSOCIATED_PARTITIONS}
         )
-        key = happening.get("key")
+        key = client_event.get("key")
         words = f"{subject} gets {body}, partition {partition}, offset {offset}{''.join(marks)}"
         words += (f", key {key}" if key is not None else "") + "".join(
             f", {name} {annotations[name]}" for name in others
@@ -123,11 +123,11 @@ def _span(entry: Mapping[str, Any]) -> str:
     return "empty" if earliest is None and latest is None else f"{earliest} to {latest}"
 
 
-def _condition(happening: Happening) -> str:
-    condition = happening.get("condition")
+def _condition(client_event: ClientEvent) -> str:
+    condition = client_event.get("condition")
     if not condition:
         return ""
-    info = happening.get("info") or {}
+    info = client_event.get("info") or {}
     place = (
         f" {info['network-host']}:{_number(info['port'])} {info['address']}"
         if condition == names.LINK_REDIRECT

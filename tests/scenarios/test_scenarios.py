@@ -82,8 +82,8 @@ def test_a_scenario_that_goes_otherwise_fails_and_shows_how(tmp_path: Path) -> N
 def test_lines_do_not_depend_on_the_order_in_which_links_tell() -> None:
     first: dict[str, Any] = {"event": "attached", "link": "a", "terminus": True, "properties": {}}
     second: dict[str, Any] = {"event": "detached", "link": "b", "condition": "amqp:link:stolen", "info": {}}
-    for happenings in ([first, second], [second, first]):
+    for client_events in ([first, second], [second, first]):
         teller = Teller()
         teller.attaching("b")
         teller.attaching("a")
-        assert teller.lines(happenings) == ["b closed amqp:link:stolen", "a attached"]
+        assert teller.lines(client_events) == ["b closed amqp:link:stolen", "a attached"]

@@ -24,7 +24,7 @@ from examples.node import NodeProcess
 from interop.clients import HERE, Command, MissingError, prepare
 from tests.scenarios.playing import Player, transcript
 from tests.scenarios.script import Scenario, sections
-from tests.scenarios.telling import Happening
+from tests.scenarios.telling import ClientEvent
 
 CLIENTS: Final = ("proton", "rhea")
 PATIENCE_S: Final = 5.0
@@ -96,7 +96,7 @@ class _Client:
     """A process with one connection."""
 
     def __init__(
-        self, command: Command, url: str, container: str, told: "queue.Queue[Happening]", connection: str
+        self, command: Command, url: str, container: str, told: "queue.Queue[ClientEvent]", connection: str
     ) -> None:
         self.process = subprocess.Popen(
             [*command.arguments, url, container],
@@ -108,7 +108,7 @@ class _Client:
         self._reader = threading.Thread(target=self._listen, args=(told, connection), daemon=True)
         self._reader.start()
 
-    def _listen(self, told: "queue.Queue[Happening]", connection: str) -> None:
+    def _listen(self, told: "queue.Queue[ClientEvent]", connection: str) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             told.put(json.loads(line) | {"connection": connection})
@@ -137,7 +137,7 @@ class WireStage:
         self._names: dict[str, str] = {}
         self._clients: dict[str, _Client] = {}
         self._connection_of: dict[str, str] = {}
-        self._told: queue.Queue[Happening] = queue.Queue()
+        self._told: queue.Queue[ClientEvent] = queue.Queue()
 
     def start(self, logs: Mapping[str, int], settings: Mapping[str, str]) -> None:
         """See `Stage`."""
@@ -197,26 +197,26 @@ class WireStage:
         """See `Stage`."""
         return round(time.time() * 1000)
 
-    def heard(self, enough: Callable[[list[Happening]], bool]) -> list[Happening]:
+    def heard(self, enough: Callable[[list[ClientEvent]], bool]) -> list[ClientEvent]:
         """See `Stage`."""
-        happenings: list[Happening] = []
+        client_events: list[ClientEvent] = []
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            done = enough(happenings)
+            done = enough(client_events)
             try:
-                happenings.append(
+                client_events.append(
                     self._local(
                         self._told.get(timeout=GRACE_S if done else max(0.0, deadline - time.monotonic()))
                     )
                 )
             except queue.Empty:
-                return happenings
+                return client_events
 
-    def _local(self, happening: Happening) -> Happening:
+    def _local(self, client_event: ClientEvent) -> ClientEvent:
         """With names as the scenario has them."""
         wire = {theirs: ours for ours, theirs in self._names.items()}
-        info = happening.get("info") or {}
-        return dict(happening) | {
+        info = client_event.get("info") or {}
+        return dict(client_event) | {
             "info": {
                 key: wire.get(value, value) if isinstance(value, str) else value
                 for key, value in info.items()

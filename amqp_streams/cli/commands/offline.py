@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from amqp_streams.cli.terminal.console import human_bytes, print_json, progress, say
-from amqp_streams.cli.terminal.parameters import NAME, misuse, now_ms
+from amqp_streams.cli.terminal.parameters import NAME, now_ms, usage_error
 from amqp_streams.cli.terminal.rendering import Format, Shown, iso_time, render
 from amqp_streams.cli.terminal.starts import AtOffset, AtTime, parse_bound
 from amqp_streams.client import ReceivedEvent
@@ -126,7 +126,7 @@ def dump(
         try:
             bound = parse_bound(start, now_ms())
         except ValueError as error:
-            raise misuse("--from", error) from error
+            raise usage_error("--from", error) from error
         match bound:
             case AtOffset(number):
                 first = number

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from amqp_streams.cli.terminal.console import confirmed, print_table, say
-from amqp_streams.cli.terminal.parameters import misuse, now_ms
+from amqp_streams.cli.terminal.parameters import now_ms, usage_error
 from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.cli.terminal.starts import parse_start
 from amqp_streams.client import AfterOffset, CursorInfo, CursorPosition, GroupInfo, Start
@@ -33,7 +33,7 @@ def target(to: str) -> Start:
     try:
         return parse_start(to, now_ms())
     except ValueError as error:
-        raise misuse("--to", error) from error
+        raise usage_error("--to", error) from error
 
 
 def check_partition(start: Start, partition: str | None, positions: Sequence[CursorPosition]) -> None:
@@ -47,7 +47,7 @@ def check_partition(start: Start, partition: str | None, positions: Sequence[Cur
             "an offset belongs to one partition: name the partition with --partition, one of"
             f" {', '.join(one.partition for one in positions)}"
         )
-        raise misuse("--to", message)
+        raise usage_error("--to", message)
 
 
 def move_confirmed(what: str, to: str, partition: str | None, positions: Sequence[CursorPosition]) -> bool:

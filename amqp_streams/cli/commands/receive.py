@@ -11,7 +11,7 @@ from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, o
 from amqp_streams.cli.copying import Copied, Ending, copy
 from amqp_streams.cli.membership import Member
 from amqp_streams.cli.terminal.console import say
-from amqp_streams.cli.terminal.parameters import PROPERTY, misuse, now_ms
+from amqp_streams.cli.terminal.parameters import PROPERTY, now_ms, usage_error
 from amqp_streams.cli.terminal.rendering import Format, iso_time
 from amqp_streams.cli.terminal.starts import AtOffset, Bounds, Remaining, ends_of, parse_bound, parse_start
 from amqp_streams.client import (
@@ -157,17 +157,17 @@ def receive(
     moment = now_ms()
     resumes = group is not None or durable is not None
     if epoch is not None and partition is None:
-        raise misuse("--epoch", "needs --partition")
+        raise usage_error("--epoch", "needs --partition")
     if group is not None and durable is not None:
-        raise misuse("--durable", "cannot be used with --group: a group has a cursor of its own")
+        raise usage_error("--durable", "cannot be used with --group: a group has a cursor of its own")
     if resumes and until not in (None, "end"):
-        raise misuse(
+        raise usage_error(
             "--until", "with --group or --durable, only 'end' is allowed: received events are settled"
         )
     try:
         first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
     except ValueError as error:
-        raise misuse("--from", error) from error
+        raise usage_error("--from", error) from error
     wanted = Request(
         log,
         first,
@@ -193,7 +193,7 @@ def _bounds(until: str | None, now_ms: int) -> Bounds:
         return Bounds(parse_bound(until, now_ms), None)
     except ValueError as error:
         message = f"{error}, nor 'end'"
-        raise misuse("--until", message) from error
+        raise usage_error("--until", message) from error
 
 
 def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict[str, object]:

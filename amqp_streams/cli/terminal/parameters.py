@@ -46,6 +46,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def misuse(option: str, error: Exception | str) -> click.UsageError:
+def usage_error(option: str, error: Exception | str) -> click.UsageError:
     """The usage error for a value of an option that is not valid."""
     return click.BadParameter(str(error), param_hint=f"'{option}'")

@@ -44,7 +44,7 @@ class Background:
             future.cancel()
             raise
 
-    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
+    def schedule(self, callback: Callable[..., object], *arguments: object) -> None:
         """Schedule a call of `callback` on the loop's thread and return without waiting for it.
 
         Raises: ClosedError if the thread was stopped.

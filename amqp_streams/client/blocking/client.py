@@ -14,10 +14,10 @@ from typing import Final, ParamSpec, Self
 from amqp_streams import names
 from amqp_streams.client import aio
 from amqp_streams.client.blocking.background import Background, Pending
-from amqp_streams.client.blocking.face import Face, makes, waits
 from amqp_streams.client.blocking.group import GroupConsumer
 from amqp_streams.client.blocking.management import Management
 from amqp_streams.client.blocking.ranges import RangeReader
+from amqp_streams.client.blocking.wrapper import Wrapper, makes, waits
 from amqp_streams.client.errors import SequenceError, TimedOutError
 from amqp_streams.client.options import ACCEPTED, Outcome
 from amqp_streams.client.producing.outbox import Entry
@@ -27,7 +27,7 @@ from amqp_streams.client.received import ReceivedEvent
 _P = ParamSpec("_P")
 
 
-class Producer(Face[aio.Producer]):
+class Producer(Wrapper[aio.Producer]):
     """See `amqp_streams.client.aio.Producer`."""
 
     def __init__(self, thread: Background, inner: aio.Producer) -> None:
@@ -74,7 +74,7 @@ class Producer(Face[aio.Producer]):
             first = len(self._queue) == 1
         # One wake-up of the loop's thread serves all events that are posted until the thread runs.
         if first:
-            self._thread.tell(self._hand_over)
+            self._thread.schedule(self._hand_over)
         return pending
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class Producer(Face[aio.Producer]):
         self._inner.post_entries(entries, sequences)
 
 
-class Consumer(Face[aio.Consumer]):
+class Consumer(Wrapper[aio.Consumer]):
     """See `amqp_streams.client.aio.Consumer`."""
 
     receive = waits(aio.Consumer.receive)
@@ -144,7 +144,7 @@ class Consumer(Face[aio.Consumer]):
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
         """Give events an outcome. Never waits."""
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
-        self._thread.tell(self._inner.settle, given, outcome)
+        self._thread.schedule(self._inner.settle, given, outcome)
 
     def __enter__(self) -> Self:
         self._thread.call(self._inner.open())
@@ -156,7 +156,7 @@ class Consumer(Face[aio.Consumer]):
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
 
-class Client(Face[aio.Client]):
+class Client(Wrapper[aio.Client]):
     """See `amqp_streams.client.aio.Client`."""
 
     def __init__(self, thread: Background, inner: aio.Client) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from amqp_streams.client.blocking.face import Face, waits
+from amqp_streams.client.blocking.wrapper import Wrapper, waits
 from amqp_streams.client.consuming import group
 from amqp_streams.client.options import ACCEPTED, Outcome
 from amqp_streams.client.received import ReceivedEvent
@@ -17,7 +17,7 @@ what other members receive again if this process dies.
 """
 
 
-class GroupConsumer(Face[group.GroupConsumer]):
+class GroupConsumer(Wrapper[group.GroupConsumer]):
     """See `amqp_streams.client.consuming.group.GroupConsumer`.
 
     `on_assigned` and `on_revoked` are called on the client's own thread and must not block.
@@ -48,7 +48,7 @@ class GroupConsumer(Face[group.GroupConsumer]):
                 try:
                     yield event
                 except GeneratorExit:
-                    self._thread.tell(self._inner.put_back, batch[index + 1 :])
+                    self._thread.schedule(self._inner.put_back, batch[index + 1 :])
                     raise
                 if self._inner.auto and (now_s := time.monotonic()) - since_s >= _SETTLE_S:
                     self.settle(batch[settled : index + 1])
@@ -57,7 +57,7 @@ class GroupConsumer(Face[group.GroupConsumer]):
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
         """Give events an outcome. Events that are already settled, or `revoked`, are skipped. Never waits."""
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
-        self._thread.tell(self._inner.settle, given, outcome)
+        self._thread.schedule(self._inner.settle, given, outcome)
 
     def __enter__(self) -> Self:
         self.open()

@@ -1,10 +1,10 @@
 """The calls of `$management` without `await`."""
 
 from amqp_streams.client import aio
-from amqp_streams.client.blocking.face import Face, waits
+from amqp_streams.client.blocking.wrapper import Wrapper, waits
 
 
-class Management(Face[aio.Management]):
+class Management(Wrapper[aio.Management]):
     """See `amqp_streams.client.management.calls.Management`."""
 
     create_log = waits(aio.Management.create_log)

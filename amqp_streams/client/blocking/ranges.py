@@ -5,13 +5,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams.client import aio
-from amqp_streams.client.blocking.face import Face, waits
+from amqp_streams.client.blocking.wrapper import Wrapper, waits
 
 _BATCHES: Final = 4
 """Runs that are fetched with one thread switch: a compromise between speed and memory."""
 
 
-class RangeReader(Face[aio.RangeReader]):
+class RangeReader(Wrapper[aio.RangeReader]):
     """See `amqp_streams.client.consuming.ranges.RangeReader`."""
 
     take = waits(aio.RangeReader.take)

@@ -254,7 +254,7 @@ class Endpoint(ABC):
         except NoRoomError:
             return None
         except ConnectionLostError:
-            self._go_home()
+            self._forget_redirects()
         except EndpointError as error:
             if error.condition == names.LINK_REDIRECT:
                 return self._send_on(error, wire)
@@ -299,7 +299,7 @@ class Endpoint(ABC):
         try:
             return await self._elsewhere.wire()
         except (ConnectError, ConnectionLostError) as error:
-            self._go_home()
+            self._forget_redirects()
             description = f"the container that serves {self.log} does not answer: {error}"
             raise RedirectError(names.LINK_REDIRECT, description) from error
 
@@ -319,10 +319,10 @@ class Endpoint(ABC):
                 self._address = address_there(error.info, self.log)
                 self._redirects += 1
                 return None
-        self._go_home()
+        self._forget_redirects()
         return RedirectError(error.condition, f"{error.description} ({why})", error.info)
 
-    def _go_home(self) -> None:
+    def _forget_redirects(self) -> None:
         """Attach at the client's own node next time. That node knows which container serves the partition
         now.
         """

@@ -12,17 +12,17 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.connection.formats import LinkFormats
-from amqp_streams.client.connection.happenings import (
+from amqp_streams.client.connection.links import Link, ReceiverLink, SenderLink, Session
+from amqp_streams.client.connection.mechanisms import Credentials
+from amqp_streams.client.connection.protocol_events import (
     Attached,
     Changed,
     Closed,
     Detached,
-    Happening,
     Opened,
     Outcomes,
+    ProtocolEvent,
 )
-from amqp_streams.client.connection.links import Link, ReceiverLink, SenderLink, Session
-from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.connection.sasl import SaslClient
 from amqp_streams.client.connection.sessions import SESSION_LINKS_MAX, HandleMax, Sessions
 from amqp_streams.client.errors import (
@@ -108,7 +108,7 @@ class ConnectionProtocol:
 
     # -- bytes and time
 
-    def receive(self, data: bytes | bytearray | memoryview) -> list[Happening]:
+    def receive(self, data: bytes | bytearray | memoryview) -> list[ProtocolEvent]:
         """Process bytes from the peer. Returns the protocol events, in order."""
         if self._closed:
             return []
@@ -121,17 +121,17 @@ class ConnectionProtocol:
                 return []
         return self._push(data) if self._sasl is None else self._push(self._sasl.rest)
 
-    def _push(self, data: bytes | bytearray | memoryview) -> list[Happening]:
-        happenings: list[Happening] = []
+    def _push(self, data: bytes | bytearray | memoryview) -> list[ProtocolEvent]:
+        protocol_events: list[ProtocolEvent] = []
         self._sasl = None
         self._free_spent()
         if not self._handle_max.done:
             self._handle_max.receive(data, FRAME_BYTES_MAX)
         taken = self._engine.push(data)
         self._formats.feed(memoryview(data), self._engine.incomplete)
-        self._collect(happenings)
+        self._collect(protocol_events)
         self._formats.release()
-        return happenings if taken else self._end(happenings, self._transport_error())
+        return protocol_events if taken else self._end(protocol_events, self._transport_error())
 
     @property
     def fault(self) -> AmqpStreamsError | None:
@@ -152,7 +152,7 @@ class ConnectionProtocol:
         """Prepare for messages that have a message-format other than 0."""
         self._engine.write_formats()
 
-    def tick(self, now_ms: int) -> tuple[list[Happening], int | None]:
+    def tick(self, now_ms: int) -> tuple[list[ProtocolEvent], int | None]:
         """Pass the time (monotonic, > 0): sends heartbeats that are due, and detects a silent peer.
 
         Returns the protocol events, and when to call it next, or None.
@@ -160,9 +160,9 @@ class ConnectionProtocol:
         if self._closed or self._sasl is not None:
             return [], None
         deadline = self._engine.tick(now_ms)
-        happenings: list[Happening] = []
-        self._collect(happenings)
-        return happenings, deadline if deadline > 0 and not self._closed else None
+        protocol_events: list[ProtocolEvent] = []
+        self._collect(protocol_events)
+        return protocol_events, deadline if deadline > 0 and not self._closed else None
 
     def close(self) -> None:
         """Begin to close the connection: `take_output` then contains the close frame."""
@@ -291,7 +291,7 @@ class ConnectionProtocol:
 
     # -- what the peer did
 
-    def _collect(self, happenings: list[Happening]) -> None:
+    def _collect(self, protocol_events: list[ProtocolEvent]) -> None:
         # Hot path: this loop runs once for each delivery, so that attributes are read only once.
         collector, delivery_kind, flow_kind = self._engine.collector, events.DELIVERY, events.LINK_FLOW
         peek, pop, kind_of, link_of, delivery_of = (
@@ -320,41 +320,41 @@ class ConnectionProtocol:
                     changed.add(link)
             elif (handler := self._dispatch.get(kind)) is not None:
                 # Outcomes that arrived before a detach still count, so they are reported before it.
-                happenings.extend(outcomes.values())
+                protocol_events.extend(outcomes.values())
                 outcomes.clear()
                 latest = None
-                handler(event, happenings)
+                handler(event, protocol_events)
                 if self._closed:
                     return
             pop(collector)
-        happenings.extend(outcomes.values())
+        protocol_events.extend(outcomes.values())
         if changed:
             self._sessions.relieve(changed)
-            happenings.append(Changed(frozenset(changed)))
+            protocol_events.append(Changed(frozenset(changed)))
 
-    def _remote_open(self, _event: Any, _happenings: list[Happening]) -> None:
+    def _remote_open(self, _event: Any, _protocol_events: list[ProtocolEvent]) -> None:
         engine = self._engine
         offered = read_symbols(engine.peer_capabilities)
         self._sessions.limit(channel_max=engine.peer_channel_max)
         self._announced = Opened(text(engine.peer_container) or "", names.CAPABILITY_EVENT_STREAMS in offered)
 
-    def _remote_close(self, _event: Any, happenings: list[Happening]) -> None:
+    def _remote_close(self, _event: Any, protocol_events: list[ProtocolEvent]) -> None:
         self._engine.close()
         self._end(
-            happenings,
+            protocol_events,
             ConnectionLostError(*read_condition(self._engine.peer_condition, "closed by the peer")),
         )
 
-    def _session_open(self, event: Any, happenings: list[Happening]) -> None:
+    def _session_open(self, event: Any, protocol_events: list[ProtocolEvent]) -> None:
         session = events.session(event)
         if sessions.begun_by_peer(session):
             sessions.close(session)  # a client offers nothing that a peer could attach to
         elif not self._opened and self._announced is not None:
             self._opened = True
             self._sessions.links_max = min(SESSION_LINKS_MAX, self._handle_max.value + 1)
-            happenings.append(self._announced)
+            protocol_events.append(self._announced)
 
-    def _session_close(self, event: Any, happenings: list[Happening]) -> None:
+    def _session_close(self, event: Any, protocol_events: list[ProtocolEvent]) -> None:
         pointer = events.session(event)
         error = SessionError(*read_condition(sessions.peer_condition(pointer), "ended by the peer"))
         session = self._sessions.ended(pointer, error.condition)
@@ -362,14 +362,14 @@ class ConnectionProtocol:
             return
         for link in tuple(session.links):
             self._drop(link)
-            happenings.append(Detached(link, error))
+            protocol_events.append(Detached(link, error))
         sessions.close(pointer)
         for link in [link for link in self._detaching.values() if link.session is session]:
             del self._detaching[link.pointer]
             links.free(link.pointer)
         sessions.free(pointer)
 
-    def _link_open(self, event: Any, happenings: list[Happening]) -> None:
+    def _link_open(self, event: Any, protocol_events: list[ProtocolEvent]) -> None:
         pointer = events.link(event)
         link = self._links.get(pointer)
         if link is None:
@@ -382,9 +382,9 @@ class ConnectionProtocol:
         link.attached = True
         if isinstance(link, ReceiverLink):
             link.formats = LinkFormats(self._formats, link.name)
-        happenings.append(Attached(link))
+        protocol_events.append(Attached(link))
 
-    def _link_close(self, event: Any, happenings: list[Happening]) -> None:
+    def _link_close(self, event: Any, protocol_events: list[ProtocolEvent]) -> None:
         pointer = events.link(event)
         link = self._links.get(pointer)
         if link is None:
@@ -397,10 +397,10 @@ class ConnectionProtocol:
             link.save_unread()
         self._drop(link)
         self._spent.append(link)
-        happenings.append(Detached(link, error))
+        protocol_events.append(Detached(link, error))
 
-    def _transport_end(self, _event: Any, happenings: list[Happening]) -> None:
-        self._end(happenings, self._transport_error())
+    def _transport_end(self, _event: Any, protocol_events: list[ProtocolEvent]) -> None:
+        self._end(protocol_events, self._transport_error())
 
     def _transport_error(self) -> AmqpStreamsError:
         condition = read_condition(self._engine.failure, names.FRAMING_ERROR)
@@ -408,8 +408,8 @@ class ConnectionProtocol:
             return ConnectError(": ".join(part for part in condition[:2] if part))
         return ConnectionLostError(*condition)
 
-    def _end(self, happenings: list[Happening], error: AmqpStreamsError) -> list[Happening]:
+    def _end(self, protocol_events: list[ProtocolEvent], error: AmqpStreamsError) -> list[ProtocolEvent]:
         if not self._closed:
             self._closed = True
-            happenings.append(Closed(error))
-        return happenings
+            protocol_events.append(Closed(error))
+        return protocol_events

@@ -12,18 +12,18 @@ from typing import Any, Final, assert_never
 
 from amqp_streams import names
 from amqp_streams.client.connection.address import Address
-from amqp_streams.client.connection.happenings import (
+from amqp_streams.client.connection.links import Link
+from amqp_streams.client.connection.login import credentials_for
+from amqp_streams.client.connection.protocol import ConnectionProtocol
+from amqp_streams.client.connection.protocol_events import (
     Attached,
     Changed,
     Closed,
     Detached,
-    Happening,
     Opened,
     Outcomes,
+    ProtocolEvent,
 )
-from amqp_streams.client.connection.links import Link
-from amqp_streams.client.connection.login import credentials_for
-from amqp_streams.client.connection.protocol import ConnectionProtocol
 from amqp_streams.client.connection.stream import Stream, open_stream
 from amqp_streams.client.errors import (
     ConnectError,
@@ -313,7 +313,7 @@ class Wire:
             if self._eager:
                 eager, self._eager = self._eager, {}
                 for attachment in eager:
-                    self._tell(attachment, attachment.on_changed)
+                    self._run_callback(attachment, attachment.on_changed)
             data = self._protocol.take_output()
             if (fault := self._protocol.fault) is not None:
                 self._end(fault)
@@ -342,8 +342,8 @@ class Wire:
 
     def _tick(self) -> None:
         """Send heartbeats that are due, and detect a silent peer."""
-        happenings, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
-        self._handle(happenings)
+        protocol_events, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
+        self._handle(protocol_events)
         self.flush_soon()
         if next_ms is not None and self.lost_by is None:
             self._timer = self._loop.call_at(next_ms / 1000, self._tick)
@@ -360,26 +360,28 @@ class Wire:
         """End the connection at once."""
         self._end(error)
 
-    # -- happenings
+    # -- protocol_events
 
-    def _handle(self, happenings: list[Happening]) -> None:
+    def _handle(self, protocol_events: list[ProtocolEvent]) -> None:
         attachments = self._attachments
-        for happening in happenings:
-            match happening:
+        for protocol_event in protocol_events:
+            match protocol_event:
                 case Changed(links):
                     for attachment in [attachments[link] for link in links if link in attachments]:
-                        self._tell(attachment, attachment.on_changed)
+                        self._run_callback(attachment, attachment.on_changed)
                 case Opened():
                     if not self._opened.done():
-                        self._opened.set_result(happening)
+                        self._opened.set_result(protocol_event)
                 case Closed(error):
                     self._end(error)
                 case Attached() | Detached() | Outcomes():
-                    self._handle_link(happening)
+                    self._handle_link(protocol_event)
                 case _:
-                    assert_never(happening)
+                    assert_never(protocol_event)
 
-    def _tell(self, attachment: Attachment, callback: Callable[..., None], *arguments: object) -> None:
+    def _run_callback(
+        self, attachment: Attachment, callback: Callable[..., None], *arguments: object
+    ) -> None:
         """Run a callback of a link. An exception in it ends that link only."""
         try:
             callback(*arguments)
@@ -388,13 +390,13 @@ class Wire:
             attachment.close()
             attachment.end(LinkError(names.INTERNAL_ERROR, f"internal error of the client: {error!r}"))
 
-    def _handle_link(self, happening: Attached | Detached | Outcomes) -> None:
-        attachment = self._attachments.get(happening.link)
+    def _handle_link(self, protocol_event: Attached | Detached | Outcomes) -> None:
+        attachment = self._attachments.get(protocol_event.link)
         if attachment is None:
             return
-        match happening:
+        match protocol_event:
             case Outcomes(_, accepted, refused):
-                self._tell(attachment, attachment.on_outcomes, accepted, refused)
+                self._run_callback(attachment, attachment.on_outcomes, accepted, refused)
             case Attached():
                 if not attachment.attached.done():
                     attachment.attached.set_result(None)
@@ -402,7 +404,7 @@ class Wire:
                 del self._attachments[link]
                 attachment.end(error)
             case _:
-                assert_never(happening)
+                assert_never(protocol_event)
 
     def _end(self, error: AmqpStreamsError) -> None:
         if self.lost_by is not None:

@@ -403,7 +403,7 @@ class GroupConsumer:
         share = Share(attachment, str(partition))
         self._shares[link] = share
         self._order.append(share)
-        self._tell(self._on_assigned, share.partition)
+        self._schedule_callback(self._on_assigned, share.partition)
         self._top_up(share)
         return share
 
@@ -412,9 +412,9 @@ class GroupConsumer:
             return
         self._order.remove(share)
         self._handed = [event for event in self._handed if event._link is not share.link]
-        self._tell(self._on_revoked, share.partition)
+        self._schedule_callback(self._on_revoked, share.partition)
 
-    def _tell(self, callback: Callable[[str], object] | None, partition: str) -> None:
+    def _schedule_callback(self, callback: Callable[[str], object] | None, partition: str) -> None:
         """Call a callback of the program in its own loop iteration, so that an exception in it does not
         affect the links.
         """

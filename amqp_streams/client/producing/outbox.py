@@ -154,7 +154,7 @@ class Outbox:
                 entry.on_outcome()
         self.bytes -= size
         self.events -= len(entries)
-        self._landed(len(entries))
+        self._remove_answered(len(entries))
 
     def refused(self, entry: Entry, error: EndpointError) -> bool:
         """Record that the peer did not store an event. Returns True if that is final, False if it will be
@@ -168,13 +168,13 @@ class Outbox:
             self._in_flight.remove(entry)
         else:
             self._give_up(entry, error)
-        self._landed(1)
+        self._remove_answered(1)
         return not again
 
     def reject(self, entry: Entry, error: AmqpStreamsError) -> None:
         """Give a taken event that cannot be sent its outcome."""
         self._give_up(entry, error)
-        self._landed(1)
+        self._remove_answered(1)
 
     def resend(self) -> None:
         """Put released events before all others, in order."""
@@ -207,7 +207,7 @@ class Outbox:
         for entry in sorted(entries, key=_number, reverse=True):
             self._unsent.appendleft(entry)
 
-    def _landed(self, count: int) -> None:
+    def _remove_answered(self, count: int) -> None:
         """Remove events with an outcome. Outcomes mostly come in the order of sending, so the front is the
         place to look.
         """

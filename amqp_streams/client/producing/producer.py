@@ -331,7 +331,7 @@ class Producer(Endpoint):
             )
         if self._numbering is not None:
             if self._refused_in_order(refused):
-                self._begin_anew()
+                self._attach_again()
                 return
         else:
             for entry, error in refused:
@@ -356,7 +356,7 @@ class Producer(Endpoint):
                 return True
         return False
 
-    def _begin_anew(self) -> None:
+    def _attach_again(self) -> None:
         """Attach again. On this link the node waits for the number of the failed event and would refuse all
         others.
         """

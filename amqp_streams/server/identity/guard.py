@@ -205,20 +205,25 @@ class Guard:
     # -- questions
 
     def check_password(
-        self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]
+        self,
+        peer: str,
+        asked: VerifyPlain,
+        *,
+        wanted: Callable[[], bool],
+        on_result: Callable[[Answer], None],
     ) -> bool:
         """Queue a password check, which runs on a thread. Returns False if too many checks are waiting.
 
-        `wanted` is asked before the check whether the answer is still needed. `tell` is called with the
+        `wanted` is asked before the check whether the answer is still needed. `on_result` is called with the
         answer, on the event loop's thread.
         """
         assert self._checks is not None, "PLAIN is offered where there are passwords"
 
-        def told(good: bool) -> None:
+        def checked(good: bool) -> None:
             called = self._keys.called(asked.user) if self._keys is not None else None
-            tell(Success(called or asked.user) if good else Failure("wrong user or password"))
+            on_result(Success(called or asked.user) if good else Failure("wrong user or password"))
 
-        return self._checks.ask(network_of(peer), asked, wanted=wanted, tell=told)
+        return self._checks.ask(network_of(peer), asked, wanted=wanted, on_result=checked)
 
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
         """Returns the user's SCRAM keys, or, for an unknown user, keys that look like real ones. If the user

@@ -24,7 +24,7 @@ Verify = Callable[[str, str], bool]
 class _Check:
     asked: VerifyPlain
     wanted: Callable[[], bool]
-    tell: Callable[[bool], None]
+    on_result: Callable[[bool], None]
 
 
 class PasswordChecks:
@@ -49,17 +49,22 @@ class PasswordChecks:
         self.waiting = 0
 
     def ask(
-        self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]
+        self,
+        address: str,
+        asked: VerifyPlain,
+        *,
+        wanted: Callable[[], bool],
+        on_result: Callable[[bool], None],
     ) -> bool:
         """Queue a password check. `wanted` is asked before the check whether the result is still needed.
-        `tell` is called with the result.
+        `on_result` is called with the result.
 
-        Returns False if too many checks are waiting; `tell` is then not called.
+        Returns False if too many checks are waiting; `on_result` is then not called.
         """
         own = len(self._queues.get(address, ()))
         if self.waiting >= self._waiting_max or own >= max(1, self._waiting_max // 2):
             return False
-        self._queues.setdefault(address, deque()).append(_Check(asked, wanted, tell))
+        self._queues.setdefault(address, deque()).append(_Check(asked, wanted, on_result))
         self.waiting += 1
         self._start()
         return True
@@ -82,5 +87,5 @@ class PasswordChecks:
 
     def _done(self, check: _Check, done: "Future[bool]") -> None:
         self._running -= 1
-        check.tell(not done.cancelled() and done.exception() is None and done.result())
+        check.on_result(not done.cancelled() and done.exception() is None and done.result())
         self._start()

@@ -94,7 +94,7 @@ class SecurityLayer:
                 self._asking = True
                 self._channel.pause_reading()
                 if not self._guard.check_password(
-                    self._channel.peer, question, wanted=self._wanted, tell=self._told
+                    self._channel.peer, question, wanted=self._wanted, on_result=self._told
                 ):
                     self._hold("too many passwords are waiting for a check")
 

@@ -196,7 +196,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         client's detach.
         """
         if self.alive and not self.closing:
-            self.tell()
+            self.report_settled()
             # From here on, dispositions of the client settle their deliveries directly.
             self.service.confirming.forget(self)
             super().close(error)
@@ -286,10 +286,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if number == self._after and partition == self._partition:
             self._after = number + 1
         else:
-            self.tell()
+            self.report_settled()
             self._partition, self._first, self._after = partition, number, number + 1
 
-    def tell(self) -> None:
+    def report_settled(self) -> None:
         """Report to the node what was settled since the last call."""
         first, self._first = self._first, self._after
         if first < self._after:
@@ -300,7 +300,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         """Finish a series of `disposition` calls: report the settlements to the node, and close if the link
         was waiting for them.
         """
-        self.tell()
+        self.report_settled()
         self._leave_if_settled()
 
     def _returned(self, returned: records.Returned) -> bool:

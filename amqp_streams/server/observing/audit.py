@@ -37,13 +37,13 @@ class Audit:
     def refused(self, user: str | None, reason: str) -> None:
         """Count and log a request for which the user lacks the right."""
         self.refused_count += 1
-        self._tell("access_refused", user, reason)
+        self._log_warning("access_refused", user, reason)
 
     def filter_refused(self, user: str | None, reason: str) -> None:
         """Log a filter that is malformed or exceeds a limit (FILTEX 7.1)."""
-        self._tell("filter_refused", user, reason)
+        self._log_warning("filter_refused", user, reason)
 
-    def _tell(self, event: str, user: str | None, reason: str) -> None:
+    def _log_warning(self, event: str, user: str | None, reason: str) -> None:
         now_ms = self._clock_ms()
         if now_ms >= self._window_ends_ms:
             self._window_ends_ms, self._lines = now_ms + WINDOW_MS, 0

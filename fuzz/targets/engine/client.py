@@ -5,9 +5,9 @@ never raise.
 from dataclasses import dataclass
 from typing import Final
 
-from amqp_streams.client.connection.happenings import Closed, Happening, Opened
 from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.connection.protocol import ConnectionProtocol
+from amqp_streams.client.connection.protocol_events import Closed, Opened, ProtocolEvent
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of, terminus
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame
@@ -39,7 +39,7 @@ class _Client:
         self.protocol = ConnectionProtocol(
             container_id="client", hostname="h", credentials=credentials, idle_timeout_ms=30_000
         )
-        self.told: list[Happening] = []
+        self.told: list[ProtocolEvent] = []
 
     def hear(self, data: bytes) -> None:
         """Bytes came from the node."""

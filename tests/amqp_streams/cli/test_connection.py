@@ -42,7 +42,7 @@ def test_a_url_without_a_log_or_of_another_protocol_is_refused(address: str) -> 
 
 
 @pytest.mark.parametrize("url", ["http://x", "amqp://", "amqp://x:99999"])
-def test_a_url_that_is_none_is_misuse(url: str) -> None:
+def test_an_invalid_url_is_a_usage_error(url: str) -> None:
     with pytest.raises(ConfigError, match="AMQP_STREAMS_URL"):
         Endpoint(url).client()
 
@@ -175,7 +175,7 @@ def test_tls_is_checked_unless_told_not_to(node: FakeNode, run: Run, tmp_path: P
     assert node.endpoints[1].tls == TlsOptions(certificate_file=file, key_file=file, verify=False)
 
 
-def test_a_certificate_that_is_not_there_is_misuse(node: FakeNode, run: Run) -> None:
+def test_a_missing_certificate_is_a_usage_error(node: FakeNode, run: Run) -> None:
     answer = run("info", "temps", "--ca", "/nowhere")
     assert answer.exit_code == 2
     assert "--ca" in answer.stderr

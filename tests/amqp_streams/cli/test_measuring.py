@@ -4,7 +4,13 @@ import pytest
 
 from amqp_streams.cli import measuring
 from amqp_streams.cli.connection import Endpoint
-from amqp_streams.cli.measuring import Course, Load, measure_consuming, measure_latency, measure_producing
+from amqp_streams.cli.measuring import (
+    Load,
+    Measurement,
+    measure_consuming,
+    measure_latency,
+    measure_producing,
+)
 from amqp_streams.cli.statistics import Latencies
 from amqp_streams.client import Event, LinkRefusedError
 from tests.amqp_streams.cli.fakes import FakeNode
@@ -37,21 +43,21 @@ def nothing(done: float, *, note: str = "") -> None:
 
 
 def test_without_a_warm_up_the_clock_starts_at_the_beginning(clock: list[float]) -> None:
-    course = Course(a_load(), nothing)
-    course.begin()
+    measurement = Measurement(a_load(), nothing)
+    measurement.begin()
     clock[0] = 102.0
-    course.count(10, 100)
-    result = course.result("produce", Latencies())
+    measurement.count(10, 100)
+    result = measurement.result("produce", Latencies())
     assert (result.events, result.bytes, result.seconds) == (10, 100, 2.0)
 
 
 def test_events_of_the_warm_up_do_not_count(clock: list[float]) -> None:
-    course = Course(a_load(warmup=5), nothing)
-    course.begin()
+    measurement = Measurement(a_load(warmup=5), nothing)
+    measurement.begin()
     for second, events in ((101.0, 3), (102.0, 2), (103.0, 4), (106.0, 6)):
         clock[0] = second
-        course.count(events, events * 10)
-    result = course.result("produce", Latencies())
+        measurement.count(events, events * 10)
+    result = measurement.result("produce", Latencies())
     assert (result.events, result.bytes, result.seconds) == (10, 100, 4.0)
 
 
@@ -61,10 +67,10 @@ def test_progress_tells_the_rate_of_the_last_while(clock: list[float]) -> None:
     def advance(done: float, *, note: str = "") -> None:
         told.append((done, note))
 
-    course = Course(a_load(), advance)
+    measurement = Measurement(a_load(), advance)
     for second, events in ((100.0, 1), (100.1, 1), (101.0, 8)):
         clock[0] = second
-        course.count(events, 0)
+        measurement.count(events, 0)
     assert told == [(1, "0 events/s"), (10, "9 events/s")]
 
 

@@ -1,4 +1,4 @@
-"""Every command explains itself, misuse ends 2, failure 1, an interruption 130, and words never go to stdout."""
+"""Every command explains itself, a usage error ends 2, failure 1, an interruption 130, and words never go to stdout."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ def test_every_command_explains_itself_with_examples(words: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_an_unknown_flag_is_misuse(words: tuple[str, ...]) -> None:
+def test_an_unknown_flag_is_a_usage_error(words: tuple[str, ...]) -> None:
     answer = RUNNER.invoke(main, [*words, "--no-such-flag"])
     assert answer.exit_code == 2
     assert answer.stdout == ""
@@ -89,7 +89,7 @@ def test_the_program_tells_its_version_and_lists_its_commands() -> None:
     assert all(f"  {words[0]} " in listed.stdout for words in COMMANDS)
 
 
-def test_an_unknown_command_is_misuse() -> None:
+def test_an_unknown_command_is_a_usage_error() -> None:
     answer = RUNNER.invoke(main, ["sned"])
     assert answer.exit_code == 2
     assert "No such command 'sned'. Did you mean 'send'?" in answer.stderr

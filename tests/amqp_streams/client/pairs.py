@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from amqp_streams.client.connection.happenings import Attached, Happening, Opened
 from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.connection.protocol import ConnectionProtocol
+from amqp_streams.client.connection.protocol_events import Attached, Opened, ProtocolEvent
 from amqp_streams.client.producing.outbox import Entry
 from tests.amqp_streams.client.peer import Node, Peer
 
@@ -22,9 +22,9 @@ class Pair:
             credentials=Credentials(user, "secret" if user else None),
             idle_timeout_ms=30_000,
         )
-        self.happenings: list[Happening] = []
+        self.protocol_events: list[ProtocolEvent] = []
 
-    def run(self) -> list[Happening]:
+    def run(self) -> list[ProtocolEvent]:
         """What happened since the last run."""
         moved = True
         while moved:
@@ -35,14 +35,14 @@ class Pair:
             if back := self.peer.take_output():
                 moved = True
                 for at in range(0, len(back), self.piece):
-                    self.happenings += self.client.receive(back[at : at + self.piece])
-        told, self.happenings = self.happenings, []
+                    self.protocol_events += self.client.receive(back[at : at + self.piece])
+        told, self.protocol_events = self.protocol_events, []
         return told
 
 
 def opened(**options: Any) -> Pair:
     pair = Pair(**options)
-    assert [type(happening) for happening in pair.run()] == [Opened]
+    assert [type(protocol_event) for protocol_event in pair.run()] == [Opened]
     return pair
 
 

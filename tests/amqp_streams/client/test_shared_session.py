@@ -8,8 +8,8 @@ import proton
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_streams.client.connection.happenings import Attached, Detached
 from amqp_streams.client.connection.links import ReceiverLink
+from amqp_streams.client.connection.protocol_events import Attached, Detached
 from amqp_streams.client.errors import LinkError, SessionError
 from amqp_streams.client.options import ACCEPTED
 from amqp_streams.proton import sessions
@@ -83,12 +83,14 @@ def test_a_session_that_the_peer_ends_ends_all_its_links() -> None:
     session = pair.node.attaches[0].session
     session.condition = proton.Condition("amqp:internal-error", "broken")
     session.close()
-    happenings = pair.run()
-    assert {happening.link for happening in happenings if isinstance(happening, Detached)} == links
+    protocol_events = pair.run()
+    assert {
+        protocol_event.link for protocol_event in protocol_events if isinstance(protocol_event, Detached)
+    } == links
     assert all(
-        isinstance(happening.error, SessionError)
-        for happening in happenings
-        if isinstance(happening, Detached)
+        isinstance(protocol_event.error, SessionError)
+        for protocol_event in protocol_events
+        if isinstance(protocol_event, Detached)
     )
     assert attached(pair, "d").alive
     assert pair.client._detaching == {}
@@ -103,8 +105,8 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
         assert link.name == "sub"
         assert link.durable
         pair.peer.senders.pop().close()
-        happenings, output = pair.client.receive(pair.peer.take_output()), pair.client.take_output()
-        assert [type(happening) for happening in happenings] == [Detached]
+        protocol_events, output = pair.client.receive(pair.peer.take_output()), pair.client.take_output()
+        assert [type(protocol_event) for protocol_event in protocol_events] == [Detached]
         assert output  # the detach is on its way, and the next attach follows in the same breath
         pair.peer.receive(output)
     pair.run()

@@ -33,7 +33,7 @@ def test_every_command_that_is_listed_is_there_and_explains_itself() -> None:
         (["serve", "--state-dir", "/proc/none"], 2, "state_dir"),
     ],
 )
-def test_misuse_is_told_and_ends_with_2(arguments: list[str], status: int, words: str) -> None:
+def test_a_usage_error_is_reported_and_ends_with_2(arguments: list[str], status: int, words: str) -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == status, done.output
     assert words in done.output

@@ -47,7 +47,7 @@ TABLE = {
     "run": Entry("tests.service_parts.command_line.test_program:run", "Run something.", "more"),
     "rung": Entry("no_such_library:command", "Never imported.", "more"),
 }
-FAULTS = Faults(failures=(RefusedError,), misuse=(WrongError,), complain=complain)
+FAULTS = Faults(failures=(RefusedError,), usage_errors=(WrongError,), complain=complain)
 MAIN = Program("sample", table=TABLE, faults=FAULTS)
 RUNNER = CliRunner()
 
@@ -110,7 +110,7 @@ def test_a_reader_that_has_seen_enough_is_not_a_failure(tmp_path: Path) -> None:
         "    for number in range(1000000):\n"
         "        click.echo(number)\n"
         "if __name__ == '__main__':\n"
-        "    faults = Faults(failures=(), misuse=(), complain=print)\n"
+        "    faults = Faults(failures=(), usage_errors=(), complain=print)\n"
         "    Program('many', table={'run': Entry('many:run', 'Run.')}, faults=faults)()\n"
     )
     command = f'"{sys.executable}" -W error "{script}" run | head -n 1; echo "${{PIPESTATUS[0]}}"'

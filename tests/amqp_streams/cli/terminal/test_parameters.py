@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from amqp_streams.cli.terminal.parameters import NAME, PROPERTY, SIZE, Read, misuse, now_ms
+from amqp_streams.cli.terminal.parameters import NAME, PROPERTY, SIZE, Read, now_ms, usage_error
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_a_default_that_is_a_value_already_stays() -> None:
     assert SIZE.convert(100, None, None) == 100
 
 
-def test_misuse_names_the_flag() -> None:
-    assert "'--from'" in misuse("--from", "no place").format_message()
+def test_a_usage_error_names_the_flag() -> None:
+    assert "'--from'" in usage_error("--from", "no place").format_message()
 
 
 def test_the_present_is_in_milliseconds() -> None:

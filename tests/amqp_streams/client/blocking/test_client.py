@@ -1,4 +1,4 @@
-"""The blocking face against a scripted node in memory; both ends live on the client's own thread."""
+"""The blocking wrapper against a scripted node in memory; both ends live on the client's own thread."""
 
 import threading
 

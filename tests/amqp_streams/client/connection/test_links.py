@@ -5,7 +5,7 @@ from typing import Any
 import proton
 import pytest
 
-from amqp_streams.client.connection.happenings import Changed, Outcomes
+from amqp_streams.client.connection.protocol_events import Changed, Outcomes
 from amqp_streams.client.errors import (
     RejectedError,
     ReleasedError,
@@ -24,7 +24,7 @@ def test_what_is_accepted_comes_back_in_order() -> None:
     assert link.room() == 100
     assert link.send(given_entries) == 5
     assert link.in_flight == 5
-    [outcomes] = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
+    [outcomes] = [protocol_event for protocol_event in pair.run() if isinstance(protocol_event, Outcomes)]
     assert outcomes.accepted == given_entries
     assert outcomes.refused == []
     assert link.in_flight == 0
@@ -47,7 +47,7 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(
     pair.node.condition = proton.Condition("amqp:decode-error", "no message")
     link = sender(pair)
     link.send(entries(1))
-    [outcomes] = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
+    [outcomes] = [protocol_event for protocol_event in pair.run() if isinstance(protocol_event, Outcomes)]
     [(entry, refusal)] = outcomes.refused
     assert isinstance(entry, Entry)
     assert entry.event == 0
@@ -66,7 +66,7 @@ def test_an_event_that_there_is_no_space_for_is_not_refused_for_good() -> None:
     pair.node.condition = proton.Condition("amqp:resource-limit-exceeded", "the disk is full")
     link = sender(pair)
     link.send(entries(1))
-    [outcomes] = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
+    [outcomes] = [protocol_event for protocol_event in pair.run() if isinstance(protocol_event, Outcomes)]
     [(_, refusal)] = outcomes.refused
     assert type(refusal) is ReleasedError
     assert str(refusal) == "amqp:resource-limit-exceeded: the disk is full"

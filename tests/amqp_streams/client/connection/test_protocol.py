@@ -4,7 +4,7 @@ import proton
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_streams.client.connection.happenings import Attached, Closed, Detached, Opened, Outcomes
+from amqp_streams.client.connection.protocol_events import Attached, Closed, Detached, Opened, Outcomes
 from amqp_streams.client.errors import (
     AuthenticationError,
     ConnectError,
@@ -93,7 +93,7 @@ def test_a_refused_attach_is_told_with_its_condition_and_not_as_attached() -> No
     assert (detached.error.condition, detached.error.description) == ("amqp:not-found", "no such log")
     assert detached.error.info == {"field": "address"}
     assert pair.client.open_receiver("other") is not None
-    assert [type(happening) for happening in pair.run()] == [Attached]
+    assert [type(protocol_event) for protocol_event in pair.run()] == [Attached]
 
 
 def test_a_detach_later_is_a_link_error() -> None:
@@ -102,7 +102,7 @@ def test_a_detach_later_is_a_link_error() -> None:
     [their_end] = pair.node.attaches
     their_end.condition = proton.Condition("amqp:link:stolen")
     their_end.close()
-    [detached] = [happening for happening in pair.run() if isinstance(happening, Detached)]
+    [detached] = [protocol_event for protocol_event in pair.run() if isinstance(protocol_event, Detached)]
     assert type(detached.error) is LinkError
     assert detached.error.condition == "amqp:link:stolen"
     assert link.room() == 0
@@ -121,7 +121,7 @@ def test_a_session_that_ends_ends_its_link_only() -> None:
     assert type(detached.error) is SessionError
     assert detached.error.condition == "amqp:session:window-violation"
     other.send(entries(1))
-    assert any(isinstance(happening, Outcomes) for happening in pair.run())
+    assert any(isinstance(protocol_event, Outcomes) for protocol_event in pair.run())
 
 
 def test_closing_a_link_tells_nothing_and_leaves_the_others() -> None:
@@ -154,8 +154,8 @@ def test_a_connection_closed_by_the_peer_carries_its_condition() -> None:
 
 def test_a_silent_peer_is_found_by_the_clock() -> None:
     pair = opened()
-    happenings, next_ms = pair.client.tick(1)
-    assert happenings == []
+    protocol_events, next_ms = pair.client.tick(1)
+    assert protocol_events == []
     assert next_ms is not None
     assert pair.client.tick(next_ms - 1)[0] == []
     [closed], _ = pair.client.tick(next_ms)
@@ -185,7 +185,7 @@ def test_bytes_in_pieces_tell_the_same(piece: int) -> None:
         link, incoming = sender(pair), receiver(pair, "in", credit=8)
         given_entries = entries(4)
         link.send(given_entries)
-        outcomes = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
+        outcomes = [protocol_event for protocol_event in pair.run() if isinstance(protocol_event, Outcomes)]
         return [[entry.message for batch in outcomes for entry in batch.accepted], incoming.take(100)[0]]
 
     assert story(piece) == story(1 << 30)
@@ -196,11 +196,13 @@ def test_bytes_in_pieces_tell_the_same(piece: int) -> None:
 def test_garbage_from_a_peer_is_one_documented_error(garbage: bytes, after_open: bool) -> None:
     pair = opened() if after_open else Pair()
     pair.client.take_output()
-    happenings = pair.client.receive(garbage)
-    happenings += pair.client.receive(garbage)
-    closed = [happening for happening in happenings if isinstance(happening, Closed)]
+    protocol_events = pair.client.receive(garbage)
+    protocol_events += pair.client.receive(garbage)
+    closed = [protocol_event for protocol_event in protocol_events if isinstance(protocol_event, Closed)]
     assert len(closed) <= 1
-    assert all(isinstance(happening.error, ConnectError | ConnectionLostError) for happening in closed)
+    assert all(
+        isinstance(protocol_event.error, ConnectError | ConnectionLostError) for protocol_event in closed
+    )
     pair.client.take_output()
     pair.client.end()
 
@@ -217,6 +219,6 @@ def test_a_receiver_that_is_closed_while_much_is_on_its_way_leaves_the_connectio
     on_its_way = pair.peer.take_output()
     pair.client.close_link(link)
     pair.peer.receive(pair.client.take_output())
-    happenings = [*pair.client.receive(on_its_way), *pair.run()]
-    assert not any(isinstance(happening, Closed) for happening in happenings)
+    protocol_events = [*pair.client.receive(on_its_way), *pair.run()]
+    assert not any(isinstance(protocol_event, Closed) for protocol_event in protocol_events)
     assert receiver(pair).alive

@@ -9,7 +9,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.client.connection import links, sessions
-from amqp_streams.client.connection.happenings import Closed, Detached
+from amqp_streams.client.connection.protocol_events import Closed, Detached
 from amqp_streams.client.connection.sessions import SESSION_LINKS_MAX, SESSIONS_MAX, HandleMax
 from amqp_streams.client.errors import ConnectionLostError, NoRoomError
 from amqp_streams.client.options import ACCEPTED
@@ -124,8 +124,10 @@ def test_a_session_that_is_refused_for_a_limit_is_not_asked_for_again() -> None:
 
     theirs.condition = proton.Condition(names.RESOURCE_LIMIT_EXCEEDED, "one session")
     theirs.close()
-    happenings = pair.run()
-    assert [happening.link for happening in happenings if isinstance(happening, Detached)] == [made[1]]
+    protocol_events = pair.run()
+    assert [
+        protocol_event.link for protocol_event in protocol_events if isinstance(protocol_event, Detached)
+    ] == [made[1]]
     assert pair.client._sessions.sessions_max == 1
     [again] = attach(pair, 1)
     assert again.session is made[0].session
@@ -141,8 +143,8 @@ def test_a_link_that_is_not_read_does_not_hold_up_the_others_of_its_session(
     pair.node.outgoing["slow"].extend([large] * 20)
     pair.node.outgoing["quick"].extend(message(number) for number in range(10))
     pair.peer.work()
-    happenings = pair.run()
-    assert not any(isinstance(happening, Closed) for happening in happenings)
+    protocol_events = pair.run()
+    assert not any(isinstance(protocol_event, Closed) for protocol_event in protocol_events)
     assert quick.take(20)[0] == [message(number) for number in range(10)]
     messages: list[bytes] = []
     while found := slow.take(3):

@@ -50,7 +50,7 @@ class Desk:
             address,
             VerifyPlain(user, password),
             wanted=lambda: wanted,
-            tell=lambda good: self.told.append((user, good)),
+            on_result=lambda good: self.told.append((user, good)),
         )
 
     def finish_all(self) -> None:

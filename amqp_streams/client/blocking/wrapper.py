@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 _P = ParamSpec("_P")
 
 
-class Face(Generic[_Inner]):
+class Wrapper(Generic[_Inner]):
     """A blocking object that wraps an asyncio object. The asyncio object lives on the client's thread."""
 
     def __init__(self, thread: Background, inner: _Inner) -> None:
@@ -31,25 +31,25 @@ class Face(Generic[_Inner]):
 
 def waits(
     method: Callable[Concatenate[_Inner, _P], Coroutine[Any, Any, _Result]],
-) -> Callable[Concatenate[Face[_Inner], _P], _Result]:
+) -> Callable[Concatenate[Wrapper[_Inner], _P], _Result]:
     """Make a method that runs the coroutine `method` on the client's thread and waits for its result."""
 
     @wraps(method)
-    def call(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+    def call(self: Wrapper[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
         return self._thread.call(method(self._inner, *args, **kwargs))
 
     return call
 
 
 def makes(
-    method: Callable[Concatenate[_Inner, _P], _Made], face: Callable[[Background, _Made], _Shown]
-) -> Callable[Concatenate[Face[_Inner], _P], _Shown]:
+    method: Callable[Concatenate[_Inner, _P], _Made], wrapper: Callable[[Background, _Made], _Shown]
+) -> Callable[Concatenate[Wrapper[_Inner], _P], _Shown]:
     """Make a method that creates an asyncio object with `method` and returns the blocking object that wraps
     it.
     """
 
     @wraps(method)
-    def make(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Shown:
-        return face(self._thread, method(self._inner, *args, **kwargs))
+    def make(self: Wrapper[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Shown:
+        return wrapper(self._thread, method(self._inner, *args, **kwargs))
 
     return make

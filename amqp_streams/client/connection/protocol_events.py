@@ -58,4 +58,4 @@ class Outcomes:
     refused: list[tuple[Sendable, EndpointError]] = field(default_factory=list)
 
 
-Happening = Opened | Closed | Attached | Detached | Changed | Outcomes
+ProtocolEvent = Opened | Closed | Attached | Detached | Changed | Outcomes

@@ -7,7 +7,7 @@ import pytest
 
 from amqp_streams.client import aio, blocking
 from amqp_streams.client.blocking.background import Background
-from amqp_streams.client.blocking.face import Face, makes, waits
+from amqp_streams.client.blocking.wrapper import Wrapper, makes, waits
 
 
 class Inner:
@@ -27,11 +27,11 @@ class Inner:
         return Inner(number)
 
 
-class Outer(Face[Inner]):
+class Outer(Wrapper[Inner]):
     plus = waits(Inner.plus)
 
 
-class Maker(Face[Inner]):
+class Maker(Wrapper[Inner]):
     another = makes(Inner.another, Outer)
 
 
