@@ -188,12 +188,16 @@ class Connections:
         return self._loop.time() - began_s
 
     def _close_idle(self) -> None:
-        """Close the connection of one endpoint that was idle for longest there."""
-        endpoint, idle = next(iter(self._idle.items()))
-        idle.popleft().abort()
-        self.idle -= 1
-        if not idle:
-            del self._idle[endpoint]
+        """Close the connection of one endpoint that was idle for longest there, if any is idle."""
+        while self._idle:
+            endpoint, idle = next(iter(self._idle.items()))
+            connection = idle.popleft() if idle else None  # `_take` leaves empty ones behind
+            if not idle:
+                del self._idle[endpoint]
+            if connection is not None:
+                self.idle -= 1
+                connection.abort()
+                return
 
     def _begin(
         self,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from knative_gateway.dispatcher.posting import opening, resolving
 from knative_gateway.dispatcher.posting.connecting import Connections
@@ -14,7 +15,7 @@ from knative_gateway.dispatcher.posting.connection import connect
 from knative_gateway.dispatcher.posting.target import Target
 from knative_gateway.security.destinations import Destinations
 from tests.knative_gateway.dispatcher.posting.test_connecting import FIELDS, never
-from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer, accept
 
 
 @pytest.fixture
@@ -114,4 +115,28 @@ async def test_idle_connections_make_room_for_new_ones(server: SubscriberServer)
         for other in (server, second, third):
             assert await status(connections, other.url()) == 202
             assert connections.idle + connections.slots.used <= 2
+    connections.close()
+
+
+async def test_an_endpoint_whose_connections_are_all_in_use_does_not_keep_others_from_making_room() -> None:
+    """Its queue of idle connections is there still, and empty."""
+    hangs = asyncio.Event()
+
+    async def accept_once(got: Got) -> web.StreamResponse:
+        return await (never(got) if hangs.is_set() else accept(got))
+
+    connections = made(connections_max=2)
+    async with (
+        SubscriberServer(accept_once) as first,
+        SubscriberServer() as second,
+        SubscriberServer() as third,
+    ):
+        for other in (first, second):
+            assert await status(connections, other.url()) == 202
+        hangs.set()
+        hung = asyncio.create_task(status(connections, first.url(), "hanging", 60.0))
+        await first.wait(2)
+        assert await status(connections, third.url(), "healthy") == 202
+        hung.cancel()
+        await asyncio.gather(hung, return_exceptions=True)
     connections.close()
