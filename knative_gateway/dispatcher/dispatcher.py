@@ -26,7 +26,7 @@ from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.starts import after_offsets, after_time, ends_of
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
-from knative_gateway.dispatcher.subscribers.redriving import read_one, still_stored
+from knative_gateway.dispatcher.subscribers.redriving import Listed, read_one, still_stored
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import CursorStore, EventLog, Route, Routes
@@ -244,11 +244,12 @@ class Dispatcher:
         """
         worker = self._worker(uid)
         await history.keep([(uid, worker.dispatchers[uid].history)], self._store.record)
-        wanted: dict[int, set[str]] = {}
-        for failure in await self._store.history(uid):
-            if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
-                wanted.setdefault(failure.partition, set()).add(failure.offset)
-        events = await still_stored(self._context.log, worker.wanted.log, wanted)
+        listed = [
+            Listed(failure.partition, failure.offset, (failure.event_id, failure.event_source))
+            for failure in await self._store.history(uid)
+            if failure.end in {End.DEAD_LETTERED, End.DROPPED}
+        ]
+        events = await still_stored(self._context.log, worker.wanted.log, listed)
         worker.dispatchers[uid].redrive(events, partial(read_one, self._context.log, worker.wanted.log))
         return len(events)
 

@@ -19,7 +19,7 @@ from knative_gateway.dispatcher.figures import Figures
 from knative_gateway.dispatcher.subscribers.first_attempt import FirstAttempt
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.dispatcher.subscribers.planned import PlannedDelivery, delivery_options
-from knative_gateway.dispatcher.subscribers.redriving import PartitionOffset, Redrive
+from knative_gateway.dispatcher.subscribers.redriving import Listed, Redrive
 from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
 from knative_gateway.dispatcher.subscribers.source import Source
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
@@ -32,7 +32,7 @@ _RETRY_S: Final = 1.0
 _FAULTS_MAX: Final = 3
 """Internal errors of one delivery after which its event is dropped."""
 
-ReadOne = Callable[[PartitionOffset], Awaitable[Arrival | None]]
+ReadOne = Callable[[Listed], Awaitable[Arrival | None]]
 """Reads one event of the log; None: it is not there any more."""
 
 
@@ -133,7 +133,7 @@ class SubscriberDispatcher:
 
     # -- redrive
 
-    def redrive(self, events: Sequence[PartitionOffset], read: ReadOne) -> None:
+    def redrive(self, events: Sequence[Listed], read: ReadOne) -> None:
         """Deliver these events again, however they ended before. `read` is called for one of
         them at a time.
         """
@@ -156,7 +156,7 @@ class SubscriberDispatcher:
                 log.exception(
                     "event_not_redriven",
                     subscriber=self.spec.uid,
-                    partition=event[0],
+                    partition=event.partition,
                     offset=offset_number(event[1]),
                 )
             if arrival is None:
@@ -164,7 +164,7 @@ class SubscriberDispatcher:
                 continue
             while not self.redrives.held.has_room(arrival.size):
                 await self.redrives.held.wait()
-            self.redrives.add(arrival)
+            self.redrives.add(event, arrival)
             self.scheduler.ready(self.redrives)
 
     # -- one event

@@ -6,9 +6,9 @@ Bytes bound how many of them are held; the others wait as offsets.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from knative_gateway.delivery import Entry, Window
 from knative_gateway.delivery.window import LOOK_AHEAD_MAX
@@ -21,8 +21,13 @@ ANSWER_S: Final = 10.0
 """How long reading one event may take. If retention has just removed the end of a partition, no event comes.
 """
 
-PartitionOffset = tuple[int, str]
-"""A partition, and the offset of an event in it."""
+
+class Listed(NamedTuple):
+    """An event that a history lists. `identity`: its id and source, as `Arrival.identity` has them."""
+
+    partition: int
+    offset: str
+    identity: tuple[str, str]
 
 
 class Redrive(Source):
@@ -30,30 +35,35 @@ class Redrive(Source):
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(Window(Order.UNORDERED, LOOK_AHEAD_MAX), HeldBytes(bytes_max))
-        self._waiting: Final[deque[PartitionOffset]] = deque()
-        self._wanted: Final[set[PartitionOffset]] = set()
-        self._where: Final[dict[str, PartitionOffset]] = {}
+        self._waiting: Final[deque[Listed]] = deque()
+        self._wanted: Final[set[Listed]] = set()
+        self._where: Final[dict[str, Listed]] = {}
         self._added = 0
 
-    def want(self, events: Sequence[PartitionOffset]) -> bool:
+    def want(self, events: Sequence[Listed]) -> bool:
         """Deliver these again, except those that wait or are in flight already. Whether any is new."""
         new = [event for event in events if event not in self._wanted][: LOOK_AHEAD_MAX - len(self._wanted)]
         self._wanted.update(new)
         self._waiting.extend(new)
         return bool(new)
 
-    def next(self) -> PartitionOffset | None:
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an event waits, is being read, or is in flight."""
+        return bool(self._wanted)
+
+    def next(self) -> Listed | None:
         """The next event to read; None: all were read."""
         return self._waiting.popleft() if self._waiting else None
 
-    def add(self, arrival: Arrival) -> None:
+    def add(self, event: Listed, arrival: Arrival) -> None:
         """Hold an event that was read. It is numbered by when it was read: offsets are not in order here."""
         self._added += 1
         number = f"{self._added:016d}"
-        self._where[number] = arrival.partition, arrival.offset
+        self._where[number] = event
         self.hold(number, arrival)
 
-    def give_up(self, event: PartitionOffset) -> None:
+    def give_up(self, event: Listed) -> None:
         """The event is not in the log any more."""
         self._wanted.discard(event)
 
@@ -63,28 +73,27 @@ class Redrive(Source):
         return super().complete(entry)
 
 
-async def still_stored(
-    events: EventLog,
-    log: str,
-    wanted: Mapping[int, Collection[str]],
-) -> Sequence[PartitionOffset]:
-    """Those of the wanted offsets, by partition, that retention has left. Raises UnavailableError."""
+async def still_stored(events: EventLog, log: str, listed: Collection[Listed]) -> Sequence[Listed]:
+    """Those of the listed events that retention has left. Raises UnavailableError."""
     extents = await events.extents(log)
     return [
-        (partition, offset)
-        for partition, offsets in wanted.items()
-        for offset in sorted(offsets)
-        if (extents.first.get(partition) or offset) <= offset <= positions.stored(extents.last.get(partition))
+        event
+        for event in sorted(set(listed))
+        if (extents.first.get(event.partition) or event.offset)
+        <= event.offset
+        <= positions.stored(extents.last.get(event.partition))
     ]
 
 
-async def read_one(events: EventLog, log: str, event: PartitionOffset) -> Arrival | None:
-    """Read one event; None: it is not in the log any more, or it is not a CloudEvent."""
-    partition, offset = event
-    after = positions.previous(offset)
+async def read_one(events: EventLog, log: str, event: Listed) -> Arrival | None:
+    """Read one event; None: it is not in the log any more, or it is not a CloudEvent.
+
+    The log may have been recreated since the event was listed: then another event has its offset.
+    """
+    after = positions.previous(event.offset)
     stream = cast(
         "AsyncGenerator[Sequence[Stored], None]",
-        events.read(log, {partition: positions.read_from(after)}),
+        events.read(log, {event.partition: positions.read_from(after)}),
     )
     async with aclosing(stream) as batches:
         try:
@@ -92,4 +101,5 @@ async def read_one(events: EventLog, log: str, event: PartitionOffset) -> Arriva
                 arrival = Arrival((await anext(batches))[0], after)
         except TimeoutError:
             return None
-    return arrival if arrival.offset == offset and arrival.attributes is not None else None
+    is_same = arrival.offset == event.offset and arrival.identity == event.identity
+    return arrival if is_same and arrival.attributes is not None else None

@@ -70,6 +70,28 @@ async def test_a_recreated_log_is_delivered_from_its_first_event(rig: Rig, serve
     await until(lambda: rig.store.positions["u"] == {0: f"{2:016d}"})
 
 
+async def test_a_redrive_of_a_recreated_log_delivers_no_event_that_was_not_given_up(
+    rig: Rig, server: SubscriberServer
+) -> None:
+    """The history lists offsets of the former log, which other events have now."""
+    server.answers = [400, 400]
+    exact = [{"exact": {"type": "t"}}]
+    await rig.serve(subscriber("u", server.url(), filters=exact))
+    await rig.send(event("old 0"), event("old 1"))
+    await until(lambda: rig.dispatcher.figures("u")["dropped"] == 2)
+    await rig.memory.delete(LOG)
+    await rig.memory.ensure(LOG, partitions=1, retention_ms=None)
+    await rig.send(event("not for it", "other"), event("new"))
+    await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
+    await rig.dispatcher.redrive("u")
+    dispatcher = rig.dispatcher.dispatcher_of("u")
+    assert dispatcher is not None
+    await until(lambda: not dispatcher.redrives.is_waiting)
+    await rig.send(event("last"))
+    await until(lambda: rig.dispatcher.figures("u")["delivered"] == 2)
+    assert server.ids[2:] == ["new", "last"]
+
+
 async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(
     rig: Rig, server: SubscriberServer
 ) -> None:
