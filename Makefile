@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz schemathesis interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
+.PHONY: help setup run demo crash clusters fuzz schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -76,6 +76,9 @@ MUTANTS ?=
 MUTANT_ARGS ?=
 mutants: setup  ## put each fault that was fixed back, one at a time: the suites find it (MUTANTS="name name" MUTANT_ARGS="--suite sim")
 	$(BIN)/python -m mutants run $(MUTANTS) $(MUTANT_ARGS)
+
+simgateway: setup  ## SEEDS runs of whole gateways in virtual time while everything around them fails, each from its seed (SEED=n repeats one)
+	PYTHONHASHSEED=0 SIM_GATEWAY_SEEDS=$(SEEDS) SIM_GATEWAY_SEED=$(SEED) $(BIN)/python -m pytest tests/simulation_gateway -n $(JOBS) --dist load --timeout 600
 
 CLIENTS ?=
 interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")

@@ -1,0 +1,332 @@
+"""What was stored, promised, sent and answered, and whether it fits together.
+
+Checked at once: an event comes from the log of its subscriber, unchanged, and matches its filter; attempts
+stay within the retry policy; waits are as long as the back-off and `Retry-After` say; the promised order; a
+reply is stored once; a subscriber that never failed is not sent an event twice. Checked at the end:
+everything that was promised has arrived, or its end is recorded.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from event_formats.amqp_binding import decode
+from event_formats.attributes import text_of
+from event_formats.errors import EventFormatError
+from event_formats.http_binding import from_http
+from knative_gateway.delivery.backoff import backoff_ms
+from knative_gateway.ports import Delivery, Failure, Stored
+from tests.simulation_gateway.events import Posted
+from tests.simulation_gateway.filters import Filter
+from tests.simulation_gateway.loop import SimulationError, VirtualLoop
+from tests.simulation_gateway.subscribers import Attempt
+
+PROMPT_MS: Final = 10_000
+"""A subscriber that is well gets an event within this time, if log node and gateway are well."""
+RETRY_AFTER_MAX_MS: Final = 300_000
+
+
+@dataclass(eq=False)
+class Event:
+    """One stored event. `attributes` None: the message is not a CloudEvent."""
+
+    log: str
+    incarnation: str
+    partition: int
+    offset: str
+    at_ms: int
+    id: str = ""
+    attributes: Mapping[str, Any] | None = None
+    data: bytes = b""
+
+
+@dataclass(eq=False)
+class Version:
+    """A filter that a Trigger had. `settled_ms`: when its status promised that no earlier filter is used."""
+
+    filter: Filter
+    settled_ms: int | None = None
+
+
+@dataclass(eq=False)
+class Target:
+    """A Trigger or Subscription, as its owner wants it.
+
+    `ready_ms`: since when its status has promised that it gets all events. `generation`: that the status is
+    to have observed; 0: it has. `disturbed`: when something happened after which deliveries may begin again.
+    `is_healthy`: its site always answers well, and nothing of it ever changes. `is_unclear`: a change was not
+    answered. `is_restless`: deliveries may begin again at any time.
+    """
+
+    tag: str
+    kind: str
+    name: str
+    log: str
+    site: str
+    delivery: Delivery
+    order: str
+    created_ms: int
+    filters: list[Version]
+    is_healthy: bool = False
+    is_unclear: bool = False
+    generation: int = 0
+    retry_max: int = 0
+    replies_to: str = ""
+    uid: str = ""
+    ready_ms: int | None = None
+    deleted_ms: int | None = None
+    disturbed: list[int] = field(default_factory=list)
+    is_restless: bool = False
+
+    def matches_always(self, event: Event) -> bool:
+        """Whether every filter that was used since the event was stored matches it."""
+        assert event.attributes is not None
+        used = [self.filters[-1]]
+        for version, following in zip(self.filters, self.filters[1:], strict=False):
+            if following.settled_ms is None or following.settled_ms >= event.at_ms:
+                used.append(version)
+        return all(each.filter.matches(event.attributes) for each in used)
+
+    def matches_ever(self, event: Event) -> bool:
+        assert event.attributes is not None
+        return any(each.filter.matches(event.attributes) for each in self.filters)
+
+    def settled(self, now_ms: int) -> None:
+        """Its status promises that it gets all events from now on, in its present form."""
+        if self.ready_ms is None:
+            self.ready_ms = now_ms
+        if self.generation:
+            self.generation = 0
+            self.disturbed.append(now_ms)
+        if self.filters[-1].settled_ms is None:
+            self.filters[-1].settled_ms = now_ms
+
+
+class Ledger:
+    """`unusual`: intervals in which log node, gateway or machine were not well; the last may be open."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.targets: Final[dict[str, Target]] = {}
+        self.events: Final[dict[tuple[str, str], list[Event]]] = defaultdict(list)
+        self.unreadable: Final[list[Event]] = []
+        self.posted: Final[dict[str, Posted]] = {}
+        self.accepted: Final[dict[str, str]] = {}
+        self.attempts: Final[dict[tuple[str, str], list[Attempt]]] = defaultdict(list)
+        self.records: Final[dict[str, list[Failure]]] = defaultdict(list)
+        self.noted: Final[set[tuple[str, int, str]]] = set()
+        """Ends that were noted for histories, by subscriber, partition and offset. A history that cannot be
+        stored keeps the latest only.
+        """
+        self.unusual: Final[list[list[int]]] = []
+        self.counts: Final[dict[str, int]] = defaultdict(int)
+        self.trace: Final[list[tuple[object, ...]]] = []
+        self._loop: Final = loop
+        self._foremost: Final[dict[tuple[object, ...], str]] = {}
+
+    # -- what happens
+
+    def stored(self, log: str, incarnation: str, stored: Stored) -> None:
+        """An event is durable."""
+        event = Event(log, incarnation, stored.partition, stored.offset, self._loop.now_ms)
+        self.trace.append((self._loop.now_ms, "stored", log, stored.partition, stored.offset))
+        self.counts["stored"] += 1
+        if stored.message_format == 0:
+            try:
+                decoded = decode(stored.message)
+            except EventFormatError:
+                pass
+            else:
+                event.id, event.attributes = text_of(decoded.attributes["id"]), decoded.attributes
+                event.data = decoded.data or b""
+        if event.attributes is None:
+            self.unreadable.append(event)
+            return
+        self.events[log, event.id].append(event)
+        posted = self.posted.get(event.id)
+        if posted is not None and posted.data is not None:
+            self.check(event.data == posted.data, f"{event.id} was stored with other data")
+        if event.id.startswith("r-"):
+            known = [each for each in self.events[log, event.id] if each.incarnation == incarnation]
+            self.check(len(known) == 1, f"the reply {event.id} was stored twice")
+            self.counts["replies"] += 1
+
+    def attempted(self, attempt: Attempt) -> None:
+        """A site has read a request."""
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1"))
+            for name, value in attempt.request.headers.items()
+        ]
+        sent = from_http(headers, attempt.request.body)
+        attempt.event_id = text_of(sent.attributes["id"])
+        self.trace.append((attempt.at_ms, "attempt", attempt.tag, attempt.event_id))
+        kind, _, tag = attempt.tag.partition("-")
+        target = self.targets[tag]
+        self.counts[f"attempts {kind}"] += 1
+        before = self.attempts[attempt.tag, attempt.event_id]
+        before.append(attempt)
+        if kind == "r":
+            return
+        events = self.events.get((target.log, attempt.event_id), [])
+        self.check(bool(events), f"{target.tag} got {attempt.event_id}, which is not in {target.log}")
+        event = events[-1]
+        self.check(
+            target.matches_ever(event),
+            f"{target.tag} got {attempt.event_id}, which its filter does not match",
+        )
+        for name in ("source", "type"):
+            same = text_of(sent.attributes[name]) == text_of((event.attributes or {})[name])
+            self.check(same, f"{attempt.event_id} came with another {name}")
+        self.check((sent.data or b"") == event.data, f"{attempt.event_id} came with other data")
+        if len(events) == 1:
+            self._check_attempts(target, kind, attempt, before[:-1])
+        if kind == "t":
+            self._check_order(target, attempt, event)
+
+    def answered(self, attempt: Attempt) -> None:
+        """A site has sent an answer."""
+        self.trace.append((self._loop.now_ms, "answer", attempt.tag, attempt.event_id, attempt.status))
+
+    def recorded(self, failures: Mapping[str, Sequence[Failure]]) -> None:
+        """Failures were stored in histories."""
+        for uid, each in failures.items():
+            self.records[uid].extend(each)
+
+    def disturb(self, target: Target) -> None:
+        """Something was asked for, after which deliveries may begin again."""
+        target.disturbed.append(self._loop.now_ms)
+
+    def disturb_log(self, log: str) -> None:
+        for target in self.targets.values():
+            if target.log == log:
+                self.disturb(target)
+
+    # -- laws that are checked at once
+
+    def check(self, holds: bool, words: str) -> None:
+        if not holds:
+            raise SimulationError(f"at {self._loop.now_ms} ms: {words}")
+
+    def _check_attempts(self, target: Target, kind: str, attempt: Attempt, before: Sequence[Attempt]) -> None:
+        same = [each for each in before if each.process is attempt.process]
+        chances = 1 + len(target.disturbed)
+        most = (max(target.delivery.retry, target.retry_max) + 1) * chances
+        what = f"attempt {len(same) + 1} of {attempt.event_id} at {attempt.tag}"
+        self.check(len(same) < most or target.is_restless, f"{what}: the policy allows {most}")
+        if not same:
+            return
+        last = same[-1]
+        since = last.at_ms if last.answered_ms is None else last.answered_ms
+        if (
+            target.generation
+            or target.is_restless
+            or any(since - 5_000 <= at_ms for at_ms in target.disturbed)
+        ):
+            return
+        self.check(not target.is_healthy, f"{what}: the site is healthy")
+        if kind == "t" and last.succeeded and not last.reply and last.answered_ms is not None:
+            timely = last.answered_ms - last.at_ms < (target.delivery.timeout_ms or 60_000) - 2_000
+            self.check(
+                not timely or target.replies_to != "", f"{what}: the last one was answered {last.status}"
+            )
+        wait_ms = backoff_ms(target.delivery, len(same))
+        if last.retry_after_ms is not None and last.status in {429, 503}:
+            longest = target.delivery.retry_after_max_ms
+            wait_ms = max(
+                wait_ms, min(last.retry_after_ms, RETRY_AFTER_MAX_MS if longest is None else longest)
+            )
+        took_ms = attempt.at_ms - since
+        self.check(took_ms >= wait_ms - 2, f"{what} came {took_ms} ms after the last; {wait_ms} ms are due")
+
+    def _check_order(self, target: Target, attempt: Attempt, event: Event) -> None:
+        if target.order == "unordered" or target.is_restless:
+            return
+        key = None if event.attributes is None else event.attributes.get("partitionkey")
+        if target.order == "key" and key is None:
+            return
+        of = key if target.order == "key" else None
+        where = (target.tag, attempt.process, event.incarnation, event.partition, of, len(target.disturbed))
+        foremost = self._foremost.get(where, "")
+        self.check(event.offset >= foremost, f"{target.tag}: {event.offset} came after {foremost}")
+        self._foremost[where] = event.offset
+
+    # -- laws that are checked at the end
+
+    def missing(self, logs: Mapping[str, Any]) -> Iterator[str]:
+        """What was promised and has not happened. `logs`: those of the node."""
+        for target in self.targets.values():
+            log = logs.get(target.log)
+            if target.ready_ms is None or target.deleted_ms is not None or target.is_unclear or log is None:
+                continue
+            for (name, _), events in self.events.items():
+                for event in events if name == target.log else ():
+                    if self._is_due(target, event, log) and not self._is_done(target, event):
+                        yield f"{target.tag} ({target.name}) has not got {event.id} ({event.partition}, {event.offset})"
+            for event in self.unreadable:
+                if (
+                    event.log == target.log
+                    and self._is_due(target, event, log)
+                    and not self._is_recorded(target, event)
+                ):
+                    yield f"{target.tag}: no record of the unreadable message ({event.partition}, {event.offset})"
+        yield from self._missing_replies(logs)
+
+    def _is_due(self, target: Target, event: Event, log: Any) -> bool:
+        assert target.ready_ms is not None
+        is_there = event.incarnation == log.incarnation and int(event.offset) >= log.removed[event.partition]
+        return (
+            is_there
+            and event.at_ms > target.ready_ms
+            and (event.attributes is None or target.matches_always(event))
+        )
+
+    def _is_done(self, target: Target, event: Event) -> bool:
+        tags = (f"t-{target.tag}", f"d-{target.tag}")
+        got = [attempt for tag in tags for attempt in self.attempts.get((tag, event.id), ())]
+        return any(each.succeeded for each in got) or self._is_recorded(target, event)
+
+    def _is_recorded(self, target: Target, event: Event) -> bool:
+        return (target.uid, event.partition, event.offset) in self.noted
+
+    def _missing_replies(self, logs: Mapping[str, Any]) -> Iterator[str]:
+        for (tag, event_id), attempts in self.attempts.items():
+            last = attempts[-1]
+            target = self.targets[tag.partition("-")[2]]
+            if (
+                not tag.startswith("t-")
+                or not last.is_reply_good
+                or last.answered_ms is None
+                or (last.process is not None and last.process.dead)
+            ):
+                continue
+            if target.deleted_ms is not None or not target.replies_to or target.disturbed:
+                continue
+            if last.answered_ms - last.at_ms > (target.delivery.timeout_ms or 60_000) - 3_000:
+                continue
+            is_there = target.replies_to in logs
+            if is_there and not self.events.get((target.replies_to, last.reply)):
+                yield f"{tag}: the reply {last.reply} to {event_id} is not in {target.replies_to}"
+
+    def late(self) -> Iterator[str]:
+        """Events that came late, or not at all, to a healthy subscriber in usual times."""
+        for target in self.targets.values():
+            if not target.is_healthy or target.ready_ms is None or target.disturbed:
+                continue
+            for (log, _), events in self.events.items():
+                for event in events if log == target.log else ():
+                    if event.at_ms < target.ready_ms + 1000 or not target.matches_always(event):
+                        continue
+                    if self._is_unusual(event.at_ms - 20_000, event.at_ms + PROMPT_MS + 1000):
+                        continue
+                    got = self.attempts.get((f"t-{target.tag}", event.id), ())
+                    if not got or got[0].at_ms > event.at_ms + PROMPT_MS:
+                        when = got[0].at_ms - event.at_ms if got else None
+                        yield f"{target.tag} is healthy, and got {event.id} of {event.at_ms} after {when} ms"
+            for failure in self.records.get(target.uid, ()):
+                if failure.end not in {"skipped", "removed", "log made again"}:
+                    yield f"{target.tag} is healthy, and its history has {failure}"
+
+    def _is_unusual(self, begin_ms: int, end_ms: int) -> bool:
+        if end_ms > self._loop.now_ms:
+            return True
+        return any(first <= end_ms and begin_ms <= last for first, last in self.unusual)

@@ -1,0 +1,260 @@
+"""A world of one seed: its gateways, log node, sites, senders and users."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from knative_gateway.dispatcher.history import History
+from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.ports import Failure, Stored, Subscriber
+from knative_gateway.store.cursors import SqlCursorStore
+from knative_gateway.store.database import Database
+from knative_gateway.store.opening import sqlite_url
+from tests.simulation_gateway.api import ApiClient, is_ready
+from tests.simulation_gateway.events import Events, Posted
+from tests.simulation_gateway.gateway import (
+    Disk,
+    Logged,
+    Replica,
+    patched,
+    settings_of,
+    shared_store,
+    simulated,
+)
+from tests.simulation_gateway.http_peer import call
+from tests.simulation_gateway.ledger import Ledger
+from tests.simulation_gateway.loop import SimulationError, VirtualLoop
+from tests.simulation_gateway.network import Network
+from tests.simulation_gateway.node import Node, Shares
+from tests.simulation_gateway.subscribers import Sites
+
+FAR_MS: Final = 1 << 60
+KEPT_MS: Final = 75_000
+"""A gateway whose disk fails for longer than this must not claim to be ready."""
+
+
+class World:
+    """`paths`: of Brokers and Channels that exist; `born`: since when, for those that were created again."""
+
+    def __init__(self, seed: int, loop: VirtualLoop, state_dir: Path) -> None:
+        self.random: Final = Random(seed)
+        self.loop: Final = loop
+        self.ledger: Final = Ledger(loop)
+        self.network: Final = Network(loop, Random(f"{seed} network"))
+        self.node: Final = Node(loop, Random(f"{seed} node"), self._stored)
+        self.disk: Final = Disk(loop, Random(f"{seed} disk"))
+        self.shares: Final = Shares(self.node, Random(f"{seed} shares"), self.ledger.disturb_log)
+        self.sites: Final = Sites(self.network, loop, self.ledger)
+        self.events: Final = Events(Random(f"{seed} events"))
+        self.logged: Final = Logged(loop)
+        self.is_replicated: Final = self.random.random() < 0.3
+        self.replicas: Final[list[Replica]] = []
+        self.sources: Final[dict[str, str]] = {}
+        self.disk_away_since: int | None = None
+        self._seed: Final = seed
+        self._state_dir: Final = state_dir
+        self._stack: Final = AsyncExitStack()
+        self._tasks: Final[list[asyncio.Task[Any]]] = []
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["World"]:
+        """Gateways run within the block."""
+        async with self._stack:
+            uuids = Random(f"{self._seed} uuids")
+            self._stack.enter_context(simulated(self.loop, self.network, uuids, self.logged))
+            self._stack.enter_context(observed(self.ledger))
+            more: dict[str, Any] = {}
+            if self.is_replicated:
+                database = Database(sqlite_url(self._state_dir))
+                await database.open()
+                self._stack.push_async_callback(database.close)
+                self._stack.enter_context(shared_store(database))
+                more["public_url"] = "http://events.test"
+            choice = self.random.choice
+            more["logs"] = {"partitions": choice((1, 2, 4))}
+            more["subscribers"] = {
+                "connections": choice((24, 10_000)),
+                "look_ahead": choice((4, 64, 512)),
+                "in_flight": choice((2, 16, 256)),
+                "waiting": choice((5, 1000)),
+                "timeout": choice((5.0, 60.0)),
+                "connect_timeout": choice((2.0, 10.0)),
+                "held": choice((64 << 10, 8 << 20)),
+                "replies": choice((1 << 20, 64 << 20)),
+            }
+            for number in range(2 if self.is_replicated else 1):
+                address = f"192.0.2.{number + 1}"
+                settings = settings_of(self._state_dir / str(number), address, **more)
+                self.replicas.append(
+                    Replica(
+                        f"gateway-{number}",
+                        settings,
+                        loop=self.loop,
+                        network=self.network,
+                        node=self.node,
+                        shares=self.shares,
+                    )
+                )
+            self.network.names["loop.test"] = [self.replicas[0].address[0]]
+            try:
+                yield self
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                for replica in self.replicas:
+                    await replica.kill()
+
+    @asynccontextmanager
+    async def unusual(self) -> AsyncIterator[None]:
+        """Within the block, log node, gateway or machine is not well."""
+        interval = [self.loop.now_ms, FAR_MS]
+        self.ledger.unusual.append(interval)
+        try:
+            yield
+        finally:
+            interval[1] = self.loop.now_ms
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = self.loop.create_task(coroutine)
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.loop.broken = self.loop.broken or error
+
+    async def sleep(self, low_ms: int, high_ms: int | None = None) -> None:
+        await asyncio.sleep(self.random.randint(low_ms, low_ms if high_ms is None else high_ms) / 1000)
+
+    # -- senders and users
+
+    @property
+    def up(self) -> Sequence[Replica]:
+        return [replica for replica in self.replicas if replica.gateway is not None]
+
+    def api(self) -> ApiClient | None:
+        """The API of a gateway that runs."""
+        return ApiClient(self.network, self.random.choice(self.up).address) if self.up else None
+
+    async def post(self, path: str, posted: Posted) -> int:
+        """Send events; the status, 0 without an answer."""
+        if not self.up:
+            return 0
+        for event_id in posted.ids:
+            self.ledger.posted[event_id] = posted
+        replica = self.random.choice(self.up)
+        answer = await call(
+            self.network, replica.address, "POST", path, headers=posted.headers, body=posted.body
+        )
+        status = 0 if answer is None else answer.status
+        self.ledger.trace.append((self.loop.now_ms, "posted", path, *posted.ids, status))
+        self.ledger.counts[f"posts {status}"] += 1
+        if status == 202:
+            log = path.strip("/").replace("/", ".")
+            for event_id in posted.ids:
+                found = self.ledger.events.get((log, event_id))
+                is_unreadable = any(each.log == log for each in self.ledger.unreadable)
+                self.ledger.check(bool(found) or is_unreadable, f"{event_id}: 202, and it is not in {log}")
+        if posted.is_plain:
+            self.ledger.check(status not in {400, 413, 415, 500}, f"{posted.ids}: status {status}")
+        self.ledger.check(status != 500, f"{posted.headers}: status 500")
+        return status
+
+    async def watch(self) -> None:
+        """Read all statuses and the probes again and again: what they promise must hold."""
+        while True:
+            await asyncio.sleep(1.0)
+            await self.look()
+
+    async def look(self) -> Mapping[str, bool]:
+        """Read all statuses once; which are ready, by name."""
+        found: dict[str, bool] = {}
+        if not self.up:
+            return found
+        replica = self.random.choice(self.up)
+        api = ApiClient(self.network, replica.address)
+        by_uid = {target.uid: target for target in self.ledger.targets.values()}
+        for kind in ("Trigger", "Subscription", "Broker", "Channel"):
+            for object_ in await api.list(kind) or ():
+                name, ready = object_["metadata"]["name"], is_ready(object_)
+                found[f"{kind} {name}"] = ready
+                target = by_uid.get(object_["metadata"]["uid"])
+                if target is not None and ready and object_["metadata"]["generation"] >= target.generation:
+                    target.settled(self.loop.now_ms)
+        status, _ = await api.get("/readyz")
+        since = self.disk_away_since
+        if status == 200 and since is not None and self.loop.now_ms - since > KEPT_MS:
+            raise SimulationError(
+                f"{replica.name} claims to be ready, and its disk has failed since {since} ms"
+            )
+        return found
+
+    # -- what is seen
+
+    def _stored(self, log: str, incarnation: str, stored: Stored) -> None:
+        self.ledger.stored(log, incarnation, stored)
+
+    # -- the end
+
+    def busy(self) -> list[str]:
+        """What gateways still have in hand."""
+        found: list[str] = []
+        for replica in self.up:
+            gateway = replica.gateway
+            assert gateway is not None
+            dispatcher, sender = gateway._dispatcher, gateway._sender
+            assert dispatcher is not None
+            assert sender is not None
+            connections = sender.connections
+            figures: dict[str, float] = {
+                "slots": connections.slots.used,
+                "waiting for slots": connections.slots.waiting,
+                "lookups": connections.names.looking_up,
+            }
+            for _, each, lag in dispatcher.subscribers():
+                name = each.spec.name
+                figures[f"{name} in flight"] = each.figures.in_flight
+                figures[f"{name} waiting"] = each.figures.waiting
+                figures[f"{name} held"] = each.state.held.used
+                figures[f"{name} lag"] = 0 if each.spec.paused else lag.events
+            found += [f"{replica.name}: {name} {value}" for name, value in figures.items() if value]
+        return found
+
+
+@contextmanager
+def observed(ledger: Ledger) -> Iterator[None]:
+    """Within the block, the ledger sees what gateways record of failures, at once and when it is stored."""
+    begin, note, skip, record = SubscriberState.__init__, History.note, History.skip, SqlCursorStore.record
+    owners: dict[History, str] = {}
+
+    def begun(state: SubscriberState, spec: Subscriber, context: Any, figures: Any) -> None:
+        begin(state, spec, context, figures)
+        owners[state.history] = spec.uid
+
+    def noted(history: History, now_ms: int, arrival: Any, failure: Any, end: str = "") -> None:
+        if end:
+            ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
+        note(history, now_ms, arrival, failure, end)
+
+    def skipped(history: History, now_ms: int, arrival: Any, reason: str = "") -> None:
+        ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
+        skip(history, now_ms, arrival, reason)
+
+    async def recorded(store: SqlCursorStore, failures: Mapping[str, Sequence[Failure]]) -> None:
+        await record(store, failures)
+        ledger.recorded(failures)
+
+    with patched(
+        [
+            (SubscriberState, "__init__", begun),
+            (History, "note", noted),
+            (History, "skip", skipped),
+            (SqlCursorStore, "record", recorded),
+        ]
+    ):
+        yield
