@@ -15,6 +15,8 @@ from amqp_streams.config import GroupSettings, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import service
 from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.observing.status import NodeStatus
+from amqp_streams.server.picture import picture
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.consuming.reader import Reader
@@ -53,6 +55,24 @@ def test_the_status_counts_what_is_there() -> None:
     lags = {(each.container, each.link, each.partition): each.lag for each in status.consumers}
     assert set(lags) == {("app", "reader", 0), ("app", "reader", 1)}
     assert sum(lags.values()) == 1
+
+
+def test_readiness_is_known_without_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes ask often, and the figures of many links and partitions take seconds."""
+    made = list[NodeStatus]()
+
+    def counted(of: EventService) -> NodeStatus:
+        made.append(picture(of))
+        return made[-1]
+
+    monkeypatch.setattr(service, "picture", counted)
+    node = InMemoryNode({"temps": 2})
+    assert node.service.not_ready() == "the node accepts no events now"
+    node.service.ready = True
+    assert node.service.not_ready() is None
+    assert not made
+    node.service.status()
+    assert made
 
 
 def test_what_a_failed_commit_lost_is_not_counted() -> None:
