@@ -8,6 +8,7 @@ connections, close the connections with the reason, commit and sync what is pend
 import asyncio
 import gc
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -43,6 +44,10 @@ from amqp_streams.server.service import EventService
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.ports import Store
 from service_parts.open_files import raise_open_files
+
+_DRAINS_AT_STOP: Final = 2
+"""A stop may take this many times `limits.drain`, as the documentation promises."""
+_CLOSE_S_MIN: Final = 1.0
 
 log = structlog.get_logger("amqp_streams")
 
@@ -103,10 +108,10 @@ async def serve(
         await stopping.wait()
         await node.announce_stop()
     finally:
-        await node.stop()
+        clean = await node.stop()
         for number in handlers:
             loop.remove_signal_handler(number)
-    log.info("stopped")
+    log.info("stopped", clean=clean)
     return 0
 
 
@@ -249,10 +254,13 @@ class Server:
             log.info("stopping", shutdown_delay_ms=self.settings.shutdown_delay_ms)
             await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         """Close the connections with the reason, and commit and sync pending records. May be called after a
         failed start.
+
+        Takes about twice `limits.drain`. Returns whether the next start needs no recovery.
         """
+        deadline = time.monotonic() + _DRAINS_AT_STOP * self.settings.limits.drain_ms / 1000
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
@@ -272,7 +280,9 @@ class Server:
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self.service is not None:
             self.service.finish()
-            self.service.store.close()
+            # At least a second: after slow connections there may be nothing left of the time.
+            return self.service.store.close(within_s=max(_CLOSE_S_MIN, deadline - time.monotonic()))
+        return True
 
     def reload(self) -> None:
         """Read settings, certificates and users again (SIGHUP). A part with an error keeps its old value.

@@ -303,8 +303,13 @@ class Store(Protocol):
     def facts(self) -> StoreFacts:
         """The current figures. Cheap: does not iterate over partitions and reads no file."""
 
-    def close(self) -> None:
-        """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns."""
+    def close(self, *, within_s: float | None = None) -> bool:
+        """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns.
+
+        `within_s`: about how many seconds this may take; None: as many as it needs. What does not fit stays as
+        a kill -9 leaves it: durable, and recovered by the next start. Returns whether the next start needs no
+        recovery.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)

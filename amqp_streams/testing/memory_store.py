@@ -292,7 +292,7 @@ class MemoryStore:
         """See `Store.facts`; `full` is for the test to set."""
         return StoreFacts(full=self.full)
 
-    def close(self) -> None:
+    def close(self, *, within_s: float | None = None) -> bool:  # noqa: ARG002  memory is fast
         """See `Store.close`."""
         while self._in_flight is not None or self._pending:
             self.commit()
@@ -300,6 +300,7 @@ class MemoryStore:
                 self.complete()
         self.closed = True
         self.on_commit = _ignore
+        return True
 
     def _append(self, partition: MemoryPartition, chunk: Chunk) -> None:
         self._pending.append((partition, chunk))

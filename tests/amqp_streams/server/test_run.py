@@ -32,6 +32,29 @@ async def _run(settings: NodeSettings, store: MemoryStore) -> dict[str, list[str
     return addresses
 
 
+class _Timed(MemoryStore):
+    """Notes how much time it gets to close."""
+
+    within_s: float | None = None
+
+    def close(self, *, within_s: float | None = None) -> bool:
+        self.within_s = within_s
+        super().close()
+        return False
+
+
+async def test_a_stop_gives_the_store_what_is_left_of_its_time_and_logs_whether_it_is_clean(
+    tmp_path: Path,
+) -> None:
+    store = _Timed()
+    settings = _settings(tmp_path).model_copy(update={"limits": Limits(drain_ms=3000)})
+    with capture_logs() as logs:
+        await _run(settings, store)
+    assert store.within_s is not None
+    assert 1 <= store.within_s <= 6
+    assert [entry["clean"] for entry in logs if entry["event"] == "stopped"] == [False]
+
+
 async def test_configured_logs_are_made_and_the_addresses_told(tmp_path: Path) -> None:
     store = MemoryStore()
     addresses = await _run(_settings(tmp_path, temps=LogSettings(partitions=3)), store)
@@ -60,7 +83,7 @@ async def test_a_log_configured_without_its_partitions_keeps_them(tmp_path: Path
 async def test_another_number_of_partitions_is_refused_with_both_and_the_remedy(tmp_path: Path) -> None:
     store = MemoryStore()
     store.create("temps", LogSettings(partitions=4), incarnation="x")
-    with pytest.raises(ConfigError, match=r"has 4 partitions .* says 2: .* delete the log"):
+    with pytest.raises(ConfigError, match=r"has 4 partitions .* has 2: .* delete the log"):
         await _run(_settings(tmp_path, temps=LogSettings(partitions=2)), store)
 
 

@@ -84,6 +84,27 @@ def test_a_store_closed_in_order_opens_again_without_findings_and_without_a_scan
     assert read_all(hand.store.logs["log"].partitions[0]) == [b"%d" % number * 100 for number in range(400)]
 
 
+@pytest.mark.parametrize(("within_s", "clean"), [(0.0, False), (None, True)])
+def test_a_close_with_too_little_time_leaves_records_in_the_journal_and_loses_none(
+    within_s: float | None, clean: bool
+) -> None:
+    """Hundreds of partitions on a busy disk need more syncs than the time after SIGTERM allows."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    log = hand.store.create("many", LogSettings(partitions=40), incarnation="i")
+    for number in range(3):
+        for partition in log.partitions:
+            partition.append([b"%d" % number], b"\0", NOW)
+        hand.commit()
+    assert hand.store.close(within_s=within_s) is clean
+    in_segments = sum(path.suffix == ".log" for path in files.paths())
+    assert in_segments == (40 if clean else 0)
+    files.kill()
+    hand = open_inline(files)
+    for partition in hand.store.logs["many"].partitions:
+        assert read_all(partition) == [b"0", b"1", b"2"]
+
+
 def test_settings_and_incarnation_outlive_the_process() -> None:
     files = FaultyFiles()
     hand = open_inline(files)

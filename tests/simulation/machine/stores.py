@@ -167,11 +167,11 @@ class SimulatedStore(DirectoryStore):
                     self.ends[partition] = partition.end
                     self.watcher.visible(stored, partition)
 
-    def close(self) -> None:
+    def close(self, *, within_s: float | None = None) -> bool:
         for thread in self.threads:
             thread.at_once = True
             thread.finish()
-        super().close()
+        return super().close()
 
 
 @dataclass
