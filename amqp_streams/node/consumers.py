@@ -55,8 +55,8 @@ Steal: TypeAlias = Callable[[AttachRequest, int], None]
 class _Attach:
     """The state of one consumer link from attach to end.
 
-    `partition`: the requested one. `reads`: the number of partitions it counts for. `link`: what the shell
-    knows the link by; None during its attach.
+    `partition`: the requested one. `reads`: how many partitions it counts in the limit `link_partitions`.
+    `link`: the object that the shell has for the link; None until the attach is decided.
     """
 
     request: AttachRequest
@@ -88,7 +88,7 @@ class _Attach:
 class Consumers:
     """The consumer links of a node, and attaches that wait.
 
-    `report` takes effects; `steal` ends a link of the same name.
+    `report` is called with each effect; `steal` ends a link of the same name.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Consumers:
         self.groups.forget(incarnation)
         self.cursors.forget(incarnation)
 
-    # -- towards the grant
+    # -- granting
 
     def _changed(self, log: StoredLog, change: Change, now_ms: int) -> None:
         """Act on a change in a group for the link that it concerns."""
@@ -343,7 +343,7 @@ class Consumers:
         self._attaches[link] = attach
         self._links.add(attach.request, link)
 
-    # -- towards the end
+    # -- ending
 
     def _end(self, attach: _Attach, now_ms: int, error: PeerError | None) -> None:
         """End the link and notify the peer, if it does not know yet.
@@ -377,7 +377,7 @@ def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
 def _positions(
     filters: Compiled, partitions: Iterable[Partition], progress: Progress | None
 ) -> list[tuple[Partition, int]]:
-    """The start of a reader in each partition."""
+    """Where a reader begins in each partition."""
     if progress is None:
         return [(each, start_position(filters, each)) for each in partitions]
     resumed, kept = resumed_filters(filters), progress.cursor.positions

@@ -256,7 +256,7 @@ def _whose(log: StoredLog, group: str | None, cursor: Cursor | None) -> dict[Val
     }
 
 
-def _described_positions(  # noqa: PLR0917  a line of a table has columns
+def _described_positions(  # noqa: PLR0917  one parameter for each column of the answer
     log: StoredLog,
     cursor: Cursor | None,
     indices: Iterable[int],

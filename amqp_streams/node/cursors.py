@@ -19,7 +19,9 @@ from amqp_streams.streams.consuming.progress import Progress
 from amqp_streams.streams.consuming.reader import Run
 
 _POSITIONS_A_FLUSH: Final = 4096
-"""The most positions that one part of a flush examines: a link has one for each of its partitions."""
+"""The most positions that one part of a flush examines, so that the event loop is not blocked. A link has one
+position for each of its partitions.
+"""
 
 
 class KeptCursors:
@@ -54,7 +56,7 @@ class KeptCursors:
         """
         self._cursors.check_user(_key(request, log, group), request.user)
 
-    def open(  # noqa: PLR0917  all of it is needed
+    def open(  # noqa: PLR0917  the request, and what its first position depends on
         self,
         request: AttachRequest,
         log: StoredLog,
@@ -63,9 +65,10 @@ class KeptCursors:
         start: Callable[[Partition], int],
         then: Then,
     ) -> tuple[Progress, bool]:
-        """The cursor of this link or group, created if missing.
+        """Open the cursor of this link or group; it is created if it does not exist.
 
-        And whether the caller must wait for `then` (a new one).
+        Returns the link's progress, and whether the first position of a partition must be written: then the
+        link must not be granted before `then` is called.
 
         Raises:
             PeerError: the cursor belongs to another user, or a limit is reached.
@@ -112,7 +115,7 @@ class KeptCursors:
             self._followers.setdefault(consumer.progress.cursor, {})[consumer] = None
 
     def leave(self, consumer: Consuming) -> None:
-        """The link has ended: write its cursor. It does not move until another link attaches."""
+        """The link has ended: write its cursor, which moves again when another link attaches."""
         progress = consumer.progress
         if progress is None:
             return
@@ -127,7 +130,7 @@ class KeptCursors:
         self._write(self._cursors.take_moved(self._now_ms))
 
     def taken(self, consumer: Consuming, run: Run | None) -> None:
-        """A link got a run; None: its filters skipped records."""
+        """A run was sent on this link; None: its filters skipped records."""
         progress = consumer.progress
         if progress is not None:
             if run is not None:
@@ -135,7 +138,7 @@ class KeptCursors:
             self._moved[consumer] = None
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
-        """These records are settled."""
+        """These records have a final outcome."""
         progress = consumer.progress
         if progress is not None:
             progress.trackers[partition_index].settled(first, count)
@@ -225,7 +228,7 @@ class KeptCursors:
         self.remove(self._cursors.of_log(incarnation))
 
     def remove(self, cursors: Collection[Cursor]) -> None:
-        """Remove these cursors. Their links no longer change anything."""
+        """Remove these cursors. Links that are attached continue without a cursor."""
         for cursor in cursors:
             for consumer in self._followers.pop(cursor, ()):
                 consumer.progress = None

@@ -35,7 +35,8 @@ class Informed:
 
     def message(self, log: StoredLog, elsewhere: Redirected, now_ms: int) -> bytes:
         """The answer about a log, with all accepted events. `now_ms`: a monotonic clock."""
-        mark = sum([partition.start + partition.end for partition in log.partitions])  # both only grow
+        # Starts and ends never decrease, so the sum differs after each change of the log.
+        mark = sum([partition.start + partition.end for partition in log.partitions])
         kept = self._kept.get(log.name)
         if (
             kept

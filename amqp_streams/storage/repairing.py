@@ -270,6 +270,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _at_once(function: object, *arguments: object) -> None:
-    """There is no event loop: what the store would run there runs here."""
+    """Run the call at once: a repair has no event loop."""
     assert callable(function)
     function(*arguments)

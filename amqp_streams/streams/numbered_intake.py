@@ -1,6 +1,6 @@
 """Events in from idempotent producers: skips events that are already stored.
 
-The others go on as in `intake.py`.
+The other events take the same path as in `intake.py`.
 
 Law: errors of a message itself are reported first, whatever its sequence. Only valid messages are compared.
 """

@@ -114,13 +114,17 @@ class Numbering:
         self._limit: Final = limit
         self._expiry_ms: Final = expiry_ms
         self._links: Final[dict[tuple[str, str], int]] = {}
-        """The number of links of a producer, by incarnation of its log."""
-        self._turns: Final[dict[Partition, dict[str, list[tuple[int, int]]]]] = {}
-        """Of events in flight: commits and the highest sequence in each, at most two."""
-        self._flights: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
-        """By commit, the lowest sequence of a link in it."""
+        """By the log's incarnation and the producer, how many links the producer has."""
+        self._in_flight: Final[dict[Partition, dict[str, list[tuple[int, int]]]]] = {}
+        """By partition and producer, its commits that have not ended, each with the highest sequence in it. At
+        most two: the commit in flight and the next one.
+        """
+        self._lowest: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
+        """By commit, link and partition, the lowest sequence in the commit. If the commit fails, the link must
+        send again from there.
+        """
         self._leaving: Final[dict[Partition, dict[str, int]]] = {}
-        """By commit, the producers that are forgotten with it."""
+        """By partition, producers that will be forgotten, each with the commit that removes it."""
 
     # -- links
 
@@ -166,34 +170,36 @@ class Numbering:
     ) -> Sifted:
         reached = partition.producers.get(numbered.producer)
         durable = -1 if reached is None else reached.sequence
-        turns = self._turns.get(partition, {}).get(numbered.producer, ())
+        commits = self._in_flight.get(partition, {}).get(numbered.producer, ())
+        # Sequences up to `durable` are stored, those up to `in_flight` are in the commit in flight, and those up
+        # to `pending` in the next commit.
         pending, in_flight = (
             highest,
-            max([last for number, last in turns if number < commit], default=durable),
+            max([last for number, last in commits if number < commit], default=durable),
         )
         hole = numbered.holes.get(partition)
         fresh: list[int] = []
         sifted = Sifted(fresh)
-        for place, sequence in enumerate(sequences):
+        for index, sequence in enumerate(sequences):
             if sequence <= durable:
-                sifted.settled.append(place)
+                sifted.settled.append(index)
             elif sequence <= in_flight:
-                sifted.earlier.append(place)
+                sifted.earlier.append(index)
             elif sequence <= pending:
-                sifted.current.append(place)
+                sifted.current.append(index)
             elif sequence <= highest:
-                sifted.twins.append(place)
+                sifted.twins.append(index)
             elif hole is not None and sequence > hole.sequence:
-                sifted.refused.append((place, hole.error))
+                sifted.refused.append((index, hole.error))
                 continue
             else:
-                fresh.append(place)
+                fresh.append(index)
                 highest = sequence
             if hole is not None and sequence == hole.sequence:
                 hole = None
                 del numbered.holes[partition]
-        self._share(numbered, partition, commit - 1, [sequences[place] for place in sifted.earlier])
-        self._share(numbered, partition, commit, [sequences[place] for place in sifted.current])
+        self._share(numbered, partition, commit - 1, [sequences[index] for index in sifted.earlier])
+        self._share(numbered, partition, commit, [sequences[index] for index in sifted.current])
         return sifted
 
     def admit(self, numbered: Numbered, partition: Partition, now_ms: int) -> Sequence[str]:
@@ -202,17 +208,19 @@ class Numbering:
         Raises:
             PeerError: the limit is reached, and all producers are in use.
         """
-        known, turns = partition.producers, self._turns.get(partition, {})
-        if numbered.producer in known or numbered.producer in turns:
+        known, in_flight = partition.producers, self._in_flight.get(partition, {})
+        if numbered.producer in known or numbered.producer in in_flight:
             return ()
         leaving = self._leaving.get(partition, {})
 
         def idle(producer: str) -> bool:
             return not (
-                producer in leaving or producer in turns or (numbered.incarnation, producer) in self._links
+                producer in leaving
+                or producer in in_flight
+                or (numbered.incarnation, producer) in self._links
             )
 
-        coming = 1 + sum([producer not in known for producer in turns]) - len(leaving)
+        coming = 1 + sum([producer not in known for producer in in_flight]) - len(leaving)
         gone = victims(
             known, idle=idle, coming=coming, limit=self._limit, expired_before_ms=now_ms - self._expiry_ms
         )
@@ -228,26 +236,26 @@ class Numbering:
 
     def appended(self, numbered: Numbered, partition: Partition, numbers: Numbers, commit: int) -> None:
         """Events were added to the commit of this number."""
-        turns = self._turns.setdefault(partition, {}).setdefault(numbered.producer, [])
-        if turns and turns[-1][0] == commit:
-            turns.pop()
-        turns.append((commit, numbers.sequences[-1]))
+        in_flight = self._in_flight.setdefault(partition, {}).setdefault(numbered.producer, [])
+        if in_flight and in_flight[-1][0] == commit:
+            in_flight.pop()
+        in_flight.append((commit, numbers.sequences[-1]))
         self._share(numbered, partition, commit, numbers.sequences[:1])
         if numbers.forgotten:
             self._leaving.setdefault(partition, {}).update(dict.fromkeys(numbers.forgotten, commit))
 
     def committed(self, done: CommitDone) -> None:
         """A commit ended: events that it could not store must be sent again."""
-        for (numbered, partition), lowest in self._flights.pop(done.sequence, {}).items():
+        for (numbered, partition), lowest in self._lowest.pop(done.sequence, {}).items():
             failure = done.failures.get(partition)
             if failure is not None:
                 numbered.owe(partition, lowest, failure)
-            turns = self._turns.get(partition, {})
-            left = [turn for turn in turns.pop(numbered.producer, ()) if turn[0] > done.sequence]
+            in_flight = self._in_flight.get(partition, {})
+            left = [each for each in in_flight.pop(numbered.producer, ()) if each[0] > done.sequence]
             if left:
-                turns[numbered.producer] = left
-            elif not turns:
-                self._turns.pop(partition, None)
+                in_flight[numbered.producer] = left
+            elif not in_flight:
+                self._in_flight.pop(partition, None)
             leaving = self._leaving.pop(partition, None)
             if leaving and (
                 later := {producer: commit for producer, commit in leaving.items() if commit > done.sequence}
@@ -257,15 +265,15 @@ class Numbering:
     def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:
         """These events of the link are in this commit."""
         if sequences:
-            flight = self._flights.setdefault(commit, {})
+            of_commit = self._lowest.setdefault(commit, {})
             lowest = min(sequences)
-            flight[numbered, partition] = min(flight.get((numbered, partition), lowest), lowest)
+            of_commit[numbered, partition] = min(of_commit.get((numbered, partition), lowest), lowest)
 
     def _reached(self, partition: Partition, producer: str) -> int:
         """The highest sequence that is durable or in flight; -1 if none is."""
-        turns = self._turns.get(partition)
-        if turns is not None and producer in turns:
-            return turns[producer][-1][1]
+        in_flight = self._in_flight.get(partition)
+        if in_flight is not None and producer in in_flight:
+            return in_flight[producer][-1][1]
         reached = partition.producers.get(producer)
         return -1 if reached is None else reached.sequence
 

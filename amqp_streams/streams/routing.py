@@ -27,16 +27,16 @@ def partition_index(name: str, partition_count: int) -> int | None:
 
 
 SPREAD_MAX: Final = 16
-"""The most partitions that share one batch: each piece of a batch costs some work in its partition."""
+"""The most partitions that share one large batch: each piece costs some work in its partition."""
 
 
 class RoundRobin:
-    """Assigns events without a hint to the partitions in turns. The links of a log share one.
+    """Assigns events without a hint to the partitions in turns. All links of a log share one object, so that
+    links with one event each also spread.
 
-    A batch with at most as many events as partitions, or a log with at most SPREAD_MAX partitions, gives one
-    event to each in turn. A larger batch on a larger log is cut into SPREAD_MAX runs, and the next batch
-    continues after those. on a log with more is dealt in SPREAD_MAX runs of neighbours, and the next batch to
-    the partitions after those.
+    Usually each partition in turn gets one event. If the batch has more events than the log has partitions,
+    and the log has more than SPREAD_MAX, the batch is split into at most SPREAD_MAX runs of adjacent events,
+    one for each of the next partitions. The next batch continues with the partitions after those.
     """
 
     __slots__ = ("_next",)

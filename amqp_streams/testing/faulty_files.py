@@ -48,7 +48,7 @@ class FaultyFiles:
         """Lose what was not synced: all of it, or with `rng` any part of it, sector by sector and name by
         name.
 
-        Whoever still has files open must be gone: their descriptors are dead from now on.
+        Descriptors of open files become invalid, so the process that uses them must have ended.
         """
         self._open.clear()
         self._locked.clear()

@@ -71,7 +71,7 @@ class Receiving:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the node said beside that condition."""
+        """The `info` map that the node sent with that condition."""
         found: Any = self.link.remote_condition
         return {str(key): value for key, value in ((found.info if found else None) or {}).items()}
 

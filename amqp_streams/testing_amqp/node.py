@@ -272,7 +272,7 @@ class InMemoryNode:
         return channel
 
     def run(self) -> None:
-        """Until nobody has anything to say or to do. Time stands still."""
+        """Run until neither the node nor a peer has anything to send or to do. The clock does not advance."""
         for _ in range(TURNS_MAX):
             moved = [wire.exchange() for wire in self._wires]
             if not self.loop.run_ready() and not any(moved):

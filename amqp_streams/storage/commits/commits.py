@@ -39,7 +39,7 @@ class _Commit:
     sequence: int
     began: float
     parts: list[_Part] = field(default_factory=list)
-    """First the partitions of the journal record, then those written directly, one work each."""
+    """First the partitions of the journal record, then those written directly, each in its own work."""
     slot: Slot | None = None
     journaled: int = 0
     record_bytes: int = 0

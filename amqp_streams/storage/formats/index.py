@@ -1,25 +1,25 @@
-"""The sparse index of a segment, by offset and by time.
+"""The sparse index of a segment, by offset and by time. Pure.
 
-Pure. Law: derived; losing it costs a scan, never data.
+Law: an index is derived data: losing it costs a scan, never events. It also holds the highest sequence of
+each idempotent producer up to its end, in this segment and all earlier ones. This part is derived as well,
+from the segments that retention has left.
 
-It also holds the highest sequence of each idempotent producer up to its end, in this segment and all earlier
-ones. This part is derived as well, from the segments that retention has left.
+Each segment has one file `<base>.idx` next to it, which is replaced as a whole. All numbers are
+little-endian. The columns are byte position, bytes, type and meaning::
 
-One file `<base>.idx` next to each segment, replaced as a whole; all numbers little-endian::
-
-    0   4  magic "AEI1", or "AEI2" with producers (in data directories of format 2)
-    4   4  u32  CRC-32 (zlib) of everything from byte 8 on, begun with the partition's seed
-    8   8  u64  offset number that the segment begins with (its name)
-    16  8  u64  one past the last record covered
-    24  8  i64  timestamp of the first record, ms
-    32  8  i64  timestamp of the last record covered, ms
-    40  8  u64  bytes of the segment that are covered: synced, checked, and not scanned again
-    48  4  u32  count of entries
-    52  4  u32  bytes of the table of producers; 0 without
-    56     u64 x count  offset number of the first record of a batch
-           i64 x count  its timestamp, ms
-           u64 x count  position of the batch in the segment
-           the table of producers: `producers.py`
+     0   4  magic  "AEI1", or "AEI2" with producers (in data directories of format 2 and 3)
+     4   4  u32    CRC-32 (zlib) of everything from byte 8 on, begun with the partition's seed
+     8   8  u64    offset of the segment's first record, as in the file's name
+    16   8  u64    one past the last record covered
+    24   8  i64    timestamp of the first record, in ms since 1970
+    32   8  i64    timestamp of the last record covered, in ms since 1970
+    40   8  u64    bytes of the segment that are covered: synced, verified, and not scanned again
+    48   4  u32    number of entries (n)
+    52   4  u32    bytes of the table of producers; 0 without a table
+    56  8n  u64    for each entry: offset of the first record of a batch
+        8n  i64    for each entry: its timestamp, in ms since 1970
+        8n  u64    for each entry: byte position of the batch in the segment
+                   the table of producers (`producers.py`)
 """
 
 import sys

@@ -2,19 +2,22 @@
 
 Law: stale bytes of the file's previous use are never replayed. A record counts only if it has the generation
 of the file's first record and the next sequence number. Records begin at multiples of 4096 bytes, so that a
-write never touches a disk block of another record. All numbers little-endian::
+write never touches a disk block of another record.
 
-    0   4  magic "AEJ1"
-    4   4  u32  CRC-32 (zlib) of bytes 8 to the end of the table, begun with the data directory's seed, so
-    that
-                a message that looks like a record is never read as one
-    8   8  u64  generation: one more each time a journal file is reused
-    16  8  u64  sequence: 0, 1, 2, … within the generation
-    24  8  u64  length of the whole record in bytes, this header included
-    32  4  u32  count of entries; 0 only in the first record of a new file, which has generation 0
-    36  4  u32  0
-    40     per entry: u64 uid of the log, u32 partition, u32 length of its batch
-           the batches, back to back, as in segments (each with its own CRC)
+All numbers are little-endian. The columns are byte position, bytes, type and meaning::
+
+     0   4  magic  "AEJ1"
+     4   4  u32    CRC-32 (zlib) of everything from byte 8 to the end of the table of entries
+     8   8  u64    generation: one more each time a journal file is reused
+    16   8  u64    sequence: 0, 1, 2, … within the generation
+    24   8  u64    length of the whole record in bytes, this header included
+    32   4  u32    number of entries; 0 only in the first record of a new file, which has generation 0
+    36   4  u32    0
+    40             the entries: for each batch u64 uid of the log, u32 partition, u32 length of the batch
+                   the batches, without gaps, as in segments; each has its own CRC
+
+The CRC begins with the data directory's seed (`seed_of`), so that a message that looks like a record is never
+read as one.
 """
 
 from collections.abc import Sequence

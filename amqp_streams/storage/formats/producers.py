@@ -1,17 +1,23 @@
 """The highest sequences of idempotent producers in a partition, as batches, journal and indexes store them.
 
 Pure. Laws: a batch's table describes the producers of the batch's own records, so that events and their
-sequences are stored together or not at all. Reading batches in record order gives the same table from any
-start in a repeated stretch.
+sequences are stored together or not at all. Reading batches in record order gives the same table, even if
+some batches are read a second time.
 
-A batch's table follows its other tables. An index's table holds everything known at the end of the index.
-Little-endian, back to back::
+A table is a sequence of entries without gaps. All numbers are little-endian. A batch's table follows its
+other tables. An entry of a batch::
 
-    batch   8  u64  the producer's highest sequence in the batch       index   8  u64  its highest sequence
-            2  u16  bytes of its id                                            8  i64  when that was stored,
-            ms since the epoch 2  u16  0, or 1: the producer is forgotten (sequence 0)            2  u16
-            bytes of its id
-               the id in UTF-8                                                    the id in UTF-8
+     0   8  u64    the producer's highest sequence in the batch
+     8   2  u16    length of the producer's id
+    10   2  u16    0, or 1: the producer is forgotten (the sequence is then 0)
+    12             the id in UTF-8
+
+An index's table holds every producer that is known at the end of the index. An entry of an index::
+
+     0   8  u64    the producer's highest sequence
+     8   8  i64    when it was stored, in ms since 1970
+    16   2  u16    length of the producer's id
+    18             the id in UTF-8
 """
 
 from array import array

@@ -1,26 +1,33 @@
 """The record batch: the layout of a run of records, in segments and in the journal. Pure.
 
-Law: decoding returns exactly what was encoded, or the CRC does not match. All numbers little-endian::
+Law: decoding returns exactly what was encoded, or the CRC does not match. All numbers are little-endian. The
+columns are byte position, bytes, type and meaning. The tables begin at byte 40; their length depends on the
+number of records (n) and on the flags::
 
-    0   4  magic "AEB1"
-    4   4  u32  length of the whole batch in bytes, this header included
-    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's
-    seed:
-                bytes of another partition, or a message that looks like a batch, are not read as its records
-    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered
-    (in
-                data directories of format 2 and 3), 16 message-formats that are not all 0 (format 3); others
-                0
-    16  8  u64  offset number of the first record
-    24  8  i64  timestamp of the first record, ms since the epoch
-    32  4  u32  count of records, at least 1
-    36  4  u32  bytes of the body
-    40     u32 x count  ms after the first timestamp, never decreasing      (absent with flag 1)
-           u32 x count  length of each message                             (one u32 with flag 4)
-           u8  x count  length of the header section that it starts with    (absent with flag 2)
-           u32 x count  message-format of each message (AMQP 2.7.5)         (absent without flag 16)
-           the table of producers (`producers.py`), to the start of the body  (absent without flag 8)
-           the messages, back to back
+     0   4  magic  "AEB1"
+     4   4  u32    length of the whole batch in bytes, this header included
+     8   4  u32    CRC-32 (zlib) of everything from byte 12 to the end of the batch
+    12   4  u32    flags, see below
+    16   8  u64    offset of the first record
+    24   8  i64    timestamp of the first record, in ms since 1970
+    32   4  u32    number of records (n), at least 1
+    36   4  u32    bytes of the body
+
+        4n  u32    for each record: ms after the first timestamp, never decreasing   absent with flag 1
+        4n  u32    for each record: length of its message                            one u32 with flag 4
+         n  u8     for each record: length of the header section at its beginning    absent with flag 2
+        4n  u32    for each record: its message-format (AMQP 2.7.5)                  absent without flag 16
+                   the table of producers (`producers.py`)                           absent without flag 8
+                   the body: the messages, without gaps
+
+    flag  1  all records have the same timestamp
+          2  no message has a header section
+          4  all messages have the same length
+          8  some records have sequences of idempotent producers (data directories of format 2 and 3)
+         16  some message-formats are not 0 (data directories of format 3)
+
+Other flags are not set. The CRC begins with the partition's seed (`seed_of`), so that bytes of another
+partition, or a message that looks like a batch, are not read as records of this partition.
 """
 
 import sys
@@ -46,9 +53,9 @@ A larger message is a batch of its own.
 """
 MESSAGE_BYTES_MAX: Final = 256 << 20
 RECORDS_MAX: Final = 1 << 20
-"""The most records of a batch: bounds the tables."""
+"""The most records of a batch. It limits the memory for the tables."""
 SPAN_MS_MAX: Final = (1 << 32) - 1
-"""The longest time between two timestamps of a batch: about 49.7 days, the most that a u32 holds."""
+"""The longest time between two timestamps of a batch: about 49.7 days, the maximum of a u32."""
 ORDINARY_RECORD_BYTES_MAX: Final = 9
 """Bytes of the tables for a record whose message-format is 0."""
 RECORD_BYTES_MAX: Final = ORDINARY_RECORD_BYTES_MAX + 4
@@ -101,7 +108,7 @@ def seed_of(uid: int, partition: int) -> int:
 def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
     """Encode a batch as two buffers: head with tables, and body.
 
-    All loops run in C, none in Python per message.
+    Hot path: all loops over messages run in C.
     """
     messages, stamps, headers, count = (
         chunk.messages,
@@ -144,7 +151,11 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
 
 
 def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
-    """Cut a run of `size` bytes into pieces for one batch each: about a megabyte, and less than 50 days."""
+    """Split a run of records, of `size` bytes, into pieces that each fit into one batch.
+
+    A piece has at most about BATCH_BYTES_MAX bytes or one message, at most RECORDS_MAX records, and spans at
+    most SPAN_MS_MAX.
+    """
     if (
         size <= BATCH_BYTES_MAX
         and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX

@@ -1,25 +1,32 @@
 """The record of one write of states in the file `states`. Pure.
 
-Law: decoding returns exactly what was encoded, or a CRC does not match; a record counts as a whole or not at
-all. All numbers little-endian. The file::
+Law: decoding returns exactly what was encoded, or a CRC does not match. A record counts as a whole or not at
+all. All numbers are little-endian. The columns are byte position, bytes, type and meaning.
 
-    0   4  magic "AES1"
-    4   8  u64  the data directory's id
-    12  4  u32  CRC-32 (zlib) of the 12 bytes before
-    16     records, back to back
+The file::
+
+     0   4  magic  "AES1"
+     4   8  u64    the data directory's id
+    12   4  u32    CRC-32 (zlib) of bytes 0 to 11
+    16             the records, without gaps
 
 A record::
 
-    0   4  magic "AER1"
-    4   4  u32  length of the changes in bytes
-    8   8  u64  bytes of this file that were synced at this write: damage below is not a torn tail
-    16  4  u32  CRC-32 of the changes, begun with the seed
-    20  4  u32  CRC-32 of bytes 0 to 19, begun with the seed: a value that looks like a record is not read as
-    one 24     the changes, back to back, each:
-           u16  length of the key
-           u32  length of the value, or 0xFFFFFFFF: the key is removed
-           the key, UTF-8
-           the value
+     0   4  magic  "AER1"
+     4   4  u32    length of the changes in bytes
+     8   8  u64    bytes of this file that were synced at this write: damage below is not a torn tail
+    16   4  u32    CRC-32 of the changes
+    20   4  u32    CRC-32 of bytes 0 to 19
+    24             the changes, without gaps
+
+A change::
+
+     0   2  u16    length of the key
+     2   4  u32    length of the value, or 0xFFFFFFFF: the key is removed
+     6             the key in UTF-8, then the value
+
+Both CRCs of a record begin with the directory's seed (`seed_of`), so that a value that looks like a record is
+not read as one.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,10 @@
-"""The runs of records in memory, of all partitions together: the oldest first, each with its size.
+"""The sizes of the runs of records that all partitions keep in memory, in the order in which they were added.
 
-Law: a run has an entry as long as it is in its partition's memory, unless the partition has stopped.
-`bytes` is the sum of the entries.
+The records themselves are in each partition's `tail`. This list exists so that the store can limit the sum of
+their bytes and drop the oldest run first, whichever partition it belongs to.
+
+Law: a run is listed exactly as long as it is in the tail of its partition, except after the partition has
+stopped. `bytes` is the sum of the sizes.
 """
 
 from collections import OrderedDict
@@ -11,7 +14,7 @@ from amqp_streams.storage.partitions.partition_log import PartitionLog
 
 
 class Recent:
-    """The entries. A partition and the number of the first record identify a run."""
+    """The list of runs. A partition and the number of the first record identify a run."""
 
     __slots__ = ("_entries", "bytes")
 
@@ -23,20 +26,20 @@ class Recent:
         return len(self._entries)
 
     def add(self, partition: PartitionLog, base: int, size: int) -> None:
-        """A run was added to memory."""
+        """A run of `size` bytes that begins with record `base` was added to the partition's tail."""
         self._entries[partition, base] = size
         self.bytes += size
 
     def oldest(self) -> PartitionLog | None:
-        """The partition of the oldest run."""
+        """The partition of the oldest run; None if the list is empty."""
         return next(iter(self._entries))[0] if self._entries else None
 
     def drop_oldest(self) -> None:
-        """The partition with the oldest run dropped it."""
+        """The oldest run was dropped by its partition."""
         _, size = self._entries.popitem(last=False)
         self.bytes -= size
 
     def drop(self, partition: PartitionLog, bases: Iterable[int]) -> None:
-        """The partition dropped these runs."""
+        """The partition dropped these runs. Runs that are not listed are ignored."""
         for base in bases:
             self.bytes -= self._entries.pop((partition, base), 0)

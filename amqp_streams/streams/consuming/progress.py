@@ -1,8 +1,8 @@
-"""A link's use of a cursor: the records of each partition that it got and has not settled.
+"""The progress of a link on a cursor: which records of each partition it has received and not settled.
 
-Spec: ES 3.2; AMQP 3.5.5.
+Spec: Event Streams 3.2; AMQP 3.5.5.
 
-Law: a record that a link got is unsettled until its outcome is known, or until it was sent settled.
+Law: a record that was sent unsettled stays unsettled until its outcome is known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from amqp_streams.streams.consuming.tracker import Tracker
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """One link's use of a cursor: a tracker for each partition that it reads or has read."""
+    """The progress of one link: a tracker for each partition that it reads or has read."""
 
     cursor: Cursor
     trackers: dict[int, Tracker] = field(default_factory=dict)
@@ -28,7 +28,11 @@ class Progress:
             self.trackers.setdefault(index, Tracker(self.cursor.positions[index]))
 
     def positions(self, looked_at: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """By partition, where the next reader must begin: the lowest unsettled record, or the next one."""
+        """By partition, the position to store: the lowest unsettled record, or the next record to read.
+
+        `looked_at`: by partition, the position of the link's reader. Records below it that were not sent were
+        skipped by filters, so the cursor can pass them.
+        """
         for index, tracker in self.trackers.items():
             tracker.passed_over(looked_at.get(index, 0))
             yield index, tracker.position

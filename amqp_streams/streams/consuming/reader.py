@@ -116,7 +116,7 @@ class Reader:
     ) -> Run | Passed | None:
         """The next run of at most `count_max` records, from the partitions in turns.
 
-        None if there are none yet.
+        None if all durable records were read.
 
         Returns `Passed` if filters skipped records: call again. `now_ms`: the value of UTC() in filters.
         `bytes_max`: the most bytes of the run's messages; the run has at least one message.

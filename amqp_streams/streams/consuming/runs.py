@@ -23,7 +23,9 @@ from amqp_streams.streams.consuming.held import Held
 READ_BYTES: Final = 128 << 10
 """Size of a read: large enough to make reading cheap, small enough for thousands of readers."""
 MERGE_READ_BYTES: Final = 256 << 10
-"""Size of a read with several partitions: that of the store's writes, to decode no batch twice."""
+"""Size of a read if the link has several partitions: the size of the store's batches, so that no batch is
+decoded twice.
+"""
 TURN_EVENTS: Final = 256
 """Events of one partition before the next partition has its turn."""
 STRETCH_US: Final = 500

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 MOVING_DIFFERENCE: Final = 2
-"""A member must hold so many more than the one who waits.
-
-With one more, a move would only turn the picture round.
+"""A partition moves only if one member has at least this many more than the other. With a difference of one, a
+move would only exchange the roles of the two members.
 """
-"""The least difference for a move: with one more, the imbalance would only swap sides."""
 
 
 @dataclass(frozen=True, slots=True)
