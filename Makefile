@@ -113,7 +113,7 @@ scale: setup  ## 200 Brokers, 1,024 partitions, 1,000 Triggers, links and groups
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 MINUTES ?= 120
-mixed: setup  ## 200 Brokers and 1,000 groups for MINUTES=120 under load, poison and restarts by SIGTERM: nothing lost, everything Ready, memory flat
+mixed: setup  ## 200 Brokers and 1,000 groups for MINUTES=120 under load, poison, restarts, kills, reloads and full disks: nothing lost, everything Ready, memory flat
 	$(BIN)/python -m bench.scale.mixed --minutes $(MINUTES)
 
 MESSAGES ?= 5000000

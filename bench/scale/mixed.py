@@ -1,9 +1,9 @@
 """`make mixed`: a gateway with 200 Brokers and a node with 1,000 groups, for long, under load, poison and
-restarts by SIGTERM.
+troubles: restarts by SIGTERM, kill -9, reloads and a full disk, in turn.
 
 Law: each event answered 202 reaches its Trigger's subscriber or dead letter sink; each event accepted over
-AMQP reaches every group, in its partition's order; in the end every object is Ready; memory at the end of a
-period between two restarts does not grow from period to period.
+AMQP reaches every group, in its partition's order; in the end every object is Ready; memory and descriptors at the
+end of a period between two troubles do not grow from period to period; SIGTERM ends in time with status 0.
 
     python -m bench.scale.mixed [--minutes 120] [--brokers 200] [--groups 1000]
 
@@ -30,10 +30,11 @@ from aiohttp import web
 
 from amqp_streams.client import EARLIEST, Client, Consumer, Event, RetryPolicy, connect
 from amqp_streams.client.errors import SendError, TimedOutError
-from bench.process import Usage, usage
+from bench.process import usage
 from bench.scale.crowd import Api, Crowd, broker, trigger
 from bench.scale.poison import MESSAGES, POSTS, objects
 from bench.scale.probe import probing
+from bench.scale.troubles import Troubles, disk
 from examples.gateway import GatewayProcess
 from examples.node import NodeProcess
 
@@ -49,16 +50,17 @@ START_SECONDS_MAX: Final = 600.0
 FOLLOWED_BY_SINK: Final = {"retry": 2, "backoffPolicy": "linear", "backoffDelay": "PT0.2S", "timeout": "PT1S"}
 GROWTH_SHARE_MAX: Final = 0.15
 GROWTH_BYTES_MAX: Final = 16_000_000
+FILES_FACTOR_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `restart_s`: from one restart to the next; gateway and node take turns."""
+    """What to run. `trouble_s`: from one trouble to the next."""
 
     minutes: float = 120.0
     brokers: int = 200
     groups: int = 1000
-    restart_s: float = 300.0
+    trouble_s: float = 150.0
     seed: int = 1
 
 
@@ -109,7 +111,7 @@ class World:
     doubtful: int = 0
     read: dict[int, list[int]] = field(default_factory=dict)
     periods: dict[str, list[int]] = field(default_factory=lambda: {"gateway": [], "node": []})
-    restarts: int = 0
+    files: dict[str, list[int]] = field(default_factory=lambda: {"gateway": [], "node": []})
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def pause(self, seconds: float) -> None:
@@ -198,37 +200,36 @@ async def _consume(world: World, group: int, consumer: Consumer) -> None:
                 read.append(event.body)
 
 
-async def _restart(world: World, gateway: GatewayProcess, node: NodeProcess) -> None:
-    """SIGTERM to the gateway and to the node in turn; before each, the memory of both is taken."""
+async def _trouble(world: World, troubles: Troubles) -> None:
+    """One trouble after the other; before each, the memory and the descriptors of both are taken."""
     while True:
-        await world.pause(world.plan.restart_s)
+        await world.pause(world.plan.trouble_s)
         if world.ending.is_set():
             return
-        for name, process in (("gateway", gateway), ("node", node)):
-            world.periods[name].append(usage(process.pid).anonymous_bytes)
-        target = (gateway, node)[world.restarts % 2]
-        status = await asyncio.to_thread(target.stop)
-        if status != 0:
-            message = f"SIGTERM ended with {status}: {target.words[-1000:]}"
-            raise RuntimeError(message)
-        await asyncio.to_thread(target.start)
-        world.restarts += 1
+        for name, process in (("gateway", troubles.gateway), ("node", troubles.node)):
+            used = usage(process.pid)
+            world.periods[name].append(used.anonymous_bytes)
+            world.files[name].append(used.open_files)
+        trouble = troubles.next()
+        print(f"{trouble}", flush=True)
+        await troubles.make(trouble)
 
 
-async def _sample(world: World, gateway: GatewayProcess, node: NodeProcess, crowd: Crowd) -> None:
+async def _sample(world: World, troubles: Troubles, crowd: Crowd) -> None:
     began = time.monotonic()
     while not world.ending.is_set():
         with suppress(ProcessLookupError):
-            _show(time.monotonic() - began, world, crowd, usage(gateway.pid), usage(node.pid))
+            _show(time.monotonic() - began, world, crowd, troubles)
         await world.pause(SAMPLE_EVERY_S)
 
 
-def _show(seconds: float, world: World, crowd: Crowd, gateway: Usage, node: Usage) -> None:
+def _show(seconds: float, world: World, crowd: Crowd, troubles: Troubles) -> None:
+    gateway, node = usage(troubles.gateway.pid), usage(troubles.node.pid)
     posted = sum(len(ids) for ids in world.posted.values())
     taken = sum(len(ids) for ids in crowd.came.values())
     print(
         f"{seconds:7.0f} s  accepted {posted:8,}  delivered {taken:8,}  poison"
-        f" {sum(world.poisoned.values()):5}  restarts {world.restarts:3}  gateway"
+        f" {sum(world.poisoned.values()):5}  troubles {len(troubles.made):3}  gateway"
         f" {gateway.anonymous_bytes / 1e6:6.1f} MB {gateway.open_files:4} files  node"
         f" {node.anonymous_bytes / 1e6:6.1f} MB {node.open_files:4} files",
         flush=True,
@@ -272,6 +273,15 @@ def out_of_order(numbers: Sequence[int]) -> bool:
     return False
 
 
+def more_files(periods: Sequence[int]) -> str | None:
+    """What is wrong with the descriptors at the ends of the periods; the first two are the warm-up."""
+    warm = periods[2:]
+    third = len(warm) // 3
+    if third and (last := min(warm[-third:])) > FILES_FACTOR_MAX * max(warm[:third]):
+        return f"descriptors at the end of a period grew from {max(warm[:third])} to {last}"
+    return None
+
+
 def growth(periods: Sequence[int]) -> str | None:
     """What is wrong with the memory at the ends of the periods; the first two are the warm-up."""
     warm = periods[2:]
@@ -287,10 +297,14 @@ def growth(periods: Sequence[int]) -> str | None:
 async def run(plan: Plan, folder: Path) -> list[str]:
     """Everything, in an empty folder; what did not hold."""
     world = World(plan)
-    with NodeProcess(folder / "node", "--admin-listen", "127.0.0.1:0", log=f"{LOG}:{PARTITIONS}") as node:
+    with (
+        disk(folder / "node" / "data", folder / "disk") as mounted,
+        NodeProcess(folder / "node", "--admin-listen", "127.0.0.1:0", log=f"{LOG}:{PARTITIONS}") as node,
+    ):
         gateway = GatewayProcess(folder / "gateway", "--amqp", node.url)
         # How fast it starts is not the subject: a machine that is busy with other work must not end the run.
         node.start_seconds_max = gateway.start_seconds_max = START_SECONDS_MAX
+        troubles = Troubles(gateway, node, mounted)
         retry = RetryPolicy(attempts_max=1_000_000, elapsed_max_ms=600_000, first_connect=True)
         with gateway, probing(gateway.http) as probed:
             async with AsyncExitStack() as stack:
@@ -303,14 +317,16 @@ async def run(plan: Plan, folder: Path) -> list[str]:
                     readers.create_task(_consume(world, group, one))
                     for group, one in await _join(stack, client, plan)
                 ]
-                await _load(world, api, client, (gateway, node), crowd)
+                await _load(world, api, client, troubles, crowd)
                 said = await _settled(world, api, crowd)
                 for task in reading:
                     task.cancel()
+    said += troubles.failed
     said += [f"{name}: {words}" for name, periods in world.periods.items() if (words := growth(periods))]
+    said += [f"{name}: {words}" for name, periods in world.files.items() if (words := more_files(periods))]
     print(
         f"refused {dict(world.refused)}, poison {dict(world.poisoned)}, doubtful appends {world.doubtful},"
-        f" restarts {world.restarts}, probe ms p50 {probed.at(0.5):.1f} p99 {probed.at(0.99):.1f} max"
+        f" troubles {dict(Counter(map(str, troubles.made)))}, probe ms p50 {probed.at(0.5):.1f} p99 {probed.at(0.99):.1f} max"
         f" {probed.at(1.0):.1f}, not answered {probed.failed}"
     )
     for name, periods in world.periods.items():
@@ -333,17 +349,14 @@ async def _join(stack: AsyncExitStack, client: Client, plan: Plan) -> list[tuple
     return joined
 
 
-async def _load(
-    world: World, api: Api, client: Client, processes: tuple[GatewayProcess, NodeProcess], crowd: Crowd
-) -> None:
-    gateway, node = processes
+async def _load(world: World, api: Api, client: Client, troubles: Troubles, crowd: Crowd) -> None:
     async with asyncio.TaskGroup() as group:
         for each in (
             _post(world, api),
             _poison(world, api, client),
             _append(world, client),
-            _restart(world, gateway, node),
-            _sample(world, gateway, node, crowd),
+            _trouble(world, troubles),
+            _sample(world, troubles, crowd),
         ):
             group.create_task(each)
         await asyncio.sleep(world.plan.minutes * 60)
@@ -373,11 +386,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=plan.minutes)
     parser.add_argument("--brokers", type=int, default=plan.brokers)
     parser.add_argument("--groups", type=int, default=plan.groups)
-    parser.add_argument("--restart-s", type=float, default=plan.restart_s)
+    parser.add_argument("--trouble-s", type=float, default=plan.trouble_s)
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument("--keep", action="store_true", help="keep the folder with data and logs")
     options = parser.parse_args(arguments)
-    plan = Plan(options.minutes, options.brokers, options.groups, options.restart_s, options.seed)
+    plan = Plan(options.minutes, options.brokers, options.groups, options.trouble_s, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="mixed-"))
     try:
         said = asyncio.run(run(plan, folder))

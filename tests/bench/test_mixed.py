@@ -3,7 +3,16 @@
 from collections import Counter
 
 from bench.scale.crowd import Crowd
-from bench.scale.mixed import GROWTH_BYTES_MAX, PARTITIONS, Plan, World, growth, missing, out_of_order
+from bench.scale.mixed import (
+    GROWTH_BYTES_MAX,
+    PARTITIONS,
+    Plan,
+    World,
+    growth,
+    missing,
+    more_files,
+    out_of_order,
+)
 
 
 def test_an_accepted_event_without_a_delivery_is_missed() -> None:
@@ -33,3 +42,9 @@ def test_memory_that_grows_from_period_to_period_is_found() -> None:
     assert growth(flat) is None
     assert growth([at + number * GROWTH_BYTES_MAX for number, at in enumerate(flat)]) is not None
     assert growth([500_000_000, 400_000_000, *flat]) is None
+
+
+def test_descriptors_that_are_not_given_back_are_found() -> None:
+    flat = [500, 600, 30, 700, 25, 600, 30, 650, 40]
+    assert more_files(flat) is None
+    assert more_files([20, 30, *range(100, 2000, 200)]) is not None
