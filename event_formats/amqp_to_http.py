@@ -1,12 +1,10 @@
-"""Binary mode of AMQP to binary mode of HTTP in one pass over a message. Pure. The way back of
-`http_to_amqp`.
+"""Binary mode of AMQP -> binary mode of HTTP, in one pass over a message. Pure. Inverse of `http_to_amqp`.
 
-Law: attributes, data and header fields that come out are those that `amqp_binding.decode` and
-`http_binding.to_binary` give. For a message that is in any way unusual the result is None, and those two
-decide.
+Law: the result is the same as that of `amqp_binding.decode` and `http_binding.to_binary`. For an unusual
+message the result is None, and the caller uses those two functions.
 
-What repeats from event to event (version, type, source, content type) is looked at once: an attribute is
-known by its bytes, name and value together.
+The pass is fast because most attributes repeat from event to event (version, type, source, content type): the
+result for the bytes of an attribute, name and value together, is remembered.
 """
 
 import re
@@ -38,16 +36,16 @@ _REQUIRED: Final = frozenset(REQUIRED)
 _STRINGS: Final = _REQUIRED | {"subject", "time", "dataschema", "schemaurl", CONTENT_ENCODING}
 _REPEATING: Final = frozenset({"specversion", "source", "type", "dataschema"})
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
-# Text of which nothing is encoded in a header.
+# Text that is not percent-encoded in a header.
 _PLAIN: Final = re.compile(rb"[!#-$&-~]*")
 _SHORT_STRING: Final = 0xA1
-# Booleans and integers as `amqp_binding.encode` writes them: bytes of the value with its constructor.
+# Booleans and integers in the encodings of `amqp_binding.encode`: their size, including the constructor.
 _WIDTHS: Final = {0x41: 1, 0x42: 1, 0x55: 2, 0x81: 9}
 
 
 class Outgoing(NamedTuple):
-    """An event for a request. `lines`: its header fields as bytes, without the attribute that is set apart,
-    which is `own`.
+    """The event of a request. `lines`: its header fields as bytes, except the attribute of
+    `MessageTranscoder.apart`. `own`: the value of that attribute.
     """
 
     attributes: dict[str, Value]
@@ -68,7 +66,7 @@ class _Known(NamedTuple):
 
 
 class MessageTranscoder:
-    """Makes requests of messages. `apart`: the name of an attribute that not every request has."""
+    """Turns messages into requests. `apart`: the name of an attribute that only some requests get."""
 
     __slots__ = ("_apart", "_content_types", "_names", "_pairs", "_repeating")
 
@@ -80,11 +78,13 @@ class MessageTranscoder:
         self._content_types: Final[Memory[bytes, _Known]] = Memory(4096, 128)
 
     def outgoing(self, message: bytes) -> Outgoing | None:
-        """The event of a message with the usual layout. None: the message is not for here, valid or not."""
+        """Returns the event of a message with the usual layout. None: use the general decoder, which also
+        finds out whether the message is valid.
+        """
         try:
             return self._outgoing(message)
         except (KeyError, IndexError, UnicodeDecodeError, WireError, InvalidEventError):
-            return None  # `amqp_binding.decode` says what is wrong with it
+            return None  # `amqp_binding.decode` reports the error
 
     def _outgoing(self, message: bytes) -> Outgoing | None:
         at = 0
@@ -134,7 +134,7 @@ class MessageTranscoder:
         return Outgoing(attributes, data, fields, own) if len(fields) + len(own) <= HEADER_BYTES_MAX else None
 
     def _look(self, pair: bytes, value_at: int) -> _Known:
-        """An attribute that is not remembered. If it is of a kind that repeats, it is remembered now.
+        """Decode an attribute that is not remembered, and remember it if it is of a kind that repeats.
 
         Raises what `outgoing` catches.
         """
@@ -184,7 +184,7 @@ class MessageTranscoder:
 
 
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:
-    """The body, and whether it is the whole rest of the message."""
+    """Returns the data, and whether the message ends with it."""
     front = message[at : at + 4]
     if front == DATA_BINARY32:
         data = message[at + 8 :]

@@ -1,10 +1,10 @@
 """Rules for the names and values of context attributes. Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3;
 0.3 likewise.
 
-Law: an event that passes `check` can be written in every binding, and comes back from it unchanged.
+Law: an event that passes `check` can be written in every binding, and reading returns it unchanged.
 
-The patterns are text because they have two users: Python's `re` (with ASCII digits) and RE2, which checks
-whole columns. Both read them alike.
+The patterns are text because two engines use them: Python's `re` (with ASCII digits), and RE2, which checks
+whole columns. They mean the same in both.
 """
 
 import re
@@ -18,7 +18,8 @@ from event_formats.memory import Memory
 from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, REQUIRED
 
 NAME_LENGTH_MAX: Final = 128
-"""The standard asks for names of at most 20 characters, and for receivers that take longer ones."""
+"""The most characters of a name. The standard recommends at most 20, and that receivers accept longer names.
+"""
 INTEGER_MIN: Final = -(1 << 31)
 INTEGER_MAX: Final = (1 << 31) - 1
 
@@ -30,7 +31,7 @@ FORBIDDEN: Final = (
     (0xFDD0, 0xFDEF),
     *((plane << 16 | 0xFFFE, plane << 16 | 0xFFFF) for plane in range(17)),
 )
-"""Code points that no String has (2.3), first and last of each range: control characters, surrogates,
+"""Code points that a String must not have (2.3), as ranges with both ends: control characters, surrogates,
 noncharacters.
 """
 
@@ -46,7 +47,7 @@ TIME: Final = (
     r"^(\d{4})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|[12]\d))"
     r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
 )
-"""A timestamp of RFC 3339. Every year has a 29 February here: `is_time` knows better."""
+"""A timestamp of RFC 3339. It allows 29 February in every year; `is_time` does not."""
 
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _TEXTS: Final = frozenset(REQUIRED) - {"specversion"}
@@ -57,7 +58,8 @@ _TIME: Final = re.compile(TIME, re.ASCII)
 _LEAP_DAY: Final = "-02-29"
 _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
-# Possessive: a text with many spaces costs time in proportion to its length, not to its square.
+# Possessive quantifiers: without them, a text with many spaces takes time in proportion to the square of its
+# length.
 _MEDIA_TYPE: Final = re.compile(
     rf"{_WORD}/{_WORD}(?:[ \t]*+;(?:[ \t]*+{_WORD}=(?:{_WORD}|{_QUOTED}))?+)*+[ \t]*+"
 )
@@ -110,7 +112,7 @@ def check_value(name: str, text: str) -> None:
 
 
 def check_name(name: str) -> str:
-    """The name, if an attribute can have it. Raises InvalidEventError."""
+    """Returns the name. Raises InvalidEventError if an attribute cannot have it."""
     if not is_name(name):
         text = f"{name[:NAME_LENGTH_MAX]!r} is not an attribute name: use lower-case letters and digits"
         raise InvalidEventError(text)
@@ -121,12 +123,12 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a name is lower-case letters and digits, and not too long."""
+    """Whether a name has only lower-case letters and digits, and at most NAME_LENGTH_MAX characters."""
     return _NAME.fullmatch(name) is not None and len(name) <= NAME_LENGTH_MAX
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a timestamp of RFC 3339 whose day exists."""
+    """Whether a text is a timestamp of RFC 3339 with a day that exists in its year."""
     found = _TIME.fullmatch(text)
     return found is not None and (text[4:10] != _LEAP_DAY or _leap(int(found[1])))
 
@@ -140,8 +142,8 @@ def is_media_type(text: str) -> bool:
 
 
 def text_of(value: Value) -> str:
-    """The canonical string of a value: what headers contain, and what filters compare. Spec: CloudEvents 1.0,
-    2.3.
+    """Returns the canonical string of a value, as headers have it and filters compare it. Spec: CloudEvents
+    1.0, 2.3.
     """
     if type(value) is str:
         return value
@@ -151,7 +153,7 @@ def text_of(value: Value) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for a message: at most 80 characters."""
+    """Returns a value as an error message shows it, with at most 80 characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
 
@@ -210,6 +212,6 @@ _RULES: Final = {
     CONTENT_TYPE: _check_media_type,
     CONTENT_ENCODING: _check_nonempty,
 }
-"""For attributes that version 1.0 or 0.3 defines. A name that only the other version defines is an extension;
-the rule holds, too.
+"""The rules of the attributes that version 1.0 or 0.3 defines. They also apply to an extension whose name
+only the other version defines.
 """

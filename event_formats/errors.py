@@ -1,16 +1,16 @@
-"""Why bytes are not an event. Each class is one reason; the message names what is wrong and where."""
+"""Why bytes are not an event: one class for each kind of reason. The message says what is wrong and where."""
 
 
 class EventFormatError(ValueError):
-    """Root of the errors that this package raises on purpose."""
+    """The root of this package's errors."""
 
 
 class InvalidEventError(EventFormatError):
-    """It is not a valid CloudEvent."""
+    """The bytes are not a valid CloudEvent."""
 
 
 class UnsupportedFormatError(EventFormatError):
-    """It is in an event format or a character set that this package does not read."""
+    """The event is in an event format or a character set that this package cannot read."""
 
 
 class TooManyEventsError(EventFormatError):

@@ -1,8 +1,8 @@
 """Events in HTTP requests and responses. Spec: HTTP binding 1.0.2 (and 0.3), 3.1 binary, 3.2 structured, 3.3
 batched.
 
-Laws: in binary mode the body is the data, byte for byte; Content-Type alone decides the mode; what cannot be
-read is refused with a reason.
+Laws: in binary mode the body is the data, byte for byte. Content-Type alone decides the mode. A message that
+cannot be read is refused with a reason.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,21 +26,22 @@ from event_formats.memory import Memory
 from event_formats.names import CONTENT_TYPE, HTTP_PREFIX
 
 BATCH_EVENTS_MAX: Final = 10_000
-"""Events in one batch unless a caller says otherwise."""
+"""The most events of a batch, if the caller does not give another limit."""
 HEADER_BYTES_MAX: Final = 16 << 10
-"""Bytes of an event's header fields in binary mode. With more, it is sent in structured mode."""
+"""The most bytes of an event's header fields in binary mode. An event with more is sent in structured mode.
+"""
 
 _FIELD_OVERHEAD: Final = len(": \r\n")
 _TYPE_FIELD: Final = "content-type"
-# What a header can be that is not an attribute. None of these can be the name of an attribute.
+# The kinds of headers that are not attributes. No attribute can have one of these names.
 _OTHER: Final = ""
 _BROKEN: Final = "ce-"
 _SPECIAL: Final = frozenset({_OTHER, _BROKEN, _TYPE_FIELD})
 _classified: Final[Memory[bytes, str]] = Memory(2048, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
-"""Names of headers as they come -> the name of an attribute, or one of `_SPECIAL`."""
+"""Names of headers as received -> the name of an attribute, or one of `_SPECIAL`."""
 
 Headers = Iterable[tuple[bytes, bytes]]
-"""Header fields as they came; names in upper or lower case."""
+"""Header fields as received: names in upper or lower case."""
 
 
 class HttpMessage(NamedTuple):
@@ -51,11 +52,11 @@ class HttpMessage(NamedTuple):
 
 
 def from_http(headers: Headers, body: bytes) -> CloudEvent:
-    """The event of a message in binary or structured mode.
+    """Returns the event in a message in binary or structured mode.
 
     Raises:
-        InvalidEventError: it has no valid event.
-        UnsupportedFormatError: it is in a format or charset that cannot be read.
+        InvalidEventError: the message does not contain a valid event.
+        UnsupportedFormatError: the event is in a format or charset that this package cannot read.
     """
     attributes, content_type = _read(headers)
     if content_type is not None and mode_of(content_type) is not Mode.BINARY:
@@ -68,9 +69,9 @@ def from_http(headers: Headers, body: bytes) -> CloudEvent:
 def events_from_http(
     headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX
 ) -> Sequence[CloudEvent]:
-    """The events of a message in any mode.
+    """Returns the events in a message in any mode.
 
-    Raises: as `from_http`, and TooManyEventsError for more than `count_max` events.
+    Raises: as `from_http`, and TooManyEventsError for a batch of more than `count_max` events.
     """
     attributes, content_type = _read(headers)
     if content_type is not None and (mode := mode_of(content_type)) is not Mode.BINARY:
@@ -81,7 +82,7 @@ def events_from_http(
 
 
 def mode_of_http(headers: Headers) -> Mode | None:
-    """The mode in which the message claims to have an event; None: it claims nothing. Nothing else is
+    """Returns the mode that the headers announce; None if they do not announce an event. Nothing else is
     checked.
     """
     specversion = False
@@ -98,7 +99,7 @@ def mode_of_http(headers: Headers) -> Mode | None:
 
 
 def to_binary(event: CloudEvent) -> HttpMessage:
-    """The message in binary mode, which must be able to carry the event (`fits_binary`)."""
+    """Returns the message in binary mode. The event must fit that mode (`fits_binary`)."""
     headers: list[tuple[str, str]] = []
     for name, value in event.attributes.items():
         if name == CONTENT_TYPE:
@@ -111,10 +112,10 @@ def to_binary(event: CloudEvent) -> HttpMessage:
 
 
 def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
-    """The message in the wanted mode; in structured mode also if binary mode cannot carry the event.
+    """Returns the message in the wanted mode; in structured mode also if binary mode cannot carry the event.
 
-    More than `HEADER_BYTES_MAX` of headers are too many for common servers. Every receiver reads structured
-    mode (HTTP binding, 3).
+    Common servers refuse more than `HEADER_BYTES_MAX` of headers. Every receiver must read structured mode
+    (HTTP binding, 3).
     """
     if structured or not fits_binary(event):
         return to_structured(event)
@@ -124,18 +125,20 @@ def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
 
 
 def to_structured(event: CloudEvent) -> HttpMessage:
-    """The message in structured mode, as JSON."""
+    """Returns the message in structured mode, as JSON."""
     return HttpMessage([(_TYPE_FIELD, STRUCTURED_JSON + "; charset=utf-8")], json_format.write_event(event))
 
 
 def to_batch(events: Sequence[CloudEvent]) -> HttpMessage:
-    """One message with all events, as JSON."""
+    """Returns one message with all events, as JSON."""
     return HttpMessage([(_TYPE_FIELD, BATCH_JSON + "; charset=utf-8")], json_format.write_batch(events))
 
 
 def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
-    """Attributes by name, and the content type. If that announces an event, broken attributes in headers are
-    ignored.
+    """Returns the attributes in headers by name, and the content type.
+
+    If the content type announces an event, attributes in headers that are not valid are ignored: the event in
+    the body counts.
     """
     attributes: dict[str, Value] = {}
     content_type: str | None = None
@@ -180,7 +183,7 @@ def _binary(attributes: dict[str, Value], content_type: str | None, body: bytes)
 
 
 def _classify(name: bytes) -> str:
-    """What a header is: an attribute, by its name, or one of `_SPECIAL`."""
+    """Returns the attribute that a header stands for, or one of `_SPECIAL`."""
     text = name.decode("latin-1").lower()
     known = _OTHER
     if text == _TYPE_FIELD:
@@ -193,7 +196,7 @@ def _classify(name: bytes) -> str:
 
 
 def _fault_of_name(name: bytes) -> InvalidEventError | None:
-    """Why a header with the prefix of an attribute is not one; None: it is."""
+    """Returns why a header with the prefix of attributes is not an attribute; None if it is one."""
     try:
         check_name(name.decode("latin-1").lower()[len(HTTP_PREFIX) :])
     except InvalidEventError as error:

@@ -1,10 +1,10 @@
-"""Binary mode of HTTP to binary mode of AMQP in one pass over the headers, without an event in memory. Pure.
+"""Binary mode of HTTP -> binary mode of AMQP, in one pass over the headers, without an event in memory. Pure.
 
-Law: a message that comes out is byte for byte the message that `from_http` and `amqp_binding.encode` make.
-For a request that is in any way unusual the result is None, and those two decide.
+Law: the message is byte for byte that of `from_http` and `amqp_binding.encode`. For an unusual request the
+result is None, and the caller uses those two functions.
 
-What repeats from request to request (type, source, content type, but also host and user agent) is looked at
-once: a header is known by its bytes, name and value together.
+The pass is fast because most headers repeat from request to request (type, source, content type, also host
+and user agent): the result for the bytes of a header, name and value together, is remembered.
 """
 
 import re
@@ -27,11 +27,12 @@ from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, HTTP_PREFIX, KEY
 
 _SHORT_MAX: Final = 255
 _LENGTH_DIGITS: Final = 15
-# Printable ASCII without an escape that does not begin a quoted string: the value is what the bytes say.
+# Printable ASCII without percent signs, not a quoted string: decoding would not change it.
 _PLAIN: Final = re.compile(rb"[ !#$&-~][ -$&-~]*")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 
-# What a header is, as bits: those that a request has at most once have a bit each.
+# The kinds of headers, as bits. A kind that a request has at most once has a bit of its own, which detects
+# the second one.
 _NOTHING: Final = 0
 _UNUSUAL: Final = 1 << 0
 _LENGTH: Final = 1 << 1
@@ -44,7 +45,7 @@ _ATTRIBUTES: Final[Mapping[str, int]] = {
 } | {KEY: _KEY}
 _OTHER: Final = 1 << 20
 _REQUIRED: Final = _HOST | sum(_ATTRIBUTES[name] for name in ("specversion", "id", "source", "type"))
-# Not a header in binary mode, or only in one of the versions.
+# Attributes that are not headers in binary mode, or only in one version: `from_http` handles them.
 _LEFT_ALONE: Final = frozenset({CONTENT_TYPE, CONTENT_ENCODING, "schemaurl"})
 _REPEATING: Final = frozenset(
     {
@@ -64,8 +65,8 @@ assert SPEC_VERSIONS == ("1.0", "0.3"), "both have the same rules for the attrib
 
 
 class _Known(NamedTuple):
-    """A header: its bits, its bytes in the message (an attribute, or the content type's section), its number
-    (the length).
+    """A remembered header: its bits, its bytes in the message (an attribute, or the section with the content
+    type), and its number (of Content-Length).
     """
 
     which: int
@@ -74,22 +75,22 @@ class _Known(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A message up to its data, and the length that the data will have."""
+    """The beginning of a message, up to its data, and the announced length of the data."""
 
     front: bytes
     length: int
 
     def message(self, data: bytes) -> bytes:
-        """The whole message. `data` has the announced length."""
+        """Returns the whole message. `data` must have the announced length."""
         return b"".join((self.front, data_head(len(data)), data))
 
 
 class RequestTranscoder:
-    """Makes messages of requests. `left_alone`: names of attributes whose requests are not for here, because
-    they have rules.
+    """Turns requests into messages.
 
-    `passed_over`: whether a header with this name (in lower case) means nothing, so that the request is usual
-    with it.
+    `left_alone`: names of attributes with rules of their own. A request with one of them is unusual.
+    `passed_over`: whether a header with this name (in lower case) is ignored. Every other header that is not
+    an attribute makes a request unusual.
     """
 
     __slots__ = ("_headers", "_left_alone", "_names", "_passed_over", "_remembered")
@@ -104,11 +105,10 @@ class RequestTranscoder:
         self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
 
     def head(self, headers: Sequence[tuple[bytes, bytes]], added: Sequence[bytes] = ()) -> Head | None:
-        """The beginning of the message of a request; names are in lower case. None: the request is not for
-        here.
+        """Returns the beginning of the message for a request; None if the request is unusual.
 
-        `added`: attributes that the message gets besides those of the request
-        (`amqp_binding.writing.attribute`).
+        `headers`: with names in lower case. `added`: encoded attributes (`amqp_binding.writing.attribute`)
+        that the message gets in addition to those of the request.
         """
         seen, length, front = 0, -1, b""
         pieces: list[bytes] = []
@@ -126,7 +126,8 @@ class RequestTranscoder:
             else:
                 seen |= which
             if which < _KEY:
-                # A request has each of these at most once, so nothing is overwritten; Host adds nothing.
+                # A request has each of these at most once, so nothing is overwritten. The piece of Host is
+                # empty.
                 length, front = (known.number, front) if which == _LENGTH else (length, front + known.piece)
                 continue
             pieces.append(known.piece)
@@ -138,7 +139,7 @@ class RequestTranscoder:
         return Head(front + properties_section(b"".join(pieces), len(pieces)), length)
 
     def _look(self, header: tuple[bytes, bytes]) -> _Known:
-        """What a header is that is not remembered. If it is of a kind that repeats, it is remembered now."""
+        """Examine a header that is not remembered, and remember it if it is of a kind that repeats."""
         name, value = header
         known = self._attribute(name, value) if name[:3] == b"ce-" else self._other(name, value)
         return self._headers.keep(header, known) if name in _REPEATING else known
@@ -156,7 +157,7 @@ class RequestTranscoder:
         return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
 
     def _named(self, name: bytes) -> _Known:
-        """The name of an attribute: its bits, and its key in the message."""
+        """Returns the bits of an attribute's name, and its key in the message."""
         text = name[3:].decode("latin-1")
         try:
             check_name(text)

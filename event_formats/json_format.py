@@ -1,7 +1,7 @@
 """Events as JSON, one or a batch. Spec: JSON event format 1.0.2, and 0.3.
 
-Law: **data is never written anew.** A reader cuts the text of the `data` member out of the JSON as it stands,
-with its spaces, order of keys and spelling of numbers; a writer puts the data in as it is.
+Law: **data is not serialized again.** Reading returns the text of the `data` member unchanged, with its
+spaces, order of keys and spelling of numbers. Writing inserts the data unchanged.
 """
 
 import json
@@ -20,8 +20,8 @@ from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, DATA_BASE6
 
 JSON: Final = "application/json"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-# A name without escapes up to its value, and what follows a value: most of JSON between values, in one step
-# each.
+# Usual text between values: a name without escapes up to its value, and the mark after a value. One match of
+# a regular expression is faster than a step for each part.
 _KEY: Final = re.compile(r'"([a-z0-9_]+)"[ \t\n\r]*:[ \t\n\r]*')
 _NEXT: Final = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -30,7 +30,7 @@ _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
 class _Number(str):
-    """A number as it is written: data is only skipped, however many digits it has."""
+    """A number as written. Most are in data, which is only skipped, and converting digits costs time."""
 
     __slots__ = ()
 
@@ -45,10 +45,10 @@ _scan = cast("Callable[[str, int], tuple[object, int]]", _decoder.scan_once)  # 
 
 
 def read_event(body: bytes) -> CloudEvent:
-    """One event, a JSON object.
+    """Parse an event, a JSON object.
 
     Raises:
-        InvalidEventError: it is not JSON or not an event; the message says where and why.
+        InvalidEventError: the text is not JSON or not an event. The message says where and why.
     """
     text = _decoded(body)
     event, end = _event(text, _skip(text, 0))
@@ -57,12 +57,12 @@ def read_event(body: bytes) -> CloudEvent:
 
 
 def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
-    """Attributes and data of an event with any attributes: a str or bool, or the JSON text of any other
-    value.
+    """Returns attributes and data of an event without checking the attributes. The value of an attribute is a
+    str or bool, or the JSON text of another value.
 
     Raises:
-        InvalidEventError: it is not JSON, has no `specversion`, its data cannot be read, or an attribute is
-        not Unicode text.
+        InvalidEventError: the text is not JSON, `specversion` is missing, the data cannot be read, or an
+            attribute is not Unicode text.
     """
     text = _decoded(body)
     quick = _quick(text)
@@ -86,8 +86,9 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
 
 
 def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
-    """The members of an event, and the text of its data, from one run of the parser; None: each member
-    needs a look of its own.
+    """Returns the members of an event, and the text of its data, with one run of the JSON parser.
+
+    None: the text of the data cannot be located in this way; read member by member.
     """
     try:
         members: dict[str, object] = _quick_decoder.decode(text)
@@ -100,7 +101,7 @@ def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
             return None
     if DATA not in members:
         return members, None
-    # Without escapes the name of the member is spelt so, and there is only one such text.
+    # Without escapes, the name of the member can only be written as "data", so one occurrence is the member.
     if "\\u" in text or text.count('"data"') != 1:
         return None
     found = _KEY.match(text, text.index('"data"'))
@@ -119,16 +120,16 @@ _PLAIN: Final = frozenset({str, bool, type(None)})
 
 
 def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
-    """The events of a JSON array, in order.
+    """Parse a JSON array of events.
 
     Raises:
-        InvalidEventError: it is not an array, or one of its items is not an event.
-        TooManyEventsError: it has more than `count_max` events.
+        InvalidEventError: the text is not an array, or one of its items is not an event.
+        TooManyEventsError: the array has more than `count_max` events.
     """
     text = _decoded(body)
     at = _skip(text, 0)
     if text[at : at + 1] != "[":
-        raise InvalidEventError("a batch is a JSON array")
+        raise InvalidEventError("a batch must be a JSON array")
     at = _skip(text, at + 1)
     events: list[CloudEvent] = []
     if text[at : at + 1] == "]":
@@ -136,7 +137,7 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
         return events
     while True:
         if len(events) >= count_max:
-            message = f"a batch of more than {count_max} events"
+            message = f"the batch has more than {count_max} events"
             raise TooManyEventsError(message)
         try:
             event, at = _event(text, at)
@@ -152,11 +153,11 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 
 
 def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
-    """The event as a JSON object. Data that is not JSON of its own type, or not UTF-8 text, is written in
+    """Returns the event as a JSON object. Data is written as JSON or text if its type is that, otherwise in
     Base64.
 
-    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for that: reading it would give
-    another encoding.)
+    `binary`: write the data of a 1.0 event always in Base64. In 0.3 this is not possible: Base64 needs the
+    attribute `datacontentencoding` there, which would change the event.
     """
     attributes = {
         name: b64encode(value).decode() if isinstance(value, bytes) else value
@@ -180,7 +181,7 @@ def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
 
 
 def write_batch(events: Sequence[CloudEvent]) -> bytes:
-    """The events as a JSON array."""
+    """Returns the events as a JSON array."""
     return b"[" + b",".join(map(write_event, events)) + b"]"
 
 
@@ -194,7 +195,7 @@ def is_json_text(data: bytes) -> bool:
 
 
 def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
-    """The data as a JSON value that is read back byte for byte; None if such a value does not exist."""
+    """Returns the data as a JSON value that reading returns byte for byte; None if no value does."""
     content_type = attributes.get(CONTENT_TYPE)
     encoded = _in_base64(attributes)
     if isinstance(content_type, str) and is_json(content_type) and not encoded:
@@ -208,7 +209,7 @@ def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
 
 
 def _in_base64(attributes: Mapping[str, object]) -> bool:
-    """0.3 only: the data is text that its sender encoded, and stays that text."""
+    """Whether the data of a 0.3 event is text that its sender encoded in Base64. It is not decoded."""
     return (
         attributes.get("specversion") == "0.3"
         and str(attributes.get(CONTENT_ENCODING, "")).lower() == "base64"
@@ -224,14 +225,15 @@ def _decoded(body: bytes) -> str:
 
 
 def _event(text: str, at: int) -> tuple[CloudEvent, int]:
-    """The event at a place in the text, and the place behind it."""
+    """Returns the event that begins at `at`, and where it ends."""
     members, slices, end = _members(text, at)
     data_at, value, binary = slices.get(DATA), members.pop(DATA, None), members.pop(DATA_BASE64, None)
     attributes = {
         check_name(name): _attribute(name, value) for name, value in members.items() if value is not None
     }
     check(attributes)
-    # Without a type of its own, data gets the type that JSON implies: the other bindings imply none.
+    # Data without a type gets the type that the JSON format implies: in the other bindings, no type is
+    # implied.
     data = _data(attributes, None if data_at is None else text[data_at], value, binary)
     if data_at is not None and CONTENT_TYPE not in attributes and not _in_base64(attributes):
         attributes[CONTENT_TYPE] = JSON
@@ -239,14 +241,14 @@ def _event(text: str, at: int) -> tuple[CloudEvent, int]:
 
 
 def _data(attributes: Mapping[str, object], raw: str | None, value: object, binary: object) -> bytes | None:
-    """The bytes of the members `data` (its JSON text `raw`, its `value`) and `data_base64` (its value
-    `binary`).
+    """Returns the data as bytes. `raw`, `value`: JSON text and value of the member `data`; `binary`: value of
+    `data_base64`. At most one of the members may exist.
     """
     if binary is not None:
         if attributes.get("specversion") == "0.3":
             raise InvalidEventError("data_base64 does not exist in 0.3: use datacontentencoding")
         if raw is not None:
-            raise InvalidEventError("data and data_base64 exclude each other")
+            raise InvalidEventError("an event must not have both data and data_base64")
         return _from_base64(binary)
     if raw is None:
         return None
@@ -264,7 +266,9 @@ def _data(attributes: Mapping[str, object], raw: str | None, value: object, bina
 
 
 def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], int]:
-    """Values by name, and where each stands in the text; the place behind the object."""
+    """Returns the members of a JSON object: values by name, and the position of each value in the text. Also
+    returns where the object ends.
+    """
     if text[at : at + 1] != "{":
         raise InvalidEventError(f"an event is a JSON object, not {shown(text[at : at + 20])}")
     members: dict[str, object] = {}
@@ -296,7 +300,7 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
     except JSONDecodeError as error:
         raise _no_json(error.msg, error.pos) from None
     except RecursionError:
-        raise InvalidEventError("values are nested too deep") from None
+        raise InvalidEventError("values are nested too deeply") from None
     except ValueError as error:
         raise InvalidEventError(str(error)) from None
 
@@ -313,7 +317,7 @@ def _attribute(name: str, value: object) -> Value:
 
 
 def _check_unicode(attributes: Mapping[str, object]) -> None:
-    """JSON can write half of a surrogate pair, which is not text."""
+    """Refuse half of a surrogate pair: JSON can express it, but it is not text and cannot be encoded."""
     for name, value in attributes.items():
         try:
             name.encode()

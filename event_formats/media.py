@@ -26,11 +26,11 @@ class Mode(StrEnum):
 
 
 def mode_of(content_type: str) -> Mode:
-    """The mode that a content type announces. One that does not begin with application/cloudevents is for
-    binary mode.
+    """Returns the mode that a content type announces. A type that does not begin with application/cloudevents
+    announces binary mode.
 
     Raises:
-        UnsupportedFormatError: an event format other than JSON, or a charset other than UTF-8.
+        UnsupportedFormatError: the event format is not JSON, or the charset is not UTF-8.
     """
     if not announces_event(content_type):
         return Mode.BINARY
@@ -46,9 +46,7 @@ def mode_of(content_type: str) -> Mode:
 
 
 def announces_event(content_type: str) -> bool:
-    """Whether a media type begins with application/cloudevents: the body then consists of one or more events,
-    not of data.
-    """
+    """Whether a media type begins with application/cloudevents: then the body is one or more events."""
     return content_type[: len(CLOUDEVENTS)].lower() == CLOUDEVENTS
 
 
@@ -68,13 +66,13 @@ def is_json(content_type: str) -> bool:
 
 
 def is_unicode(content_type: str) -> bool:
-    """Whether text of this type is UTF-8, as far as the type says."""
+    """Whether text of this type may be read as UTF-8: its charset is UTF-8 or compatible, or is absent."""
     return essence(content_type)[1] in _CHARSETS
 
 
 def essence(content_type: str) -> tuple[str, str]:
-    """Type and subtype in lower case without parameters, and the charset in lower case: "" if the type has
-    none.
+    """Returns type and subtype in lower case without parameters, and the charset in lower case, or "" without
+    one.
     """
     media_type, _, parameters = content_type.partition(";")
     charset = ""

@@ -1,11 +1,11 @@
-"""Results for keys that repeat, kept for the next time.
+"""A bounded cache of results for keys that repeat.
 
-Law: a memory changes the cost of a result, never the result; and it has a bound, although untrusted peers choose
-the keys.
+Law: a memory changes the cost of a result and never the result. Its size is bounded, because untrusted peers
+choose the keys.
 
-Memories belong to the module or object that fills them, and live as long as the process: names of attributes,
-media types and types of events repeat across connections, logs and tasks. A race of two threads costs at most
-one entry.
+A memory belongs to the module or object that fills it and lives as long as the process, because names of
+attributes, media types and types of events repeat across connections, logs and tasks. Two threads may use it
+without a lock: a race exceeds the bound by at most one entry.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,8 +16,9 @@ V = TypeVar("V")
 
 
 class Memory(dict[K, V]):
-    """Results by key: at most `entries_max` of them, and none for a key longer than `length_max`. If it is
-    full, it is emptied.
+    """Results by key: at most `entries_max`, and only for keys of at most `length_max`.
+
+    A full memory is emptied. This costs less for each look-up than to record which entry was used last.
     """
 
     __slots__ = ("_length_of", "entries_max", "length_max")
@@ -29,7 +30,7 @@ class Memory(dict[K, V]):
         self._length_of: Final = length_of
 
     def keep(self, key: K, value: V) -> V:
-        """Keep the value if the key is not too long; the value."""
+        """Keep the value, unless the key is too long. Returns the value."""
         if self._length_of(key) <= self.length_max:
             if len(self) >= self.entries_max:
                 self.clear()

@@ -1,3 +1,3 @@
-"""What a node and a gateway have in common as services: command line, settings, logging, tokens. Imports
-neither.
+"""The parts that the node and the gateway share: command line, settings, logging, tokens. Imports neither of
+them.
 """

@@ -1,4 +1,4 @@
-"""What a missing extra of this distribution is reported as. Pure."""
+"""The error for a missing extra of this distribution. Pure."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ DISTRIBUTION: Final = "amqp-event-streams"
 
 
 class MissingExtraError(ImportError):
-    """Something needs libraries that an extra installs. The message names the command that installs them."""
+    """A library that an extra installs is missing. The message has the command that installs the extra."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the {extra} extra: pip install '{DISTRIBUTION}[{extra}]'")
@@ -17,11 +17,11 @@ class MissingExtraError(ImportError):
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """While `what` is imported, which needs the libraries of `extra`.
+    """Import `what` within this context: it needs the libraries of `extra`.
 
     Raises:
-        MissingExtraError: a library is not installed. A module that is missing from a package that is loaded
-        is another fault.
+        MissingExtraError: a library is not installed. If a module is missing from a package that is loaded,
+            the original error is raised: the installation is damaged, not incomplete.
     """
     try:
         yield

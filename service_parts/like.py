@@ -1,8 +1,9 @@
-"""Patterns of LIKE, as FILTEX 6.4.3.2 and CESQL 3.4.3 both define them: `%` is any characters, `_` is one.
+"""Patterns of LIKE, which FILTEX 6.4.3.2 and CESQL 3.4.3 define alike: `%` matches any characters, `_` one.
 Pure.
 
-A pattern is its pieces between the `%`. Law: a piece has a fixed length and is taken where it is found first,
-so nothing is tried twice. Callers read their own escapes, and count the steps in their own way.
+A pattern is a sequence of pieces between its `%`. Law: each piece has a fixed length and matches at its first
+occurrence, so the search never goes back. Callers interpret escapes, which differ in the two languages, and
+limit the work.
 """
 
 import re
@@ -10,14 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 Piece: TypeAlias = list[str | None]
-"""Characters; None: any one character."""
+"""Characters; None stands for `_`."""
 Matcher: TypeAlias = Callable[[str], bool]
 Search: TypeAlias = Callable[[str, int, int], int]
-"""Given a text, a start and an end: the end of the first place of a piece between them, or -1."""
+"""Takes a text, a start and an end. Returns the end of the first occurrence of a piece between them, or -1.
+"""
 
 
 def plain_matcher(pieces: Sequence[Piece]) -> Matcher:
-    """What tells whether a whole text matches pieces without `_`."""
+    """Returns a function that decides whether a whole text matches pieces without `_`."""
     texts = ["".join(character or "" for character in piece) for piece in pieces]
     match texts:
         case [exact]:
@@ -51,9 +53,9 @@ def _in_order(prefix: str, inner: list[str], suffix: str) -> Matcher:
 def wildcard_matcher(
     pieces: Sequence[Piece], search: Callable[[Piece], Search], looked: Callable[[str], object] | None = None
 ) -> Matcher:
-    """The same for pieces with `_`. `search` makes the search of an inner piece.
+    """Like `plain_matcher`, for pieces with `_`. `search` returns the search function of an inner piece.
 
-    `looked` gets the text before the inner pieces are searched, and may raise.
+    `looked` is called with the text before the inner pieces are searched for. It may raise to prevent that.
     """
     first, last = compiled(pieces[0]), compiled(pieces[-1])
     inner = [search(piece) for piece in pieces[1:-1]]
@@ -79,5 +81,5 @@ def wildcard_matcher(
 
 
 def compiled(piece: Piece) -> re.Pattern[str]:
-    """The expression of one piece."""
+    """Returns the regular expression of one piece."""
     return re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL)

@@ -1,8 +1,8 @@
-"""[io] The log of a process: structlog, one event name and key=value a line, on stderr. The standard
-library's loggers join in.
+"""[io] The log of a process, on stderr: each line has an event name and key=value pairs. The records of the
+standard library's loggers have the same form.
 
-Laws: a value is never written under a name that calls it a secret, and no text of a peer writes lines or
-control sequences.
+Laws: a value whose key names a secret is masked. A text from a peer cannot begin a new line or contain a
+control sequence.
 """
 
 import logging
@@ -15,17 +15,19 @@ import structlog
 from service_parts.settings.choices import LogFormat, LogLevel
 
 MASKED: Final = "***"
-# Parts of key names whose values are masked, however deep in a value they are.
+# A value is masked if its key contains one of these, also inside another value.
 SECRETS: Final = ("password", "passwd", "token", "secret", "credential", "authorization", "private_key")
 
-# Keys that are structlog's own.
+# Keys that structlog writes itself: their values are not masked.
 _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", "_from_structlog"})
 
-# Loggers of libraries whose INFO lines are of use to their authors only.
+# Loggers of libraries whose INFO lines do not help an operator.
 _CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets", "sqlalchemy")
 
 _CAUSED_BY_PEERS: Final = frozenset({"ASGI callable returned without completing handshake."})
-"""What the web server calls an error, and any peer causes by asking for a WebSocket that is refused."""
+"""Texts that the web server logs as errors although a peer causes them: here with a request for a WebSocket
+that is refused.
+"""
 
 
 def configure(
@@ -80,7 +82,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The processor that masks every value whose key calls it a secret."""
+    """A structlog processor that masks every value whose key names a secret."""
     for key, value in event.items():
         if key not in _OURS:
             event[key] = MASKED if _is_secret(key) and value is not None else _masked(value)
@@ -90,8 +92,8 @@ def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any])
 def escape_controls(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """The processor that escapes control characters: names of peers cannot move the reader's cursor or write
-    lines of their own.
+    """A structlog processor that escapes control characters, so that a text from a peer cannot begin a new
+    line or control a terminal.
     """
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():

@@ -1,8 +1,8 @@
-"""Sections and their well-known fields as filters name them. Spec: FILTEX 4, 6.4.4.4; AMQP 3.2.1, 3.2.4;
-Event Streams 5.1.
+"""The sections of a message and their fields, under the names that filters use. Spec: FILTEX 4, 6.4.4.4; AMQP
+3.2.1, 3.2.4; Event Streams 5.1.
 
-Law: a name with several words may be written with hyphens (as the standards define it), underscores (as
-FILTEX's grammar has it) or in camelCase (as its examples have it); the answer is always the standard's
+Law: a name of several words may be written with hyphens (the standards define it so), with underscores
+(FILTEX's grammar requires them) or in camelCase (FILTEX's examples use it). Look-ups return the standard's
 spelling.
 """
 
@@ -41,7 +41,7 @@ POSITIONS: Final[dict[int, dict[str, int]]] = {
     HEADER: {name: place for place, name in enumerate(HEADER_FIELDS)},
     PROPERTIES: {name: place for place, name in enumerate(PROPERTIES_FIELDS)},
 }
-"""Sections that are lists: where each field is."""
+"""The sections that are lists on the wire, with the index of each field."""
 
 DEFAULTS: Final[dict[str, Value]] = {
     "durable": False,
@@ -49,7 +49,7 @@ DEFAULTS: Final[dict[str, Value]] = {
     "first-acquirer": False,
     "delivery-count": 0,
 }
-"""What an absent field of the header counts as; every other absent field is NULL."""
+"""The values of absent header fields. Every other absent field is NULL."""
 
 _TEXTS: Final = (str,)
 _NUMBERS: Final = (int,)
@@ -74,13 +74,13 @@ FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "group-sequence": _NUMBERS,
     "reply-to-group-id": _TEXTS,
 }
-"""What a reference value for a field of header or properties may be; integers of any width match, symbols and
-strings each other.
+"""The types that a property filter may compare a field of header or properties with. Integers of all widths
+match each other, and so do symbols and strings.
 """
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """The ways to write a hyphenated name: itself, with underscores, in camelCase."""
+    """Returns the ways to write a hyphenated name: unchanged, with underscores, in camelCase."""
     first, *rest = name.split("-")
     return name, name.replace("-", "_"), first + "".join(word.capitalize() for word in rest)
 
@@ -110,14 +110,15 @@ _KNOWN: Final[dict[int, dict[str, str]]] = {
 
 
 def known_field(section: int, written: str) -> str | None:
-    """The standard's spelling of a field of `section`; None if it has no such field of its own."""
+    """Returns the standard's spelling of a field; None if the standard does not define it for `section`."""
     return _KNOWN.get(section, {}).get(written)
 
 
 def field_name(section: int, written: str) -> str | None:
-    """The name to look up in `section`: the standard's for a known field, else as written;
+    """Returns the name to look up in `section`: the standard's spelling of a known field, otherwise
+    `written`.
 
-    None if the section cannot have it.
+    None: the section has a fixed set of fields, and `written` is not one of them.
     """
     known = known_field(section, written)
     return known if known is not None or section in POSITIONS else written

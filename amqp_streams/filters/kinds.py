@@ -1,8 +1,8 @@
 """The kinds of filters, by symbol and by code, and what each compiles to.
 
-Spec: FILTEX 3-6; Event Streams 5.2; Apache's registry. Laws: an unknown member of a group refuses the group,
-because the group's meaning depends on it. A failed member makes the group unknown (3); a member that is only
-not true, because a field is missing, does not.
+Spec: FILTEX 3-6; Event Streams 5.2; Apache's registry. Laws: a group with an unknown member is refused,
+because its meaning depends on that member. A member that fails makes the group unknown (FILTEX 3). A member
+that is not true because a field is missing does not.
 """
 
 from collections.abc import Iterable
@@ -69,9 +69,9 @@ _CHARACTERS_PER_WEIGHT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The compiled form of a filter; all of it must hold.
+    """The compiled form of a filter. A record matches if it is within `bounds` and all `conditions` are true.
 
-    `needles`: bytes of each matching message; `weight`: see Compiled.
+    `needles`: bytes that each matching message contains. `weight`: see `Compiled`.
     """
 
     bounds: Bounds = EVERYTHING
@@ -80,7 +80,7 @@ class Part:
     weight: int = 0
 
     def joined(self, other: "Part") -> "Part":
-        """Both at once."""
+        """Returns a part that requires both."""
         return Part(
             self.bounds.narrowed(other.bounds),
             self.conditions + other.conditions,
@@ -89,7 +89,11 @@ class Part:
         )
 
     def condition(self) -> Condition:
-        """All of it as one closure, for groups that let through what a part of them rejects."""
+        """Returns bounds and conditions as one closure.
+
+        A member of ANY or NOT needs it: the group can select a record that is outside the member's bounds, so
+        a reader must not skip by them.
+        """
         bounds, conditions = self.bounds, self.conditions
         if bounds == EVERYTHING and len(conditions) == 1:
             return conditions[0]
@@ -114,7 +118,7 @@ def kind_of(descriptor: Value) -> str | None:
 
 
 class Compiler:
-    """Compiles the filters of one source; counts them."""
+    """Compiles the filters of one source, and counts them: `Limits.filters` is for all of them together."""
 
     __slots__ = ("_count", "_limits")
 
@@ -123,10 +127,10 @@ class Compiler:
         self._count = 0
 
     def part(self, kind: str, value: Value, depth: int = 0) -> Part:
-        """The compiled form of a filter of this kind; `depth`: the number of enclosing groups.
+        """Returns the compiled form of a filter of this kind. `depth`: the number of enclosing groups.
 
         Raises:
-            FilterError: it is malformed, has a wrong type, or exceeds a limit.
+            FilterError: the filter is malformed, has a wrong type, or exceeds a limit.
         """
         self._count += 1
         if self._count > self._limits.filters:
@@ -161,7 +165,8 @@ class Compiler:
             reason = f"groups are nested more than {self._limits.depth} levels deep"
             raise FilterError(reason)
         members = [self._member(place, member, depth + 1) for place, member in enumerate(value, 1)]
-        # All of them as if they were the source's own: what bounds one bounds the link.
+        # A top-level ALL means the same as its members listed in the source, so a reader can use their
+        # bounds.
         if kind == names.FILTEX_ALL and depth == 0:
             return joined(members)
         needles = (
@@ -202,7 +207,8 @@ def _grouped(kind: str, conditions: list[Condition]) -> Condition:
 
 
 def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
-    while isinstance(value, Described):  # 0x201 is defined as a restriction of 0x120
+    # Event Streams 5.2.2 defines 0x201 as a restriction of 0x120, so the text may be described twice.
+    while isinstance(value, Described):
         value = value.value
     if not isinstance(value, str):
         reason = f"the value must be a text (got {type(value).__name__})"
@@ -245,7 +251,7 @@ def _position(value: Value) -> Part:
 
 
 def joined(parts: Iterable[Part]) -> Part:
-    """All of them at once."""
+    """Returns one part that requires all `parts`."""
     whole = Part()
     for part in parts:
         whole = whole.joined(part)

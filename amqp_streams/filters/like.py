@@ -1,8 +1,8 @@
 """LIKE. Spec: FILTEX 6.4.3.2; Jakarta Messaging 3.8.1.2.
 
-Law: matching a text takes at most as many steps as the product of its length and the length of the pattern's
-longest piece, and this is known before: between two `%` nothing varies, and each `%` takes as few characters
-as possible.
+Law: matching takes at most as many steps as the length of the text times the length of the pattern's longest
+piece, and the caller knows this number before it matches. The reason: a piece between two `%` has a fixed
+length, and each `%` matches as few characters as possible, so the search never goes back.
 """
 
 from collections.abc import Callable
@@ -12,28 +12,32 @@ from typing import Final
 from service_parts.like import Piece, Search, compiled, plain_matcher, wildcard_matcher
 
 PATTERN_MAX: Final = 256
-"""Characters of a pattern that comes from the message itself."""
+"""The most characters of a pattern that comes from the message itself. `Limits` bounds a pattern in a filter.
+"""
 COMPILE_STEPS: Final = 1024
-"""Steps (see `record.WORK_MAX`) that a character of such a pattern takes to compile."""
+"""Steps (see `record.WORK_MAX`) to compile one character of such a pattern."""
 _LINEAR_FROM: Final = 30_000
-"""Characters of a text in which Python finds any other in linear time.
+"""The length of a text, in characters, from which CPython's `str.find` is linear for every piece.
 
-In shorter ones it may compare each place with all of it.
+In a shorter text, the time can be the product of both lengths (CPython, `stringlib/fastsearch.h`).
 """
 _COMPARED_A_STEP: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Decides whether a whole text matches. `piece`: length of the longest piece to search for; 0: none."""
+    """Decides whether a whole text matches a pattern.
+
+    `piece`: the characters of the longest piece between two `%`; 0: nothing is searched for.
+    """
 
     matches: Callable[[str], bool]
     piece: int = 0
     single: bool = False
-    """It has `_`: an expression is tried at each place."""
+    """The pattern has `_`, so a regular expression is tried at each position of the text."""
 
     def steps(self, text: str) -> int:
-        """How many steps (see `record.WORK_MAX`) it takes to look at this text, at most."""
+        """Returns the most steps (see `record.WORK_MAX`) that matching this text takes."""
         if not self.piece:
             return 0
         size = len(text)
@@ -43,9 +47,9 @@ class Matcher:
 
 
 def pattern_parts(pattern: str, escape: str | None) -> list[Piece] | None:
-    """The pieces between the `%`: characters, with None for `_`.
+    """Returns the pieces between the `%`, as characters, with None for `_`.
 
-    None if the pattern ends with the escape character.
+    Returns None if the pattern ends with the escape character.
     """
     parts: list[Piece] = [[]]
     characters = iter(pattern)
@@ -63,7 +67,7 @@ def pattern_parts(pattern: str, escape: str | None) -> list[Piece] | None:
 
 
 def matcher(pattern: str, escape: str | None) -> Matcher | None:
-    """What tells whether a whole text matches; None if the pattern ends with the escape character."""
+    """Compile a pattern. Returns None if it ends with the escape character."""
     parts = pattern_parts(pattern, escape)
     if parts is None:
         return None

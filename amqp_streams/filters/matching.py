@@ -1,7 +1,7 @@
 """Property filters: a map of reference values -> a closure. Spec: FILTEX 4.1, 4.2.
 
-Laws: each entry must match. A NULL reference matches any value; an absent header field has its default value.
-A field that header or properties do not define, or define with another type, refuses the filter.
+Laws: all entries must match. A NULL reference matches every value. An absent header field has its default
+value. A filter is refused if header or properties do not define its field, or define it with another type.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,12 @@ _NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
 def property_condition(section: int, reference: Value, limits: Limits) -> tuple[Condition, Required]:
-    """What says of a record whether a section matches the reference map, and what its message then has.
+    """Returns a condition that is true if a section matches the reference map, and the bytes that a matching
+    message contains.
 
     Raises:
-        FilterError: it is not a map, has an undefined field, or exceeds `limits`; has the entry's number,
-            from 1.
+        FilterError: `reference` is not a map, has a field that the section does not define, or exceeds
+            `limits`. The position of the error is the entry's number, from 1.
     """
     if not isinstance(reference, dict):
         reason = f"the filter of {NAMES[section]} must be a map (got {type(reference).__name__})"
@@ -45,7 +46,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
         if wanted is None:
             continue
         checks.append((get, match))
-        if section != DELIVERY_ANNOTATIONS:  # those are not in the stored bytes
+        if section != DELIVERY_ANNOTATIONS:  # written at delivery: the stored bytes do not contain them
             needles = needles.both(_needle(wanted))
             if name is not None:
                 needles = needles.both(key_needle(section, name))
@@ -53,7 +54,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
 
 
 def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
-    """What says whether the value of a field matches the reference value.
+    """Returns a function that decides whether the value of a field matches `reference`.
 
     Raises:
         FilterError: a text begins with `&` but not with a known modifier.
@@ -164,7 +165,9 @@ def _getter(section: int, key: Value, wanted: Value) -> tuple[Getter, str | None
 
 
 def _numbered(section: int, key: int) -> Getter:
-    """Annotations may have numbers as keys, too."""
+    """Returns a getter of an annotation whose key is a number. It decodes the whole map: the search for keys
+    in the bytes finds texts only.
+    """
     entries = whole_map(section)
 
     def found(record: Record) -> Found:

@@ -1,9 +1,9 @@
-"""Bytes that every matching message must contain: searched for before anything is decoded.
+"""Needles: bytes that every matching message contains. They are searched for before a message is decoded.
 
-Law: necessary, never sufficient. Any encoding of a text of n bytes has the byte n modulo 256 before the text:
-as string or symbol, short or long, array item or described value. So an equal text contains these bytes. A
-NULL field makes only IS NULL, NOT EXISTS and alternatives of OR true, so the keys of other fields must be
-present.
+Law: a needle is necessary, never sufficient. In every encoding (string or symbol, short or long, array item
+or described value) the byte before a text of n bytes is n modulo 256. So a message with an equal text
+contains this byte and the text. Only IS NULL, NOT EXISTS and OR can be true although a field is NULL, so all
+other predicates require the keys of their fields.
 """
 
 from collections.abc import Sequence
@@ -37,34 +37,40 @@ from amqp_streams.wire.layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANN
 _MAPS: Final = frozenset((MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER))
 _STORED: Final = _MAPS | {PROPERTIES}
 CLAUSES_MAX: Final = 4
+"""The most clauses that are searched for in each message."""
 NEEDLE_BYTES_MAX: Final = 64
-"""The most bytes of a needle: in short messages a search may take the product of both lengths."""
+"""The most bytes of a needle: in a short message, a search can take the product of both lengths."""
 ALTERNATIVES_MAX: Final = 8
-"""The most needles: more would cost more than the decoding that they save."""
+"""The most needles of a clause: searching for more costs more than the decoding that it saves."""
 
 Clause: TypeAlias = tuple[bytes, ...]
-"""Bytes of which the message contains at least one."""
+"""Needles of which the message contains at least one."""
 
 
 def text_needle(text: str) -> bytes:
-    """Bytes in each message that has this text as a value or key."""
+    """Returns the bytes that each message with this text as a value or key contains."""
     encoded = text.encode()
     return bytes((len(encoded) & 0xFF,)) + encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Clauses that all hold for a message: those with bytes of values, which tell more, and those with keys."""
+    """Clauses that every matching message satisfies.
+
+    `values` are searched for first: many messages of a log have the same keys, so `keys` exclude few.
+    """
 
     values: tuple[Clause, ...] = ()
     keys: tuple[Clause, ...] = ()
 
     def both(self, other: "Required") -> "Required":
-        """What holds if both do."""
+        """Returns the clauses of both."""
         return Required(self.values + other.values, self.keys + other.keys)
 
     def most_telling(self) -> tuple[Clause, ...]:
-        """The best clauses without duplicates, long values first."""
+        """Returns at most CLAUSES_MAX clauses, without duplicates: those with values before those with keys,
+        few alternatives before many, long needles before short ones.
+        """
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
         cut = (
             tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause))
@@ -78,17 +84,21 @@ NOTHING_REQUIRED: Final = Required()
 
 
 def value_needle(needle: bytes) -> Required:
-    """That these bytes are there; nothing if there are none."""
+    """Requires bytes of a value. Requires nothing if `needle` is empty."""
     return Required(values=((needle,),)) if needle else Required()
 
 
 def key_needle(section: int, name: str) -> Required:
-    """That a field is there: nothing of it for lists, whose fields have no names on the wire."""
+    """Requires the key of a field. Requires nothing in a list section: its fields have no names on the wire.
+    """
     return Required(keys=((text_needle(name),),)) if section in _MAPS else Required()
 
 
 def either(branches: Sequence[Required]) -> Required:
-    """What holds if one of them does."""
+    """Returns what is required if at least one branch holds: one clause with a needle of each branch.
+
+    Requires nothing if a branch requires nothing, or if there are more than ALTERNATIVES_MAX needles.
+    """
     chosen = [next(iter(branch.most_telling()), ()) for branch in branches]
     clause = tuple(dict.fromkeys(needle for each in chosen for needle in each))
     if not all(chosen) or not 0 < len(clause) <= ALTERNATIVES_MAX:
@@ -99,7 +109,7 @@ def either(branches: Sequence[Required]) -> Required:
 
 
 def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
-    """What a message has if `node` is true of it."""
+    """Returns what a message contains if `node` is true for it."""
     match node:
         case And(operands=operands):
             whole = Required()
@@ -134,7 +144,7 @@ def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
 
 
 def _definite(node: Compare | In | Like | Holds) -> Required:
-    """What there is if the predicate is true or false, not unknown."""
+    """Returns what a message contains if the predicate is true or false for it (not unknown)."""
     match node:
         case Compare(left=left, right=right):
             return _keys(left).both(_keys(right))
@@ -149,7 +159,7 @@ def _equal(field: Expression, other: Expression) -> Required:
         and isinstance(other, Constant)
         and isinstance(other.value, str)
     ):
-        # A text that is a date equals a timestamp, too.
+        # A date also equals a timestamp, whose bytes are different: such a text is not a needle.
         return (
             value_needle(text_needle(other.value))
             if other.value and moment(other.value) is None
@@ -159,7 +169,7 @@ def _equal(field: Expression, other: Expression) -> Required:
 
 
 def _literal(pattern: str, escape: str | None) -> Required:
-    """The longest piece of a pattern without a wildcard."""
+    """Requires the longest piece of a pattern that has no wildcard."""
     pieces = [piece for part in pattern_parts(pattern, escape) or [] for piece in _runs(part)]
     return value_needle(max(pieces, key=len, default="").encode())
 
@@ -175,7 +185,7 @@ def _runs(part: list[str | None]) -> list[str]:
 
 
 def _keys(node: Expression) -> Required:
-    """Keys of the fields whose NULL makes the whole expression NULL or fail."""
+    """Requires the keys of the fields whose NULL makes the whole expression NULL or FAILED."""
     match node:
         case Field(section=section, name=name):
             return key_needle(section, name)

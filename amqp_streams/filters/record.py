@@ -1,9 +1,9 @@
-"""A record as filters see it: finds fields without decoding others. Spec: AMQP 3.2; FILTEX 4.
+"""A record as filters see it: finds a field without decoding the others. Spec: AMQP 3.2; FILTEX 4.
 
-Laws: bytes that are not valid AMQP make a field FAILED and nothing else. Of equal keys in a map the last one
-counts, as in the codec. The delivery annotations are those that the node writes at delivery. The work of all
-filters of a source for one record is bounded: filter and message come from untrusted peers, and their sizes
-multiply.
+Laws: bytes that are not valid AMQP make a field FAILED and raise nothing. If a map has a key twice, the last
+entry counts, as in the codec. The delivery annotations are those that the node writes at delivery. The work
+of all filters of a source for one record is bounded: filter and message come from untrusted peers, and the
+work can be the product of their sizes.
 """
 
 from collections.abc import Callable
@@ -19,40 +19,42 @@ from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, Timestamp, Value
 
 ENTRIES_MAX: Final = 1024
-"""The most entries of a map that are searched for a key."""
+"""The most entries of a map in which a key is searched for. In a larger map, the field is FAILED."""
 COMPOUND_BYTES_MAX: Final = 64 << 10
-"""The largest list, map, array or described value that is decoded for a value in it."""
+"""The most bytes of a list, map, array or described value that is decoded. A larger one is FAILED."""
 VALUE_BYTES_MAX: Final = 1 << 20
-"""The largest value that is decoded.
+"""The most bytes of a text or binary value that is decoded.
 
-A larger one is FAILED: a producer must not set the cost of consumers' filters.
+A larger one is FAILED: a producer must not decide what the filters of consumers cost.
 """
 
 SECTIONS_MAX: Final = 64
-"""The most sections that are skipped on the way to a footer."""
+"""The most sections that are skipped before the wanted one: a body may have many."""
 WORK_MAX: Final = 1 << 23
-"""The most steps of the filters of one source for one record.
+"""The most steps that all filters of a source take for one record.
 
-A step, such as comparing a character, takes some nanoseconds. Later fields are FAILED. Enough for one list or
-map of COMPOUND_BYTES_MAX.
+A step, such as comparing a character, takes some nanoseconds. After the last step, fields are FAILED. The
+limit is enough for one list or map of COMPOUND_BYTES_MAX.
 """
 COMPOUND_STEPS: Final = 100
-"""Steps that a byte of a list, map, array or described value takes to decode, at worst."""
+"""The most steps that decoding one byte of a list, map, array or described value takes."""
 _SEARCH_STEPS: Final = 16
-"""Bytes that are compared in a step when a key is searched."""
+"""Bytes that a search for a key compares in one step."""
 _CHEAP_SEARCH: Final = 1 << 14
-"""Bytes times bytes of the key. Searching backwards takes their product at worst; so few are not counted."""
+"""The largest product of searched bytes and bytes of the key that is not counted as work. A backward search
+takes this product at worst.
+"""
 _BACKWARDS_MAX: Final = 1 << 20
-"""The same, for which searching forwards, which takes no product, is better."""
+"""The largest such product for a backward search. Above it, a forward search is used, which is linear."""
 
 Found: TypeAlias = "Value | Missing | Failed"
 
 
 class Record:
-    """The current record; one object is reused for all.
+    """The current record. One object is reused for all records of a call: creating one for each costs time.
 
-    `latest`: the value of `@latest`: the partition's end at the attach. `seen`: the fields found so far, by
-    section and name. `work`: the steps taken for this record.
+    `latest`: the value of `@latest`, which is the partition's end at the attach. `seen`: the fields that were
+    read, by section and name. `work`: the steps that were taken for this record.
     """
 
     __slots__ = ("latest", "message", "now_ms", "number", "partition", "seen", "timestamp_ms", "work")
@@ -76,7 +78,7 @@ class Record:
         self.work = 0
 
     def spend(self, steps: int) -> bool:
-        """Count work before it is done; False: the limit is reached, do not do it."""
+        """Count steps before they are taken. Returns False if the limit is reached: do not take them."""
         self.work += steps
         return self.work <= WORK_MAX
 
@@ -85,8 +87,8 @@ Getter = Callable[[Record], Found]
 
 
 def getter(section: int, name: str) -> Getter:
-    """What finds a field of a section in a record: its value, MISSING, or FAILED if the message is broken
-    there.
+    """Returns a function that reads a field from a record: its value, MISSING, or FAILED if the bytes are
+    malformed.
     """
     if section == DELIVERY_ANNOTATIONS:
         return _ANNOTATIONS.get(name, _missing)
@@ -96,7 +98,7 @@ def getter(section: int, name: str) -> Getter:
 
 
 def with_default(section: int, name: str) -> Getter:
-    """As `once`, but a field that is missing and has a default has that."""
+    """Like `once`, but a missing field has its default value, if it has one."""
     get = once(section, name)
     default = DEFAULTS.get(name) if section in POSITIONS else None
     if default is None:
@@ -105,7 +107,7 @@ def with_default(section: int, name: str) -> Getter:
 
 
 def once(section: int, name: str) -> Getter:
-    """As `getter`, but looked for once a record."""
+    """Like `getter`, but reads the field at most once for each record."""
     get = getter(section, name)
     if section == DELIVERY_ANNOTATIONS:
         return get
@@ -122,9 +124,8 @@ def once(section: int, name: str) -> Getter:
 
 
 def whole_map(section: int) -> Getter:
-    """What decodes all of a section that is a map; an absent one is empty.
-
-    Decoded once however often it is asked for.
+    """Returns a function that decodes a whole section that is a map, at most once for each record. An absent
+    section is an empty map.
     """
     place = f"{section}"
 
@@ -210,11 +211,13 @@ def _mapped(section: int, name: str) -> Getter:
 
 _WIDE_TEXTS: Final = frozenset((0xB0, 0xB1, 0xB3))
 _LARGE: Final = _WIDE_TEXTS | {0, 0xC0, 0xC1, 0xE0, 0xD0, 0xD1, 0xF0}
-"""Constructors of texts, and of values with others inside, that may be large."""
+"""Constructors whose values can be large: long texts and binaries, and values that contain other values."""
 
 
 def _decoded(record: Record, at: int) -> Value:
-    """The value at byte `at`. Raises WireError if it is none or too large to be looked at for each record."""
+    """Returns the value at byte `at`. Raises WireError if the bytes are not a value, or decoding it would
+    exceed a limit.
+    """
     message = record.message
     code = message[at]
     if code in _LARGE:
@@ -229,13 +232,13 @@ def _decoded(record: Record, at: int) -> Value:
 
 
 _WIDTHS: Final = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256))
-"""Bytes of a value whose constructor tells its size, the constructor included; 0 for the others."""
+"""By constructor: the bytes of a value of fixed size, including the constructor; 0: the size varies."""
 
 
 def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
-    """Where the value of the last entry with this key begins, the entries being from `at` on.
+    """Returns where the value of the last entry with this key begins; None if the map does not have the key.
 
-    Behind `last` no key is the one.
+    The entries begin at `at`. The key does not occur after `last`, so later entries are not read.
     """
     found: int | None = None
     length = len(key)
@@ -271,9 +274,9 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
 
 
 def _last(record: Record, needle: bytes, at: int, end: int) -> int:
-    """Where the last key of a large map may be, at most; -1: it is not there.
+    """Returns a byte after which the key does not occur in a large map; -1 if it does not occur at all.
 
-    Raises WireError if that is too much work for the record.
+    Raises WireError if the search exceeds the record's limit of work.
     """
     message, product = record.message, (end - at) * len(needle)
     backwards = product <= _BACKWARDS_MAX
@@ -286,11 +289,12 @@ def _last(record: Record, needle: bytes, at: int, end: int) -> int:
 
 
 def _start(message: bytes, wanted: int) -> int | None:
-    """Where the value of a section begins, None without it; fast for sections in their usual forms.
+    """Returns where the value of a section begins; None if the message does not have the section.
 
-    Raises WireError if it cannot be.
+    Raises WireError if the sections before it are malformed or too many.
     """
     at, size, passed = 0, len(message), 0
+    # The usual encodings first, without a call for each section: every filter of a record comes here.
     while at + 4 < size and message[at] == 0 and message[at + 1] == 0x53:
         passed += 1
         if passed > SECTIONS_MAX:
@@ -299,7 +303,7 @@ def _start(message: bytes, wanted: int) -> int | None:
         code, constructor = message[at + 2], message[at + 3]
         if code == wanted:
             return at + 3
-        if code > wanted:
+        if code > wanted:  # sections are in the order of their codes
             return None
         if constructor in {0xC0, 0xC1, 0xA0}:
             at += 5 + message[at + 4]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 class FilterError(Exception):
     """A filter is malformed, has a wrong type or exceeds a limit.
 
-    `position` from 1: of a character or an entry. Only used in this package: `compile_filters` turns it into
-    a `PeerError` with the filter's name.
+    `position`: of the character or entry with the error, from 1. Used only in this package:
+    `compile_filters` turns it into a `PeerError` with the filter's name.
     """
 
     def __init__(self, reason: str, position: int | None = None) -> None:

@@ -24,22 +24,23 @@ _TEXT_MAX: Final = 64
 
 
 def date_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of a date or a date with a time of day; None if the text is neither."""
+    """Returns the milliseconds since 1970 of a date, with or without a time of day; None if it is not a date.
+    """
     return _date_ms(text) if _TEXT_MIN <= len(text) <= _TEXT_MAX and text.isascii() else None
 
 
 @lru_cache(maxsize=256)
 def _date_ms(text: str) -> int | None:
     try:
-        told = datetime.fromisoformat(text)
-        aware = told.replace(tzinfo=UTC) if told.tzinfo is None else told
+        parsed = datetime.fromisoformat(text)
+        aware = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
         return (aware - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return None
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds of a duration such as PT1H30M; None if the text is not a valid duration."""
+    """Returns the milliseconds of a duration such as PT1H30M; None if the text is not a valid duration."""
     found = _DURATION.fullmatch(text) if len(text) <= _TEXT_MAX else None
     if found is None:
         return None
@@ -48,9 +49,8 @@ def duration_ms(text: str) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """What text compared with a timestamp stands for: a date's time, a duration's length.
-
-    None if it is neither.
+    """Returns the number that a text stands for when it is compared with a timestamp: the time of a date, or
+    the length of a duration, in milliseconds. None if it is neither.
     """
     date = date_ms(text)
     return duration_ms(text) if date is None else date

@@ -3,9 +3,9 @@
     value     NULL is None; numbers are int, float, Decimal; a failed computation is FAILED
     truth     True, False, None (unknown), FAILED (unknown because of a failure; for groups of filters)
 
-Laws: NULL and not-a-number make a comparison unknown; values of different types make it fail (in a selector:
-false). A failure never raises: FAILED passes through operations like NULL; a definite FALSE of AND or TRUE of
-OR overrides it.
+Laws: a comparison with NULL or not-a-number is unknown. A comparison of different types fails (in a selector
+it is false). A failure is a value and never an exception: an operation on FAILED is FAILED, except that AND
+with a FALSE operand is FALSE and OR with a TRUE operand is TRUE.
 """
 
 import operator
@@ -51,7 +51,7 @@ class Missing(Enum):
 
 
 TEXT_MAX: Final = 64 << 10
-"""The most characters of a text that a sum or function creates; a longer one fails."""
+"""The most characters of a text that a concatenation or function creates. A longer result is FAILED."""
 
 FAILED: Final = Failed.FAILED
 MISSING: Final = Missing.MISSING
@@ -62,7 +62,9 @@ Test: TypeAlias = Callable[[Any, Any], bool]
 
 
 class Kind(Enum):
-    """Types that compare with each other. What has none (list, map, array) compares with nothing."""
+    """Groups of types whose values can be compared. A list, a map or an array has no kind, and every
+    comparison with it fails.
+    """
 
     NUMBER = "number"
     TEXT = "text"
@@ -95,7 +97,7 @@ TESTS: Final[dict[Comparison, Test]] = {
 
 
 def compare(test: Test, left: Outcome, right: Outcome, unlike: Truth = FAILED) -> Truth:
-    """What `test` says of two values; `unlike` when their types cannot be compared."""
+    """Compare two values. Returns `unlike` if their types cannot be compared."""
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
     kind, other = KINDS.get(type(left)), KINDS.get(type(right))
@@ -115,14 +117,18 @@ def _compare_numbers(test: Test, left: object, right: object) -> Truth:
         return test(left, _exact(right))
     if isinstance(right, Decimal):
         return test(_exact(left), right)
-    # Both as doubles, so that 2^53 + 1 equals 2.0^53.
+    # Both as doubles, as FILTEX 6.4.2.3 requires: Python would compare exactly, and 2^53 + 1 would differ
+    # from
+    # 2^53 as a double.
     if isinstance(left, float) is not isinstance(right, float):
         return test(float(left), float(right))  # type: ignore[arg-type]  # numbers both
     return test(left, right)
 
 
 def _exact(number: object) -> Decimal:
-    """A number as the decimal that people would write for it: 0.1 is 0.1, as a double and as a 32-bit float."""
+    """Returns the shortest decimal that has the number's value as a double or a 32-bit float, so that a float
+    of 0.1 equals the decimal 0.1, although no binary number does.
+    """
     if isinstance(number, Float):
         for digits in range(6, 10):
             written = f"{float(number):.{digits}g}"
@@ -147,7 +153,7 @@ def _milliseconds(value: object) -> int | None:
 
 
 def conjunction(left: Truth, right: Truth) -> Truth:
-    """AND."""
+    """Returns `left AND right`."""
     if left is False or right is False:
         return False
     if left is FAILED or right is FAILED:
@@ -156,7 +162,7 @@ def conjunction(left: Truth, right: Truth) -> Truth:
 
 
 def disjunction(left: Truth, right: Truth) -> Truth:
-    """OR."""
+    """Returns `left OR right`."""
     if left is True or right is True:
         return True
     if left is FAILED or right is FAILED:
@@ -165,25 +171,25 @@ def disjunction(left: Truth, right: Truth) -> Truth:
 
 
 def negation(truth: Truth) -> Truth:
-    """NOT."""
+    """Returns `NOT truth`. The negation of unknown and of FAILED is the same value."""
     return not truth if truth is True or truth is False else truth
 
 
 def simple(value: Value) -> Outcome:
-    """A value of a message as expressions see it: without what describes it, decimals as numbers."""
+    """Returns a value of a message as expressions use it: without descriptors, with decimals as numbers."""
     while isinstance(value, Described):
         value = value.value
     return decimal(value) if isinstance(value, Decimal32 | Decimal64 | Decimal128) else value
 
 
-# Bytes: bits of the exponent, its bias, digits.
+# By the size of the encoding in bytes: bits of the exponent, its bias, most digits (IEEE 754-2008, table
+# 3.6).
 _DECIMALS: Final = {4: (8, 101, 7), 8: (10, 398, 16), 16: (14, 6176, 34)}
 
 
 def decimal(encoded: bytes) -> Decimal:
-    """The number that a decimal of AMQP stands for (IEEE 754-2008, binary integer form).
-
-    A not-a-number is quiet.
+    """Decode a decimal of AMQP (IEEE 754-2008, binary integer form). Every not-a-number becomes a quiet one:
+    Python raises for a signalling one.
     """
     width, bias, digits = _DECIMALS[len(encoded)]
     bits = int.from_bytes(encoded)
@@ -199,10 +205,11 @@ def decimal(encoded: bytes) -> Decimal:
         exponent, significand = bits >> (tail + 2), bits & ((1 << (tail + 2)) - 1)
     exponent = (exponent & ((1 << width) - 1)) - bias
     if significand >= 10**digits:
-        significand = 0  # not canonical: the standard reads a zero
+        significand = 0  # not canonical: IEEE 754-2008, 3.5.2 reads it as zero
     return Decimal((sign, tuple(map(int, str(significand))), exponent))
 
 
 def is_compound(value: Outcome) -> bool:
-    """Whether `value` has values inside: no expression may yield one (6.4.4.4)."""
+    """Whether `value` contains other values. An expression must not have such a value (FILTEX 6.4.4.4)."""
+
     return isinstance(value, list | dict | Array)

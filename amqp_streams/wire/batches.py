@@ -1,21 +1,20 @@
-"""The batched delivery: many events of one partition in one AMQP message. For other clients:
+"""The batched delivery: many events of one partition in one AMQP message. For authors of other clients:
 docs/batched-deliveries.md.
 
-    00 53 71  d1 <size> <count>                     delivery annotations: a map
-      event-streams-source-partition                symbol
-      amqp-streams:next-offset                      ulong: everything before this number has been looked at
-      event-streams-timestamp, event-streams-offset of the last event: whoever knows no more goes on behind
-      the batch amqp-streams:offsets                          array of ulong (f0 <size> <count> 80), 8 bytes
-      each: record numbers, ascending amqp-streams:timestamps                       array of timestamp (f0
-      <size> <count> 83), 8 bytes each amqp-streams:sizes                            array of uint (f0 <size>
-      <count> 70), 4 bytes each: bytes of the messages amqp-streams:message-formats                  array of
-      uint: an event's index in the batch, then its message-format, for each event
-                                                    whose format is not 0; absent where all are 0
-    00 53 75  b0 <size> <message as it is stored>   a data section for each event, always with four bytes of
-    size
+    00 53 71  d1 <size> <count>        delivery annotations: a map
+      event-streams-source-partition   symbol
+      amqp-streams:next-offset         ulong: the node has read the partition up to this offset, exclusive
+      event-streams-timestamp,         of the last event, so that a client that does not know batches
+      event-streams-offset             continues after the batch
+      amqp-streams:offsets             array of ulong (f0 <size> <count> 80), 8 bytes each: ascending
+      amqp-streams:timestamps          array of timestamp (f0 <size> <count> 83), 8 bytes each
+      amqp-streams:sizes               array of uint (f0 <size> <count> 70), 4 bytes each: bytes of messages
+      amqp-streams:message-formats     array of uint: two items for each event whose format is not 0, its
+                                       index in the batch and its format; absent if all formats are 0
+    00 53 75  b0 <size> <message>      a data section for each event, always with a size of 4 bytes
 
-Law: what was written is what is read, without a step of Python for each event but the slice that is its
-message. A batch without events only tells how far was looked; its body is null.
+Law: reading returns what was written. The only step of Python for each event is the slice of its message.
+A batch without events only reports `next-offset`; its body is null.
 """
 
 import sys

@@ -1,11 +1,10 @@
-"""The message-formats of the transfers that come in (AMQP 1.0 section 2.7.5), found in the bytes of a
-connection. Pure.
+"""The message-formats of received transfers, read from the bytes of a connection. Pure. Spec: AMQP 2.7.5.
 
-Proton reads transfers and drops this field. A search in C looks for transfers that may have another format
-than 0: they are rare, so that it costs next to nothing for each message. Only a block in which one may be is
-read frame by frame.
+Proton reads transfers and drops this field. Formats other than 0 are rare. So a regular expression searches
+each received block for transfers that may have one, and only a block with such a transfer is read frame by
+frame.
 
-Law: the content of a message is never taken for a transfer, and a transfer is found in every encoding. A
+Law: the content of a message is never mistaken for a transfer, and a transfer is found in every encoding. A
 format that cannot be read is `UNKNOWN`, never 0.
 """
 
@@ -21,18 +20,20 @@ from amqp_streams.wire.types import UInt, Value
 
 UNKNOWN: Final = -1
 PROTOCOL_HEADER_BYTES: Final = 8
-"""Come before the first frame of a connection."""
+"""The bytes before the first frame of a connection."""
 Endpoint = tuple[int, int]
-"""A link as its peer names it: channel and handle."""
+"""The peer's channel and handle of a link."""
 
 _FRONT_BYTES_MAX: Final = 2048
-"""Kept of a frame that is not complete: its header (at most 1020 bytes), and its performative up to what is
-looked at.
+"""The bytes that are kept of an incomplete frame: its header (at most 1020 bytes), and the performative up to
+the last field that is read.
 """
 _UINT: Final = rb"(?>\x43|\x52.|\x70....)"
 _ID: Final = rb"(?>\x43|\x52.|\x70....|\x40)"
 _TAG: Final = rb"(?>" + b"|".join(re.escape(bytes((size,))) + b"." * size for size in range(33)) + rb")"
-_SEEN: Final = re.compile(  # one byte is searched for, and what is usual is passed over first
+# Every byte of a connection is searched, so the expression begins with a literal byte, for which `re` has a
+# fast search. Then it excludes the usual transfer, whose format is 0, before it looks at the bytes in front.
+_SEEN: Final = re.compile(
     rb"\x14(?!\xc0.."
     + _UINT
     + _ID
@@ -56,14 +57,14 @@ _USUAL: Final = re.compile(
 _TRANSFER: Final = (b"\x00\x53\x14", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x14")
 _ATTACH: Final = (b"\x00\x53\x12", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x12")
 _LISTS: Final = {0xC0: (2, 1), 0xD0: (8, 4)}
-"""Of a list's constructor: bytes from behind it to the first item, and of the count among them."""
+"""By constructor of a list: the bytes between it and the first item, and how many of them are the count."""
 
 
 class FormatFinder:
-    """The transfers of one connection with another message-format than 0.
+    """Finds the transfers of one connection whose message-format is not 0.
 
-    `waiting`: by link, the formats of deliveries by their tags; of a delivery whose tag was not seen under
-    None.
+    `waiting`: for each link, the formats that `take` has not returned yet, by delivery tag. The key None is
+    for a delivery whose tag was not read.
     """
 
     __slots__ = ("_attached", "_begin", "_block", "_current", "_end", "_front", "_joined", "_left", "waiting")
@@ -76,14 +77,16 @@ class FormatFinder:
         self._begin = self._end = 0
         self._attached: dict[str, deque[Endpoint]] | None = None
         self._current: dict[Endpoint, bytes] = {}
-        """The tag of the last delivery that began on a link, where it was looked at and is not taken."""
+        """By link: the tag of the last delivery that was read and not taken. A later transfer of the same
+        delivery may omit the tag (AMQP 2.7.5).
+        """
         self.waiting: Final[dict[Endpoint, dict[bytes | None, int]]] = {}
 
     def feed(self, block: memoryview | bytes, left: int) -> None:
-        """The bytes that came. `left`: how many of the last ones are of a frame that is not complete.
+        """Search received bytes. `left`: how many bytes at the end belong to an incomplete frame; negative
+        while the protocol header is incomplete.
 
-        It is negative while less than the protocol header has come. `find_link` looks into the block, until
-        `release`.
+        `find_link` reads the block until `release` or `hold` is called, so the block must not change.
         """
         before, self._left, self._attached = self._left, left, None
         if left == before + len(block):  # no frame was completed
@@ -111,15 +114,15 @@ class FormatFinder:
 
     @property
     def busy(self) -> bool:
-        """Whether `take` has to be asked about what has arrived."""
+        """Whether `take` must be called for deliveries. If not, all their formats are 0."""
         return bool(self.waiting or self._current)
 
     def hold(self) -> None:
-        """Copy the block that was fed: its memory is about to be reused."""
+        """Copy the block of the last `feed`: call it before the block's memory is reused."""
         self._block = bytes(self._block)
 
     def release(self) -> None:
-        """Drop the block that was fed: the caller does not need it any more."""
+        """Drop the block of the last `feed`. `find_link` finds nothing until the next one."""
         self._block, self._joined, self._attached, self._end = b"", b"", None, 0
 
     def prune(self) -> None:
@@ -132,9 +135,9 @@ class FormatFinder:
             self._keep(link, {each: entries[each] for each in (tag, None) if each in entries})
 
     def find_link(self, name: str) -> Endpoint | None:
-        """The sender that attached in the last block under this name, the first that was not asked for yet;
+        """Returns the next sender that attached under this name in the last block; None if no sender is left.
 
-        None: unknown.
+        Each attach is returned once, in the order of the attaches.
         """
         if self._attached is None:
             self._attached = {}
@@ -145,11 +148,11 @@ class FormatFinder:
         return named.popleft() if named else None
 
     def take(self, link: Endpoint | None, tags: Sequence[bytes], unfinished: bytes | None) -> list[int]:
-        """The formats of deliveries that are complete, in their order; none: all are 0.
+        """Returns and forgets the formats of complete deliveries, in the order of `tags`. Empty: all are 0.
 
-        `unfinished`: the tag of the one that is not.
+        `tags` are all complete deliveries of the link. `unfinished`: the tag of its incomplete delivery.
         """
-        if link is None:  # an attach that could not be read
+        if link is None:  # the attach could not be read, so the tag may be any link's
             known = {tag for entries in self.waiting.values() for tag in entries}
             return [UNKNOWN if tag in known else 0 for tag in tags] if known else []
         if unfinished is None or self._current.get(link) != unfinished:
@@ -167,7 +170,7 @@ class FormatFinder:
         return found
 
     def pop(self, link: Endpoint | None, tags: Sequence[bytes]) -> list[int]:
-        """`take` for those that take some of what is complete."""
+        """Like `take`, for a caller that takes only some of the complete deliveries of a link."""
         entries = None if link is None else self.waiting.get(link)
         if link is None or entries is None:
             return []
@@ -180,7 +183,7 @@ class FormatFinder:
         return found
 
     def forget(self, link: Endpoint | None) -> None:
-        """A link is gone."""
+        """Forget all formats of a link that has ended."""
         if link is not None:
             self.waiting.pop(link, None)
             self._current.pop(link, None)
@@ -192,7 +195,7 @@ class FormatFinder:
             self.waiting.pop(link, None)
 
     def _frames(self) -> Iterator[tuple[int, bytes]]:
-        """Of each frame that is complete the channel, and the beginning of its body."""
+        """Yields the channel and the beginning of the body of each complete frame."""
         at, block, end = self._begin, self._block, self._end
         if self._joined:
             yield _opened(self._joined[: int.from_bytes(self._joined[:4])])
@@ -201,7 +204,7 @@ class FormatFinder:
             at += size
 
     def _note(self, channel: int, body: bytes) -> None:
-        """A transfer."""
+        """Record the tag and the format of a transfer."""
         usual = _USUAL.match(body)
         if usual is not None:
             handle, tag, number = (
@@ -212,7 +215,7 @@ class FormatFinder:
         else:
             handle, tag, number = _transfer(body)
         link = (channel, handle)
-        if tag is None:  # mostly a later transfer of a delivery
+        if tag is None:  # as a rule, a later transfer of a delivery
             tag = self._current.get(link)
         else:
             self._current[link] = tag
@@ -222,14 +225,18 @@ class FormatFinder:
 
 
 def _opened(frame: bytes) -> tuple[int, bytes]:
-    """The channel of a frame, and its body."""
+    """Returns the channel of a frame, and its body."""
     if len(frame) < HEADER_SIZE:
         return 0, b""
     return int.from_bytes(frame[6:8]), frame[4 * frame[4] :]
 
 
 def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
-    """Handle, delivery tag and message-format of a transfer, as Proton understands the first two."""
+    """Returns handle, delivery tag and message-format of a transfer.
+
+    Handle and tag are those that Proton reads, also from a malformed transfer: the caller looks formats up by
+    Proton's tags.
+    """
     fields = _fields(body, 4)
     handle, tag = (fields[place] if place < len(fields) else None for place in (0, 2))
     number = fields[3] if len(fields) > 3 else None
@@ -238,7 +245,7 @@ def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
 
 
 def _attach(body: bytes) -> tuple[str, int] | None:
-    """Name and handle of a sender's attach."""
+    """Returns the name and the handle of a sender's attach; None for a receiver's or a malformed one."""
     fields = _fields(body, 3)
     if len(fields) < 3 or not isinstance(fields[0], str) or fields[2] is True:
         return None
@@ -246,7 +253,9 @@ def _attach(body: bytes) -> tuple[str, int] | None:
 
 
 def _fields(body: bytes, count: int) -> list[Value]:
-    """The first fields of a performative; one more that is None where they cannot be read."""
+    """Returns the first `count` fields of a performative. Malformed fields are None, and then the list has
+    `count + 1` items.
+    """
     at = 3 if body[1] == 0x53 else 10
     fields: list[Value] = []
     try:

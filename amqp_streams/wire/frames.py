@@ -1,10 +1,13 @@
-"""Frames and the performatives in them (AMQP 1.0 sections 2.3 and 2.7).
+"""Frames and the performatives in them. Spec: AMQP 1.0, 2.3 and 2.7.
 
-    <size: 4 bytes, all of the frame> <doff: header in 4-byte words> <type: 0 AMQP, 1 SASL> <channel: 2 bytes>
-    <body>
+    size       4 bytes, big-endian: of the whole frame
+    doff       1 byte: where the body begins, in words of 4 bytes
+    type       1 byte: 0 AMQP, 1 SASL
+    channel    2 bytes, big-endian
+    body
 
-Proton reads and writes the connection; this is for what it does not do: seeing a flow's `echo`, putting a
-flow of ours between its frames, and looking at frames in tests and tools.
+Proton reads and writes the frames of a connection. This module is for the things that Proton does not do: it
+reads the `echo` of a flow, writes a flow between Proton's frames, and shows frames to tests and tools.
 """
 
 import struct
@@ -21,8 +24,8 @@ AMQP: Final = 0
 SASL: Final = 1
 HEADER_SIZE: Final = 8
 FLOW_SIZE_MAX: Final = 512
-"""A flow with more bytes in properties than this gets no echo when it is cut by the end of a block that was
-read.
+"""The most bytes of a flow that two blocks of received bytes can share. A longer flow, which needs long
+properties, is not found if a block ends inside it, and gets no echo.
 """
 
 _HEADER: Final = struct.Struct(">IBBH")
@@ -32,7 +35,8 @@ _HANDLE_FIELD: Final = 4
 _CREDIT_FIELD: Final = 6
 _CREDIT_MAX: Final = (1 << 31) - 1
 _ECHO_FIELD: Final = 9
-_SCAN_CANDIDATES_MAX: Final = 2000  # bytes 0x13 in a block; random bytes have 1,000 in 256 KiB
+# The most bytes 0x13 of a block that are examined one by one. Random bytes have 1,024 in a block of 256 KiB.
+_SCAN_CANDIDATES_MAX: Final = 2000
 _UINT_MAX: Final = (1 << 32) - 1
 
 FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
@@ -89,7 +93,9 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Performative:
-    """What a frame says: `fields` by the standard's names, absent ones None. `payload` follows a transfer."""
+    """The decoded body of a frame. `fields`: by the standard's names; None for absent fields. `payload`: the
+    bytes after the performative, which only a transfer has.
+    """
 
     name: str
     fields: Mapping[str, Value]
@@ -98,9 +104,9 @@ class Performative:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A flow that needs attention: for a link, or with `handle` None for the session.
+    """A flow that Proton does not handle completely. `handle` None: a flow of the session, not of a link.
 
-    `echo`: it asks for a flow in return. `excess`: it grants more credit than Proton counts.
+    `echo`: the peer asks for a flow in return. `excess`: the flow grants more credit than Proton can count.
     """
 
     channel: int
@@ -110,25 +116,25 @@ class Echo:
 
 
 def frame(channel: int, body: bytes, *, type: int = AMQP) -> bytes:  # noqa: A002  the standard's word
-    """A frame with its header of 8 bytes."""
+    """Returns a frame: a header of 8 bytes, then `body`."""
     return _HEADER.pack(HEADER_SIZE + len(body), HEADER_SIZE // 4, type, channel) + body
 
 
 def read_frame(data: bytes, at: int = 0, *, size_max: int = _UINT_MAX) -> tuple[Frame, int] | None:
-    """The frame at byte `at` and where the next one starts; None while it is not all there.
+    """Returns the frame at byte `at`, and where the next frame begins; None while the frame is incomplete.
 
     Raises:
-        WireError: its size or its data offset cannot be, or it is larger than `size_max` bytes.
+        WireError: the size or the data offset is not valid, or the frame is larger than `size_max` bytes.
     """
     if len(data) - at < HEADER_SIZE:
         return None
     size, offset, kind, channel = _HEADER.unpack_from(data, at)
     begin = 4 * offset
     if not HEADER_SIZE <= begin <= size:
-        message = f"a frame at byte {at} of {size} bytes with its data at {begin}"
+        message = f"the frame at byte {at} has size {size} and data offset {begin}, which is not valid"
         raise WireError(message)
     if size > size_max:
-        message = f"a frame of {size} bytes; {size_max} are allowed"
+        message = f"the frame has {size} bytes; at most {size_max} are allowed"
         raise WireError(message)
     if len(data) - at < size:
         return None
@@ -136,7 +142,7 @@ def read_frame(data: bytes, at: int = 0, *, size_max: int = _UINT_MAX) -> tuple[
 
 
 def read_frames(data: bytes) -> Iterator[Frame]:
-    """All whole frames of `data`, for tests and tools. Raises WireError where one cannot be."""
+    """Returns the complete frames of `data`, for tests and tools. Raises WireError as `read_frame`."""
     at = 0
     while (found := read_frame(data, at)) is not None:
         frame_found, at = found
@@ -144,18 +150,18 @@ def read_frames(data: bytes) -> Iterator[Frame]:
 
 
 def read_performative(body: bytes) -> Performative:
-    """What the body of a frame says; unknown further fields are left out.
+    """Decode the body of a frame. Fields after those that the standard defines are ignored.
 
     Raises:
-        WireError: it is not a performative.
+        WireError: the body is not a performative.
     """
     described, end = decode(body)
     if not isinstance(described, Described) or not isinstance(described.value, list):
-        message = "a frame whose body is not a described list"
+        message = "the body of the frame is not a described list"
         raise WireError(message)
     code = described.descriptor
     if not isinstance(code, ULong) or int(code) not in FIELDS:
-        message = f"{code!r} describes no performative"
+        message = f"{code!r} is not the descriptor of a performative"
         raise WireError(message)
     names = FIELDS[int(code)]
     values = [*described.value, *[None] * len(names)]
@@ -163,8 +169,8 @@ def read_performative(body: bytes) -> Performative:
 
 
 def performative(name: str, fields: Mapping[str, object]) -> bytes:
-    """The body of a frame; the fields by the standard's names with values of the types it says (UInt, Symbol,
-    …).
+    """Returns the body of a frame. `fields`: by the standard's names, with the standard's types (`UInt`,
+    `Symbol`, …).
     """
     code = next(code for code, known in NAMES.items() if known == name)
     unknown = fields.keys() - set(FIELDS[code])
@@ -187,7 +193,7 @@ def flow_frame(
     echo: bool = False,
     properties: Mapping[str, object] | None = None,
 ) -> bytes:
-    """A whole frame with a flow: of a link when `handle` is given, else of the session."""
+    """Returns a frame with a flow: of a link if `handle` is given, otherwise of the session."""
     numbers = (
         next_incoming_id,
         incoming_window,
@@ -205,7 +211,7 @@ def flow_frame(
 
 
 def attach_handle(body: bytes) -> int | None:
-    """The handle in the body of an attach; None: it is not an attach."""
+    """Returns the handle in the body of an attach; None if the body is not that of an attach."""
     if body[:3] != _ATTACH or body[3:4] not in (b"\xc0", b"\xd0"):
         return None
     fields = 6 if body[3] == 0xC0 else 12
@@ -217,17 +223,17 @@ def attach_handle(body: bytes) -> int | None:
 
 
 def find_echoes(block: bytes) -> list[Echo]:
-    """The flows in a block of received bytes that ask for an echo, or grant more credit than Proton counts.
+    """Returns the flows in a block of received bytes that ask for an echo, or grant more credit than Proton
+    can count. Never raises.
 
-    It is a search, not a walk over the frames: bytes of a message that look like a flow are taken for one,
-    which does no harm beyond an unasked-for flow to the peer that sent them. Never raises. A flow that is not
-    whole is not found: `EchoFinder`.
+    The function searches for the bytes of a flow instead of reading frame by frame, because it sees all
+    received bytes. Bytes of a message can look like a flow. Then the peer that sent them gets a flow that it
+    did not ask for, which does no harm. A flow that is not complete is not found: see `EchoFinder`.
     """
     echoes: list[Echo] = []
     at = block.find(b"\x13")
-    for _ in range(
-        _SCAN_CANDIDATES_MAX
-    ):  # one byte is found many times faster than three, unless it is everywhere
+    # A search for one byte is many times faster than one for three, unless the block is full of that byte.
+    for _ in range(_SCAN_CANDIDATES_MAX):
         if at < 0:
             return echoes
         if block[at - 1] == 0x53 and block[at - 2] == 0 and (echo := _echo(block, at - 2)) is not None:
@@ -242,8 +248,8 @@ def find_echoes(block: bytes) -> list[Echo]:
 
 
 class EchoFinder:
-    """`find_echoes` over a stream: flows that are cut by the end of a block are found, too, each exactly
-    once.
+    """`find_echoes` for the successive blocks of a connection. It also finds flows that continue in the next
+    block. Each flow is found once.
     """
 
     __slots__ = ("_tail",)
@@ -252,7 +258,7 @@ class EchoFinder:
         self._tail = b""
 
     def feed(self, block: bytes) -> list[Echo]:
-        """The echoes asked for by flows that are complete with this block."""
+        """Returns the flows that end in this block."""
         tail = self._tail
         if tail:
             seam = tail + block[:FLOW_SIZE_MAX]
@@ -263,15 +269,15 @@ class EchoFinder:
         return find_echoes(block)
 
     def skip(self, end: bytes) -> None:
-        """Pass over a block in which no flow ends.
+        """Skip a block in which no flow ends.
 
-        `end`: its last FLOW_SIZE_MAX bytes, or all of a shorter one.
+        `end`: the last FLOW_SIZE_MAX bytes of the block, or all bytes of a shorter one.
         """
         self._tail = (self._tail + end)[-FLOW_SIZE_MAX:]
 
 
 def _across(seam: bytes, boundary: int) -> list[Echo]:
-    """Echoes of the flows that begin before `boundary` and end after it."""
+    """Returns the flows that begin before `boundary` and end after it."""
     echoes: list[Echo] = []
     search_end = boundary + HEADER_SIZE + len(_FLOW) - 1
     at = seam.find(_FLOW, 0, search_end)
@@ -283,8 +289,8 @@ def _across(seam: bytes, boundary: int) -> list[Echo]:
 
 
 def _frame_end(block: bytes, at: int) -> int:
-    """Where the frame ends whose body begins at byte `at`; 0 if its header cannot be a frame's or is not in
-    the block.
+    """Returns the end of the frame whose body begins at byte `at`; 0 if the bytes before `at` are not the
+    header of an AMQP frame, or not in the block.
     """
     start = at - HEADER_SIZE
     if start < 0 or block[start + 4 : start + 6] != b"\x02\x00":
@@ -293,10 +299,10 @@ def _frame_end(block: bytes, at: int) -> int:
 
 
 def _echo(block: bytes, at: int) -> Echo | None:
-    """What the flow at byte `at` asks for:
-
-    None if it is not a flow, not whole, or asks for nothing that Proton does not see to.
+    """Decode the flow at byte `at`. Returns None if it is not a flow, is incomplete, or Proton handles all of
+    it.
     """
+
     if not at + len(_FLOW) < _frame_end(block, at) <= len(block):
         return None
     try:

@@ -1,15 +1,18 @@
-"""What the node needs of a message's sections, without decoding them (AMQP 1.0 section 3.2).
+"""The sections of a message: what the node reads and removes without decoding the rest. Spec: AMQP 1.0, 3.2.
 
-    header 70 | delivery annotations 71 | message annotations 72 | properties 73 | application properties 74 |
-    body 75 76 77 | footer 78 `------- stored: all but the delivery annotations; from 73 on it is the bare
-    message, which never changes by a byte -----------'
+    00 53 70             header
+    00 53 71             delivery annotations: not stored
+    00 53 72             message annotations
+    00 53 73             properties                  from here to the footer: the bare message, whose bytes
+    00 53 74             application properties      never change
+    00 53 75, 76, 77     body
+    00 53 78             footer
 
-Two messages compare as their bytes do, so one comparison with `00 53 72` and one with
-`00 53 79` tells that a message has neither header nor delivery annotations: that is the fast path, for one
-message and for a batch.
+Bytes compare in the order of the sections. So a message that is at least `00 53 72` and less than `00 53 79`
+has neither a header nor delivery annotations. This is the fast path: two comparisons for one message, and
+`min` and `max` for a batch.
 
-Only what is in front of the stored bytes is checked on the way in; what follows is the producer's and the
-consumer's affair.
+The node checks the sections up to the first stored one. The sections after it are for the consumer to check.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,18 +77,22 @@ __all__ = [
 ]
 
 HEADER_SIZE_MAX: Final = 255
-"""Bytes of a header section; it has five small fields, so 30 are much. One byte of storage holds the size."""
+"""The most bytes of a header section, because one byte of a stored record holds its size. A header has five
+small fields and needs about 30 bytes.
+"""
 
 ANNOTATIONS_SIZE_MAX: Final = 64 << 10
-"""Bytes of an annotations section that is searched, entry by entry, for where a message wants to go."""
+"""The most bytes of an annotations section that is searched, entry by entry, for a group key, target
+partition or sequence number.
+"""
 
 _EMPTY_HEADER_ANNOTATED: Final = EMPTY_HEADER + MESSAGE_ANNOTATIONS_HEAD
 _EMPTY_HEADER_BARE: Final = EMPTY_HEADER + PROPERTIES_HEAD
 _EMPTY_HEADER_END: Final = EMPTY_HEADER + HEADS_END
 
-# What stands before the size of an annotations map when nothing but an empty header is in front, and after
-# its count when the hint
-# is the first entry: with these, a hint is read where it stands.
+# The bytes in front of the size of an annotations map if the map is the first section, or follows an empty
+# header. If a group key or target partition is the map's first entry, its position is known from these bytes
+# alone, so that the usual message is read without a step for each entry.
 _NARROW_FRONTS: Final = {
     code: frozenset(front + bytes((0, 0x53, code, 0xC1)) for front in (b"", EMPTY_HEADER))
     for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS)
@@ -104,40 +111,38 @@ _TEXT_AT: Final = {
     0xA3: 2,
     0xB1: 5,
     0xB3: 5,
-}  # strings and symbols: where the text is, from their constructor
+}  # of strings and symbols: bytes from the constructor to the text
 _GROUP_KEY: Final = GROUP_KEY.encode()
 _TARGET_PARTITION: Final = TARGET_PARTITION.encode()
-_DELIVERY_COUNT: Final = 4  # place in the header's list
-_TO: Final = 2  # place in the properties' list
+_DELIVERY_COUNT: Final = 4  # index in the header's list
+_TO: Final = 2  # index in the properties' list
 _UINT_MAX: Final = (1 << 32) - 1
 
 
 class MessagesRefusedError(WireError):
-    """Some messages of a batch are not messages;
+    """Some items of a batch are not valid messages.
 
-    `messages` and `header_sizes` are the others, stripped, in their order.
+    `messages`, `header_sizes`: the result of `strip_batch` for the other items, in their order.
     """
 
     def __init__(self, refused: Mapping[int, WireError], messages: list[bytes], header_sizes: bytes) -> None:
         self.refused: Final = dict(refused)
-        """Why, by index in the batch; ascending, never empty."""
+        """The reason for each refused item, by its index in the batch: ascending, at least one."""
         self.messages: Final = messages
         self.header_sizes: Final = header_sizes
         self.index: Final = min(self.refused)
-        """The first refused one."""
+        """The index of the first refused item."""
         super().__init__(f"message {self.index} of the batch: {self.refused[self.index]}")
 
 
 def strip(message: bytes) -> tuple[int, bytes]:
-    """The size of the header section (0: there is none) and the bytes to store: the message less its delivery
-    annotations.
+    """Returns the size of the header section (0: no header), and the message without delivery annotations.
 
-    Without delivery annotations the bytes are `message` itself, not a copy.
+    A message that has no delivery annotations is returned itself, not as a copy.
 
     Raises:
-        WireError: it does not begin with a section of a message, has the front sections out of order, a
-        header beyond
-            HEADER_SIZE_MAX, or nothing to store.
+        WireError: the message does not begin with a section, its first sections are out of order, its header
+            is larger than HEADER_SIZE_MAX, or nothing remains to store.
     """
     if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END:
         return 0, message
@@ -147,12 +152,13 @@ def strip(message: bytes) -> tuple[int, bytes]:
 
 
 def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
-    """What `strip` says of each: the bytes to store and the header sizes. `messages` itself when all stay as
-    they are.
+    """Apply `strip` to each message. Returns the bytes to store, and the sizes of the headers.
+
+    If no message changes, the returned list is `messages` itself.
 
     Raises:
-        MessagesRefusedError: some are not messages; it carries which, why, and what there is to store of the
-        others.
+        MessagesRefusedError: some are not valid messages. The error has the reasons and the result for the
+            others.
     """
     if not messages:
         return messages, b""
@@ -176,9 +182,11 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
 
 
 def without_annotations(messages: Sequence[bytes]) -> bool:
-    """No message of the batch has delivery or message annotations, so none says where it wants to go.
+    """Whether it is certain that no message of the batch has annotations, and thus a group key or a target
+    partition.
 
-    False may also mean that the messages do not look alike: ask each.
+    False: a message may have some. The check is only two comparisons for the whole batch, so it is also False
+    if the headers of the messages differ.
     """
     if not messages:
         return True
@@ -187,10 +195,10 @@ def without_annotations(messages: Sequence[bytes]) -> bool:
 
 
 def group_key(message: bytes) -> str | None:
-    """The event-streams-group-key of the message annotations, if there is one; string and symbol count.
+    """Returns the group key of a message, a string or symbol in its message annotations; None without one.
 
     Raises:
-        WireError: it is of another type, or the sections up to it are broken.
+        WireError: the group key has another type, or the sections up to it are malformed.
     """
     if PROPERTIES_HEAD <= message < HEADS_END or _EMPTY_HEADER_BARE <= message < _EMPTY_HEADER_END:
         return None
@@ -199,11 +207,11 @@ def group_key(message: bytes) -> str | None:
 
 
 def target_partition(message: bytes) -> str | None:
-    """The event-streams-target-partition of the delivery annotations, if there is one; symbol and string
-    count.
+    """Returns the target partition of a message, a symbol or string in its delivery annotations; None without
+    one.
 
     Raises:
-        WireError: it is of another type, or the sections up to it are broken.
+        WireError: the target partition has another type, or the sections up to it are malformed.
     """
     if (
         MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END
@@ -215,20 +223,23 @@ def target_partition(message: bytes) -> str | None:
 
 
 def delivery_annotations(message: bytes) -> dict[Value, Value]:
-    """The delivery annotations, decoded; empty if there are none. Raises WireError if they cannot be."""
+    """Decode the delivery annotations; empty if the message has none. Raises WireError if they are malformed.
+    """
     return _map(message, DELIVERY_ANNOTATIONS)
 
 
 def message_annotations(message: bytes) -> dict[Value, Value]:
-    """The message annotations, decoded; empty if there are none. Raises WireError if they cannot be."""
+    """Decode the message annotations; empty if the message has none. Raises WireError if they are malformed.
+    """
     return _map(message, MESSAGE_ANNOTATIONS)
 
 
 def properties_to(message: bytes) -> str | None:
-    """The `to` of the properties section: where a message on a link to the anonymous terminus goes.
+    """Returns the field `to` of the properties, which names the log on a link with a null target; None
+    without it.
 
     Raises:
-        WireError: it is not a string, or the sections up to it are broken.
+        WireError: the field is not a string, or the sections up to it are malformed.
     """
     found = find_section(message, PROPERTIES)
     if found is None or message[found.start] in {0x40, 0x45}:
@@ -246,10 +257,11 @@ def properties_to(message: bytes) -> str | None:
 
 
 def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
-    """Stored bytes with a header that says how often delivery was tried before; all else as it is.
+    """Returns the stored bytes with a header whose delivery-count is `count`, the number of earlier failed
+    deliveries. Everything else remains unchanged.
 
     Raises:
-        WireError: the header that is there cannot be decoded.
+        WireError: the stored header cannot be decoded.
     """
     fields: list[Value] = []
     if header_size:
@@ -266,7 +278,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
     if code == HEADER:
         _, _, header_size = section_at(message, 0)
         if header_size > HEADER_SIZE_MAX:
-            text = f"a header of {header_size} bytes; {HEADER_SIZE_MAX} are allowed"
+            text = f"the header section has {header_size} bytes; at most {HEADER_SIZE_MAX} are allowed"
             raise WireError(text)
         if header_size == len(message):
             return header_size, message
@@ -287,7 +299,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
 
 
 def _header(message: bytes) -> bytes:
-    """The header section in front of the message, or nothing, also for what is not a message at all."""
+    """Returns the bytes of the header section; empty without a header, or if the message is malformed."""
     try:
         size, _ = strip(message)
     except WireError:
@@ -304,8 +316,9 @@ def _map(message: bytes, wanted: int) -> dict[Value, Value]:
 
 
 def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
-    """The text of a hint that is the first entry of the first section, as a client that sets nothing else
-    writes it; else None.
+    """Returns the text of an annotation that is the first entry of the first section after the header.
+
+    None: read the section entry by entry. This fast path is for clients that set no other annotation.
     """
     at = message.find(entry, _ENTRY_AT_MIN, _ENTRY_END_MAX)
     if at < 0:
@@ -330,14 +343,14 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
 
 
 def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
-    """One text of an annotations section, the first of its name; nothing else in the section is decoded."""
+    """Returns the text of an annotation, the first with its name, without decoding the others."""
     found = find_section(message, wanted)
     if found is None or message.find(name, found.start, found.end) < 0:
         return None
     if found.end - found.start > ANNOTATIONS_SIZE_MAX:
         text = (
-            f"{NAMES[wanted]} of {found.end - found.start} bytes; {ANNOTATIONS_SIZE_MAX} are allowed with"
-            f" {name.decode()}"
+            f"{NAMES[wanted]} has {found.end - found.start} bytes; at most {ANNOTATIONS_SIZE_MAX} are allowed"
+            f" with {name.decode()}"
         )
         raise WireError(text)
     at = found.start + (3 if message[found.start] == 0xC1 else 9)
@@ -360,13 +373,13 @@ def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
 def _text(value: Value, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    text = f"{name} is a {type(value).__name__}, not a string or symbol"
+    text = f"{name} must be a string or symbol (got {type(value).__name__})"
     raise WireError(text)
 
 
 def _cut(at: int) -> WireError:
-    return WireError(f"the section whose value is at byte {at} is cut short")
+    return WireError(f"the section whose value begins at byte {at} is incomplete")
 
 
 def _out_of_order(code: int, at: int) -> WireError:
-    return WireError(f"{NAMES[code]} at byte {at} comes too late or twice")
+    return WireError(f"{NAMES[code]} at byte {at} is out of order or occurs twice")

@@ -1,13 +1,12 @@
-"""The number that a producer gives to an event, in the delivery annotations: `x-opt-amqp-streams-sequence`,
-an integer from 0 on.
+"""The sequence number of an event: the delivery annotation `x-opt-amqp-streams-sequence`, an integer from 0.
 
     00 53 71                                     delivery annotations
     c1 27 02                                     a map of one pair
     a3 1b x-opt-amqp-streams-sequence  80 <8 bytes>
 
-So our client writes it, Proton's with a wide map, behind the empty header that all its messages begin with; a
-batch of messages that look alike in this way is taken apart in a few loops in C. Everything else is
-understood, too, just slower.
+Our client writes these bytes at the beginning of a message. Proton's client writes an empty header first, and
+a map with a size of 4 bytes. A batch in which all messages begin with the same one of these forms is split
+with a few loops in C. Every other encoding is read too, but more slowly.
 """
 
 import struct
@@ -45,8 +44,8 @@ _SWAP: Final = sys.byteorder == "little"
 
 
 class Split(NamedTuple):
-    """A batch taken apart: each message's number, what is stored of it, the size of its header section, and
-    its format (None: all 0).
+    """The parts of a batch, each in the order of the messages: sequence numbers, bytes to store, sizes of the
+    header sections, and message-formats (None: all are 0).
     """
 
     sequences: "array[int]"
@@ -56,9 +55,9 @@ class Split(NamedTuple):
 
 
 def split_batch(messages: list[bytes]) -> Split | None:
-    """Numbers and stored bytes of messages that all look as our client, or Proton's, writes them;
+    """Split a batch in which all messages have the same of the two usual forms.
 
-    None: ask each.
+    None: at least one message has another form; use `sequence_of` and `strip` for each message.
     """
     header = EMPTY_HEADER if messages[0].startswith(EMPTY_HEADER) else b""
     front = header + (_FRONT if messages[0].startswith(_FRONT, len(header)) else _WIDE_FRONT)
@@ -77,18 +76,18 @@ def split_batch(messages: list[bytes]) -> Split | None:
 
 
 def sequence_of(message: bytes) -> int | None:
-    """The number that a message carries; None: it has none.
+    """Returns the sequence number of a message; None if it does not have one.
 
     Raises:
-        WireError: it is not an integer from 0 to 2^64 - 1, or the sections up to it are broken.
+        WireError: the number is not an integer from 0 to 2^64 - 1, or the sections up to it are malformed.
     """
     extent = find_section(message, DELIVERY_ANNOTATIONS)
     if extent is None:
         return None
     if extent.end - extent.start > ANNOTATIONS_SIZE_MAX:
         text = (
-            f"delivery-annotations of {extent.end - extent.start} bytes; {ANNOTATIONS_SIZE_MAX} are allowed"
-            f" with {SEQUENCE}"
+            f"delivery-annotations has {extent.end - extent.start} bytes; at most {ANNOTATIONS_SIZE_MAX} are"
+            f" allowed with {SEQUENCE}"
         )
         raise WireError(text)
     value = delivery_annotations(message).get(Symbol(SEQUENCE))
@@ -104,7 +103,7 @@ def sequence_of(message: bytes) -> int | None:
 
 
 def with_sequences(messages: Sequence[bytes], sequences: Iterable[int]) -> list[bytes]:
-    """What `with_sequence` makes of each."""
+    """Returns the messages with their sequence numbers, as `with_sequence` does, but faster."""
     if min(messages) >= _NEXT and max(messages) < _END:
         front, pack = _FRONT, _PACK
         return [
@@ -114,10 +113,10 @@ def with_sequences(messages: Sequence[bytes], sequences: Iterable[int]) -> list[
 
 
 def with_sequence(message: bytes, sequence: int) -> bytes:
-    """The message with this number in its delivery annotations, beside what else is there.
+    """Returns the message with this sequence number in its delivery annotations. Other annotations remain.
 
     Raises:
-        WireError: it is not a message.
+        WireError: the message is malformed.
     """
     if _NEXT <= message < _END:
         return _FRONT + sequence.to_bytes(_NUMBER_BYTES) + message

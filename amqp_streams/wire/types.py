@@ -1,8 +1,9 @@
-"""The values of AMQP's type system that Python has no type for (AMQP 1.0 part 1).
+"""Types for the AMQP types that Python does not have. Spec: AMQP 1.0 part 1.
 
-One law: constructing is validating, so what exists can be encoded. All are subtypes of the Python type they
-resemble and compare equal to it: `UInt(5) == 5`, `Symbol("a") == "a"`. The rest map so: null None, boolean
-bool, long int, double float, string str, binary bytes, uuid UUID, list list, map dict.
+Law: constructors validate, so every value can be encoded. Each type is a subtype of the Python type that it
+resembles, and its values compare equal to that type's: `UInt(5) == 5`, `Symbol("a") == "a"`. The other AMQP
+types are Python's: null None, boolean bool, long int, double float, string str, binary bytes, uuid UUID, list
+list, map dict.
 """
 
 import struct
@@ -15,13 +16,17 @@ Value: TypeAlias = (
 )
 
 DEPTH_MAX: Final = 32
-"""Values within values within values: the standard's own go 6 deep; a bound on the interpreter's stack."""
+"""The most levels of values within values, to bound the use of the interpreter's stack. The standard's own
+values have 6.
+"""
 ZERO_WIDTH_ITEMS_MAX: Final = 16
-"""Items of an array whose encoding takes no bytes (null, true, …): without a bound 10 bytes could become 4
-billion values.
+"""The most items of an array whose items take no bytes (null, true, …). Without a limit, an array of 10 bytes
+can have 4 billion items.
 """
 UUID_KEYS_MAX: Final = 256
-"""UUIDs as keys of one map: their hashes can be made to collide, which costs the square of their number."""
+"""The most UUIDs that are keys of one map. A peer can choose UUIDs with equal hashes, and the time to insert
+them grows with the square of their number.
+"""
 
 LONG_MIN: Final = -(1 << 63)
 LONG_MAX: Final = (1 << 63) - 1
@@ -96,7 +101,7 @@ class Int(_Integer):
 
 
 Long = int
-"""A plain int is a long; the encoder refuses what does not fit."""
+"""A plain int is encoded as a long. The encoder refuses a number that does not fit."""
 
 
 class Timestamp(_Integer):
@@ -107,7 +112,7 @@ class Timestamp(_Integer):
 
 
 class Float(float):
-    """32 bits IEEE 754; rounded when constructed, so that it survives the wire unchanged."""
+    """IEEE 754 binary32. The constructor rounds, so that encoding and decoding do not change the value."""
 
     __slots__ = ()
 
@@ -141,19 +146,19 @@ class _Decimal(bytes):
 
 
 class Decimal32(_Decimal):
-    """IEEE 754-2008 decimal32 (binary integer form), carried as its 4 bytes."""
+    """IEEE 754-2008 decimal32 in binary integer form: its 4 bytes, not decoded."""
 
     WIDTH = 4
 
 
 class Decimal64(_Decimal):
-    """IEEE 754-2008 decimal64, carried as its 8 bytes."""
+    """IEEE 754-2008 decimal64: its 8 bytes, not decoded."""
 
     WIDTH = 8
 
 
 class Decimal128(_Decimal):
-    """IEEE 754-2008 decimal128, carried as its 16 bytes."""
+    """IEEE 754-2008 decimal128: its 16 bytes, not decoded."""
 
     WIDTH = 16
 
@@ -186,7 +191,7 @@ class Char(str):
 
     @classmethod
     def of(cls, code_point: int) -> Self:
-        """The character with this number; ValueError if there is none."""
+        """Returns the character with this code point. Raises ValueError if it is not a Unicode character."""
         if code_point > _UNICODE_MAX:
             message = f"{code_point:#x} is not a Unicode character"
             raise ValueError(message)
@@ -198,10 +203,10 @@ class Char(str):
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values of one type, which is told once: `Array(Symbol, ("0", "1"))`.
+    """An array, whose items have one type: `Array(Symbol, ("0", "1"))`.
 
-    `element` is the Python type that stands for the AMQP type (`int` for long, `type(None)` for null). With a
-    `descriptor` all elements are described by it. Whether the items fit the element type shows when encoding.
+    `element`: the Python type for the AMQP type of the items (`int` for long, `type(None)` for null).
+    `descriptor`: describes every item. The encoder, not the constructor, checks the types of the items.
     """
 
     element: type
@@ -211,7 +216,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value annotated with what it means: a symbol or a ulong as a rule, though AMQP allows any value."""
+    """A value with a descriptor that names its meaning: as a rule a symbol or a ulong, but any value is
+    valid.
+    """
 
     descriptor: "Value"
     value: "Value"

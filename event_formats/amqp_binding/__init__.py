@@ -2,8 +2,8 @@
 
 message annotations (group key) | properties (content-type) | application properties (attributes) | data
 
-Laws: `decode(encode(event)) == event`, data byte for byte; messages of other writers are read in both
-spellings of the prefix, in binary and in structured mode.
+Laws: `decode(encode(event)) == event`, with the data byte for byte. Messages of other programs are read with
+both spellings of the prefix, and in binary and structured mode.
 """
 
 from event_formats.amqp_binding.reading import decode, identity, passed_on

@@ -1,6 +1,7 @@
 """Messages to events. Spec: CloudEvents AMQP binding 1.0.2, 3.1 binary, 3.2 structured.
 
-A reader takes native AMQP types and canonical strings (3.1.3.2), and both spellings of the prefix (3.1.3.1).
+Attributes are read as native AMQP types and as canonical strings (3.1.3.2), and with both spellings of the
+prefix (3.1.3.1).
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from event_formats.memory import Memory
 from event_formats.names import AMQP_HEADER_PREFIX, AMQP_PREFIX, AMQP_PREFIXES, CONTENT_TYPE
 
 IDENTITY_MAX: Final = 1024
-"""Characters of an id or source that `identity` gives."""
+"""The most characters of an id or a source that `identity` returns."""
 NOT_AN_EVENT: Final = (
     f"this is not a CloudEvent: it has neither {AMQP_PREFIX}specversion among its application properties"
     " nor a content-type of application/cloudevents"
@@ -50,10 +51,10 @@ _content_types: Final[Memory[bytes, str]] = Memory(2048, 128)
 
 
 def decode(message: bytes) -> CloudEvent:
-    """The event of a message of any writer, with or without delivery annotations.
+    """Returns the event in a message, with or without delivery annotations, of any program.
 
     Raises:
-        InvalidEventError: it has no valid event; the message says why.
+        InvalidEventError: the message does not contain a valid event.
     """
     try:
         return _decode(message)
@@ -66,7 +67,7 @@ def decode(message: bytes) -> CloudEvent:
 
 
 def identity(message: bytes) -> tuple[str, str]:
-    """The id and the source of a message that `decode` refuses.
+    """Returns the id and the source in a message that `decode` refuses: for logs and dead letters.
 
     Each has at most `IDENTITY_MAX` characters. It is "" if it cannot be read.
     """
@@ -84,7 +85,7 @@ def identity(message: bytes) -> tuple[str, str]:
 
 
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers that a message carries in addition to its event, as `encode` was given them."""
+    """Returns the headers that `encode` put into a message in addition to the event (`passed_on`)."""
     if _HEADER_PREFIX not in message:
         return []
     try:
@@ -161,7 +162,7 @@ def _decode(message: bytes) -> CloudEvent:
             body.append(section)
     if content_type is not None and announces_event(content_type):
         if mode_of(content_type) is Mode.BATCH:
-            raise InvalidEventError("a batch is not allowed in a message: it has one event")
+            raise InvalidEventError("a message must have one event, not a batch")
         return read_event(_body(message, body) or b"")
     if content_type is not None:
         attributes[CONTENT_TYPE] = content_type
@@ -172,7 +173,7 @@ def _decode(message: bytes) -> CloudEvent:
 
 
 def _attributes(message: bytes, section: Section) -> dict[str, Value]:
-    """The attributes among the application properties."""
+    """Returns the attributes in the application properties."""
     found = attributes_in(message, section.start, section.end, _names, _read_name)
     if found is None:
         return _unusual_attributes(message, section)
@@ -198,7 +199,7 @@ def _map(message: bytes, section: Section) -> dict[object, object]:
 
 
 def _value(name: str, value: object) -> Value:
-    """An AMQP value as a type of CloudEvents."""
+    """Converts an AMQP value to a type of CloudEvents."""
     if isinstance(value, bool | bytes):
         return value
     if isinstance(value, Timestamp):
@@ -222,7 +223,7 @@ def _moment(name: str, at_ms: int) -> str:
 
 
 def _content_type(message: bytes, section: Section) -> str | None:
-    """The content-type of a properties section, symbol or string."""
+    """Returns the content-type in a properties section, a symbol or string; None without one."""
     text = message[section.start : section.end]
     known = _content_types.get(text)
     if known is None:
@@ -245,7 +246,9 @@ def _decoded_content_type(message: bytes, section: Section) -> str | None:
 
 
 def _body(message: bytes, body: list[Section]) -> bytes | None:
-    """The bytes of data sections, or of a value that is binary or text, as some clients write it."""
+    """Returns the bytes of the data sections, or of a value section with binary or text: some clients write
+    that.
+    """
     pieces: list[bytes] = []
     for section in body:
         head = message[section.start : section.start + 4]
@@ -266,7 +269,7 @@ def _body(message: bytes, body: list[Section]) -> bytes | None:
 
 
 def _read_name(key: bytes) -> str:
-    """The attribute of an application property; "" if it is not an attribute."""
+    """Returns the attribute that an application property stands for; "" if it is not an attribute."""
     text = key.decode()
     name = text[_PREFIX_LENGTH:] if text.startswith(AMQP_PREFIXES) else ""
     if name == CONTENT_TYPE:

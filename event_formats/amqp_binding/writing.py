@@ -1,6 +1,7 @@
 """Events to messages. Spec: CloudEvents AMQP binding 1.0.2; Event Streams 4.3 (group key).
 
-Attributes keep their types. Times stay text, because AMQP's times have milliseconds and no zone.
+Attributes keep their types. A time is written as text, because AMQP's timestamps have only milliseconds and
+no zone.
 """
 
 from collections.abc import Mapping
@@ -25,11 +26,12 @@ from event_formats.memory import Memory
 from event_formats.names import AMQP_HEADER_PREFIX, AMQP_PREFIX, CONTENT_TYPE, KEY
 
 CONTENT_TYPE_FIELD: Final = 6
-"""The place of content-type in the properties section. Spec: AMQP 1.0 core 3.2.4."""
+"""The index of content-type in the properties section. Spec: AMQP 1.0, 3.2.4."""
 
 _SHORT_MAX: Final = 255
 _BYTE_MAX: Final = 127
-# What precedes a short string, by its size; a small integer, whole.
+# Encodings that are prepared because each event has some: the head of a short string, by its size, and a
+# whole small integer.
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BYTES: Final = tuple(b"\x55" + bytes((number,)) for number in range(_BYTE_MAX + 1))
 
@@ -38,10 +40,10 @@ _content_types: Final[Memory[str, bytes]] = Memory(2048, 256)
 
 
 def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> bytes:
-    """The message: in binary mode if that can carry the event (`fits_binary`), else in structured mode.
+    """Returns a message with the event: in binary mode if that can carry it (`fits_binary`), otherwise in
+    structured mode.
 
-    `passed_on`: headers of the request that brought the event, names in lower case, which the message carries
-    in addition to it.
+    `passed_on`: headers of the event's request that the message also carries, with names in lower case.
     """
     if not fits_binary(event):
         return _structured(event, passed_on or {})
@@ -76,7 +78,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
 
 
 def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
-    """The message in structured mode. Data is Base64, so that readers need not find JSON within JSON."""
+    """Returns the message in structured mode. Data is Base64, so that every reader gets it byte for byte."""
     key = event.attributes.get(KEY)
     front = b"" if key is None else key_section(text_of(key))
     front += content_type_section(STRUCTURED_JSON)
@@ -91,7 +93,7 @@ def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
 
 
 def attribute(name: str, value: Value) -> bytes:
-    """Key and value of an attribute among the application properties."""
+    """Encodes an attribute as key and value of the application properties."""
     if type(value) is int:
         return attribute_key(name) + (
             _BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True)
@@ -100,12 +102,12 @@ def attribute(name: str, value: Value) -> bytes:
 
 
 def attribute_key(name: str) -> bytes:
-    """The key of an attribute among the application properties."""
+    """Encodes an attribute's name as a key of the application properties."""
     return _keys.keep(name, encode_value(AMQP_PREFIX + name))
 
 
 def properties_section(inside: bytes, count: int) -> bytes:
-    """The application properties: `inside` are the keys and values of `count` entries."""
+    """Returns application properties. `inside`: the encoded keys and values; `count`: of the entries."""
     size, items = len(inside), 2 * count
     if size < _SHORT_MAX and items <= _SHORT_MAX:
         return APPLICATION_PROPERTIES_MAP8 + bytes((size + 1, items)) + inside
@@ -113,7 +115,7 @@ def properties_section(inside: bytes, count: int) -> bytes:
 
 
 def content_type_section(content_type: str) -> bytes:
-    """A properties section with a content-type and no other field."""
+    """Returns a properties section with only a content-type."""
     section = _content_types.get(content_type)
     if section is None:
         fields = [*[None] * CONTENT_TYPE_FIELD, Symbol(content_type)]
@@ -122,5 +124,5 @@ def content_type_section(content_type: str) -> bytes:
 
 
 def data_head(size: int) -> bytes:
-    """What precedes `size` bytes of data: a data section without its bytes."""
+    """Returns the head of a data section, which `size` bytes of data follow."""
     return DATA_BINARY8 + bytes((size,)) if size <= _SHORT_MAX else DATA_BINARY32 + size.to_bytes(4)

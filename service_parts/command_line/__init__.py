@@ -1,1 +1,1 @@
-"""The frame of a program: its commands, how they end, and what `serve` has in every program."""
+"""The common parts of command-line programs: commands, exit statuses, and the flags of `serve`."""

@@ -1,8 +1,8 @@
-"""[io] The frame of a program: a table of commands, and how every one of them ends.
+"""[io] A program with a table of commands, and their exit statuses.
 
-One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 usage error, 130 interrupted. A
-reader of stdout that has seen enough (`| head`) is not a failure. A command whose extra is not installed is a
-usage error.
+Law: **stdout has data, stderr has messages**. Exit status: 0 done, 1 failed, 2 usage error, 130 interrupted.
+A reader that closes stdout early (`| head`) does not cause a failure. A command whose extra is not installed
+is a usage error.
 """
 
 import os
@@ -30,9 +30,7 @@ CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"], "max
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: where it is (`module:name`), its summary, and the extra that installs the libraries that it
-    needs, if it needs any.
-    """
+    """A command: its function (`module:name`), its summary, and the extra that it needs, if any."""
 
     where: str
     summary: str
@@ -41,7 +39,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The errors of a product. `complain` writes one to stderr, with True as a line of JSON."""
+    """The errors of a product. `complain` writes an error to stderr, as a line of JSON if its argument is
+    True.
+    """
 
     failures: tuple[type[Exception], ...]
     usage_errors: tuple[type[Exception], ...]
@@ -49,7 +49,8 @@ class Faults:
 
 
 class Program(click.Group):
-    """The commands of `table`, imported when they are used: help and completion stay quick."""
+    """The commands of `table`. A command is imported when it is used, so that help and completion are fast.
+    """
 
     def __init__(self, *arguments: Any, table: Mapping[str, Entry], faults: Faults, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -97,9 +98,9 @@ class Program(click.Group):
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> NoReturn:
-        """Run the command that was named, and end with its status.
+        """Run the command, and end the process with its exit status.
 
-        Only usage errors that click finds pass through to it.
+        Only the usage errors that click detects are left to click.
         """
         _open_standard_descriptors()
         words = (*ctx._protected_args, *ctx.args)
@@ -123,8 +124,8 @@ class Program(click.Group):
 
 
 def _open_standard_descriptors() -> None:
-    """Open standard descriptors that the parent closed (`>&-`): else a socket or file that is opened later
-    gets the number of stdout.
+    """Open the standard descriptors that the parent closed (`>&-`). Otherwise a socket or file that is opened
+    later gets the number of stdout, and output is written into it.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -136,7 +137,9 @@ def _open_standard_descriptors() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Discard what is buffered for stdout when the interpreter flushes it, because its reader has ended."""
+    """Discard buffered output, because its reader has closed stdout: the interpreter's flush at exit would
+    fail.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

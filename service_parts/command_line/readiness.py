@@ -1,7 +1,8 @@
-"""[io] Notify the parent process that a service listens, and where: by a file, a descriptor, or systemd.
+"""[io] Reports to the parent process that a service listens, and where: in a file, on a descriptor, or to
+systemd.
 
-The message is one line, a JSON object, for example {"amqp": ["127.0.0.1:5672"]}. The file appears whole (it
-is renamed), and is removed when the service ends.
+The report is one line, a JSON object, for example {"amqp": ["127.0.0.1:5672"]}. A reader never sees a part of
+the file, because it is written under another name and renamed. It is removed when the service ends.
 """
 
 import json
@@ -16,9 +17,9 @@ Ready = Callable[[Mapping[str, object]], None]
 
 @contextmanager
 def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str | None) -> Iterator[Ready]:
-    """Gives the function that the service calls when it listens.
+    """Yields the function that the service calls when it listens.
 
-    `notify_socket` is systemd's `NOTIFY_SOCKET`.
+    `notify_socket`: the variable `NOTIFY_SOCKET` that systemd sets.
     """
 
     def ready(addresses: Mapping[str, object]) -> None:
@@ -43,7 +44,7 @@ def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str |
 
 
 def _notify(address: str, state: str) -> None:
-    # An address that starts with @ is in Linux's abstract namespace, written with a leading zero byte.
+    # An address that begins with @ is in Linux's abstract namespace, where a zero byte replaces the @.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagrams:
         datagrams.connect("\0" + address[1:] if address.startswith("@") else address)
         datagrams.send(state.encode())

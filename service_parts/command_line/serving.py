@@ -1,5 +1,5 @@
-"""[io] What every `serve` has: a flag for each setting, the file of settings, their schema and check, and who
-is told when it listens.
+"""[io] The common part of the commands `serve`: flags for settings, `--config`, `--schema`, `--check`, and
+the report of readiness.
 """
 
 import json
@@ -21,9 +21,9 @@ Decorator = Callable[[_Command], _Command]
 
 
 def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
-    """What makes flags for settings.
+    """Returns a function that creates the flag of a setting.
 
-    The help names the variable; the value is checked together with all others.
+    Its help names the environment variable. The value is checked later, together with all settings.
     """
 
     def option(*name: str, help: str, **more: Any) -> Decorator[Any]:  # noqa: A002  # click's own word for it
@@ -35,9 +35,9 @@ def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
 
 
 def service_options(prefix: str, *, check: str) -> Decorator[Any]:
-    """The flags that are not settings:
+    """Adds the flags that are not settings: `config`, `check`, `schema`, `ready_file` and `ready_fd`.
 
-    `config`, `check` (whose help is given), `schema`, `ready_file` and `ready_fd`.
+    `check`: the help of that flag.
     """
     path = click.Path(path_type=Path)
     config = f"Read settings from a file. Flags and variables override it.  [{prefix}CONFIG]"
@@ -72,7 +72,7 @@ def service_options(prefix: str, *, check: str) -> Decorator[Any]:
 
 
 def given_flags(flags: Mapping[str, object]) -> dict[Name, object]:
-    """The values of the flags that `setting_option` made, by the names of their settings."""
+    """Returns the values of the flags of `setting_option`, by the names of their settings."""
     return {tuple(key.split("__")): value for key, value in flags.items()}
 
 
@@ -85,8 +85,8 @@ def print_schema(contents: Contents, title: str) -> None:
 def started(
     log_format: LogFormat, log_level: LogLevel, *, ready_file: Path | None, ready_fd: int | None
 ) -> Iterator[Ready]:
-    """Logging is set up; gives the function to call when the service listens."""
-    from service_parts import logging_setup  # noqa: PLC0415  # not for --help
+    """Set up logging, and yield the function to call when the service listens."""
+    from service_parts import logging_setup  # noqa: PLC0415  # importing structlog would slow down --help
 
     logging_setup.configure(log_format, log_level)
     with announcer(

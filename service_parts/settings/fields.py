@@ -1,4 +1,4 @@
-"""What the models of settings are made of. Pure.
+"""The base class and the field types of the models of settings. Pure.
 
 Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such
 as `10GiB`.
@@ -12,15 +12,13 @@ from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX, byte_count
 
 
 class Settings(BaseModel):
-    """A group of settings. It does not change once built, refuses a name that it does not know, and takes
-    finite numbers only.
-    """
+    """A group of settings. It is immutable, refuses unknown names, and accepts only finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _duration_or_number(value: object) -> object:
-    # Python and TOML know `true` as a kind of 1; as a duration it is a slip.
+    # In Python, `true` of a TOML file is also the integer 1. As a duration it is a mistake.
     return duration_ms(str(value)) if isinstance(value, str | bool) else value
 
 

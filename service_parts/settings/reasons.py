@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in our words instead of Pydantic's. Pure."""
+"""Messages for settings that are not valid, in plain words instead of Pydantic's. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,8 +30,9 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def reason(problem: Mapping[str, Any]) -> str:
-    """Why a value cannot be: one of the entries of `ValidationError.errors()`, as the end of a sentence that
-    the setting begins.
+    """Returns why a value is not valid, as the end of a sentence that begins with the setting's name.
+
+    `problem`: an entry of `ValidationError.errors()`.
     """
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":

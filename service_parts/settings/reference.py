@@ -1,5 +1,5 @@
-"""What a configuration file may contain, read from the models of its settings: for editors and for reference
-pages. Pure.
+"""The contents of a configuration file, derived from the models of its settings: for the JSON schema and the
+reference pages. Pure.
 
 A field that is a model is a table; a tuple of models is an array of tables; a dictionary of models is a table
 of named tables. A model with a validator that runs before its fields is written as one text
@@ -26,13 +26,13 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = {"type": "string", "pattern": r"^\s*(0|([0-9]+(\.[0-9]+)?(ms|[smhdw]))+)\s*$"}
 _SIZE: Final = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)? ?([kKmMgGtT]?[iI]?[bB])?\s*$"}
 _UNIVERSAL: Final = frozenset({BYTES_MAX, MILLISECONDS_MAX})
-"""Bounds of every size and every duration: a setting without a bound of its own has no maximum that anyone
-meets.
+"""The maximum of every size and of every duration. The reference does not show them: a setting with only this
+maximum is not bounded in practice.
 """
 
 
 class Kind(StrEnum):
-    """What one value is."""
+    """The type of one value."""
 
     ADDRESS = "address"
     CHOICE = "choice"
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 
 class Shape(StrEnum):
-    """How many values a setting has, and how they are written."""
+    """How many values a setting has, and how a file writes them."""
 
     ONE = "one"
     LIST = "list"
@@ -67,7 +67,7 @@ class Setting:
     kind: Kind
     meaning: str
     others: tuple[str, ...] = ()
-    """Names that are understood, too."""
+    """Other names that the file may use for this setting."""
     shape: Shape = Shape.ONE
     choices: tuple[str, ...] = ()
     required: bool = False
@@ -81,7 +81,7 @@ class Setting:
 
 
 class Form(StrEnum):
-    """How a section is written, around its name."""
+    """How a file writes a section."""
 
     TABLE = "[{}]"
     NAMED = "[{}.NAME]"
@@ -90,7 +90,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Settings in a table of their own."""
+    """Settings that have their own table."""
 
     name: str
     form: Form
@@ -101,14 +101,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of a file: the settings at its top, then its sections."""
+    """A whole file: the settings before the first table, then the sections."""
 
     settings: tuple[Setting, ...]
     sections: tuple[Section, ...]
 
 
 def contents(model: type[BaseModel]) -> Contents:
-    """Everything that a file for this model may contain, in the order of the model."""
+    """Returns everything that a file for this model may contain, in the order of the model."""
     settings, sections = [], []
     for name, field in model.model_fields.items():
         inner, form = _inner_model(field)
@@ -123,7 +123,7 @@ def contents(model: type[BaseModel]) -> Contents:
 
 
 def json_schema(file: Contents, title: str) -> dict[str, object]:
-    """The JSON schema of the file, for editors.
+    """Returns the JSON schema of the file, for editors.
 
     Only arrays of tables have required settings: a flag or a variable may set what the file leaves out.
     """
@@ -201,13 +201,13 @@ def _present(**bounds: float | None) -> dict[str, object]:
 
 
 def _names(name: str, field: FieldInfo) -> list[str]:
-    """The name that people write, then the others."""
+    """Returns the name that a file uses, then the other names that it may use."""
     alias = field.validation_alias
     return [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [name]
 
 
 def _inner_model(field: FieldInfo) -> tuple[type[BaseModel] | None, Form]:
-    """The model of a field that is a section."""
+    """Returns the model of a field that is a section, and its form; None for other fields."""
     kind, _ = _plain(field.annotation, ())
     origin, arguments = get_origin(kind), get_args(kind)
     form = {tuple: Form.ARRAY, dict: Form.NAMED}.get(origin, Form.TABLE) if origin else Form.TABLE
@@ -253,7 +253,7 @@ def _number(bounds: Iterable[Any], choose: Any) -> float | None:
 
 
 def _plain(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """A type without `None` and `Annotated`, and what they say about it."""
+    """Returns a type without `None` and `Annotated`, and the metadata of `Annotated`."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         told = [one for each in more for one in (each.metadata if isinstance(each, FieldInfo) else [each])]
@@ -265,7 +265,7 @@ def _plain(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[Any, 
 
 
 def _shape(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Shape, Any, tuple[Any, ...]]:
-    """A setting's shape, and the type of one value."""
+    """Returns a setting's shape, the type of one value, and that type's metadata."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         listed = (
@@ -295,7 +295,7 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> Kind:
 
 
 def _default(field: FieldInfo) -> object:
-    """The default as a JSON value; None: the field does not have one, or it is empty."""
+    """Returns the default as a JSON value; None if the field does not have a default, or it is empty."""
     default = field.default
     if default in (PydanticUndefined, None, ()):
         return None

@@ -1,8 +1,8 @@
-"""[io] Where settings are read: flags, the environment and a TOML file; and how an error names a setting and
-its place.
+"""[io] Reads settings from flags, the environment and a TOML file, and names a setting and its source in
+errors.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and, after the
-prefix of the program, the variable `TLS_CERTIFICATE`.
+Law: **a setting has one name**. The setting `tls.certificate` of the file is the flag `--tls-certificate` and
+the variable `TLS_CERTIFICATE` with the prefix of the program.
 """
 
 import tomllib
@@ -23,33 +23,35 @@ Name = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was written, and where: `--listen`, `AMQP_STREAMS_LISTEN`, `node.toml`."""
+    """A value as it was written, and its source: `--listen`, `AMQP_STREAMS_LISTEN`, `node.toml`."""
 
     value: object
     place: str
 
 
 def flag_of(name: Name) -> str:
-    """`("tls", "client_ca")` is `--tls-client-ca`."""
+    """Returns the flag of a setting: `--tls-client-ca` for `("tls", "client_ca")`."""
     return "--" + "-".join(name).replace("_", "-")
 
 
 def variable_of(prefix: str, name: Name) -> str:
-    """`("tls", "client_ca")` is `AMQP_STREAMS_TLS_CLIENT_CA` with the prefix `AMQP_STREAMS_`."""
+    """Returns the variable of a setting: `AMQP_STREAMS_TLS_CLIENT_CA` for `("tls", "client_ca")` and the
+    prefix `AMQP_STREAMS_`.
+    """
     return prefix + "_".join(name).upper()
 
 
 def from_flags(flags: Mapping[Name, object]) -> dict[Name, Given]:
-    """The settings given as flags. None and an empty tuple mean that a flag is not given."""
+    """Returns the settings that flags give. None and an empty tuple mean that a flag was not used."""
     return {name: Given(value, flag_of(name)) for name, value in flags.items() if value not in (None, ())}
 
 
 def from_environment(
     environment: Mapping[str, str], known: Mapping[str, Name], lists: Collection[Name]
 ) -> dict[Name, Given]:
-    """The settings given as the variables in `known`.
+    """Returns the settings that the variables in `known` give.
 
-    The values of `lists` are separated by spaces or commas.
+    `lists`: settings with several values, which spaces or commas separate.
     """
     return {
         name: Given(text.replace(",", " ").split() if name in lists else text, variable)
@@ -67,7 +69,7 @@ def refuse_unknown(
     """Refuse a variable that begins with one of `prefixes` and is neither in `known` nor in `others`.
 
     Raises:
-        SettingError: names the variable, and those that exist.
+        SettingError: such a variable is set. The message names it, and the variables that exist.
     """
     unknown = sorted(
         name for name in environment if name.startswith(prefixes) and name not in known and name not in others
@@ -81,10 +83,10 @@ def refuse_unknown(
 def from_file(
     path: Path, leaves: Callable[[Mapping[str, object]], Iterable[tuple[Name, object]]]
 ) -> dict[Name, object]:
-    """The settings of a TOML file. `leaves` takes the tables apart.
+    """Returns the settings of a TOML file. `leaves` splits its tables into settings.
 
     Raises:
-        SettingError: it cannot be read or is not valid TOML.
+        SettingError: the file cannot be read or is not valid TOML.
     """
     try:
         return dict(leaves(tomllib.loads(path.read_text(encoding="utf-8"))))
@@ -100,9 +102,9 @@ def from_file(
 
 
 def from_folder(folder: Path, value: object) -> object:
-    """A relative path, or a list of them, as seen from `folder`.
+    """Resolves a relative path, or a list of paths, against `folder`.
 
-    A value that is not text stays as it is: it is refused later.
+    A value that is not text is returned unchanged: the model refuses it with a better message.
     """
     if isinstance(value, list):
         return [from_folder(folder, one) for one in value]
@@ -110,9 +112,9 @@ def from_folder(folder: Path, value: object) -> object:
 
 
 def nested(values: Mapping[Name, object]) -> dict[str, Any]:
-    """Nested tables: each part of a name is a key, so `("tls", "key")` is at `["tls"]["key"]`.
+    """Returns nested tables: the value of `("tls", "key")` is at `["tls"]["key"]`.
 
-    No name may begin with another name.
+    No name may be the beginning of another name.
     """
     tables: dict[str, Any] = {}
     for name, value in values.items():
@@ -128,10 +130,10 @@ def nested(values: Mapping[Name, object]) -> dict[str, Any]:
 def explained(
     error: ValidationError, given: Mapping[Name, Given], known: Callable[[Name, str], str | None]
 ) -> Iterator[str]:
-    """A line for each problem: the setting, the place where it was read, and what is wrong.
+    """Yields a line for each problem: the setting, its source, and what is wrong.
 
-    `known` gets a name and Pydantic's type of the problem, and gives the words for unknown and missing
-    settings.
+    `known` takes a name and Pydantic's type of the problem, and returns the words for unknown and missing
+    settings; None for Pydantic's other problems.
     """
     problems = error.errors(include_url=False)
     for problem in problems:

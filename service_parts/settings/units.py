@@ -1,15 +1,12 @@
-"""Durations and sizes as people write them: text such as `7d` and `10GiB`, and the numbers that it means.
-
-Pure.
-"""
+"""Durations and sizes: text such as `7d` and `10GiB` -> numbers. Pure."""
 
 import re
 from typing import Final
 
 MILLISECONDS_MAX: Final = 1000 * 365 * 86_400_000
-"""Of a duration: a thousand years."""
+"""The longest duration: a thousand years."""
 BYTES_MAX: Final = 1 << 60
-"""Of a size."""
+"""The largest size."""
 _DURATION_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _SIZE_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
@@ -21,11 +18,10 @@ _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
 
 
 def duration_ms(text: str) -> int:
-    """Read a duration with its unit, in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`,
-    `1h30m`, `1.5h`; 0 needs none.
+    """Parse a duration in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`, `1h30m`, `1.5h`, `0`.
 
     Raises:
-        ValueError: anything else, a number without a unit above all.
+        ValueError: the text is anything else, for example a number other than 0 without a unit.
     """
     text = text.strip()
     parts = list(_DURATION_PART.finditer(text))
@@ -45,11 +41,11 @@ def duration_ms(text: str) -> int:
 
 
 def byte_count(text: str) -> int:
-    """Read a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000);
-    case does not count.
+    """Parse a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000).
+    Upper and lower case are equal.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the text is anything else.
     """
     found = _SIZE.fullmatch(text.strip())
     unit = _SIZE_UNITS.get(found[2].lower()) if found else None

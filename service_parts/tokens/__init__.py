@@ -1,1 +1,1 @@
-"""JSON Web Tokens: the keys that check them, and their claims (RFC 7519, RFC 7517, RFC 8725)."""
+"""JSON Web Tokens: their claims, and the keys that verify them. Spec: RFC 7519, RFC 7517, RFC 8725."""

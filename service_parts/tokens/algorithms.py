@@ -1,10 +1,10 @@
-"""How a JWT may be signed. Pure. Spec: RFC 7518, RFC 8037. Neither enumeration has `none`."""
+"""The signature algorithms of JWTs. Pure. Spec: RFC 7518, RFC 8037. `none` is not among them."""
 
 from enum import StrEnum
 
 
 class PublicKeyAlgorithm(StrEnum):
-    """Algorithms whose tokens a public key checks. For services that share no secret with an issuer."""
+    """Algorithms that verify a token with a public key: for services that share no secret with the issuer."""
 
     RS256 = "RS256"
     RS384 = "RS384"
@@ -19,7 +19,7 @@ class PublicKeyAlgorithm(StrEnum):
 
 
 class TokenAlgorithm(StrEnum):
-    """All algorithms that can be allowed: those of `PublicKeyAlgorithm`, and those of a shared secret."""
+    """All supported algorithms: those of `PublicKeyAlgorithm`, and those with a shared secret."""
 
     RS256 = "RS256"
     RS384 = "RS384"
@@ -37,5 +37,5 @@ class TokenAlgorithm(StrEnum):
 
     @property
     def symmetric(self) -> bool:
-        """Who can check a token can also make one."""
+        """Whether the key is a shared secret: then a service that verifies tokens can also create them."""
         return self.startswith("HS")

@@ -1,9 +1,8 @@
-"""The claims of a JWT: believed if a key of the issuer signed them, for us and for now. Pure. Spec: RFC 7519,
-RFC 8725.
+"""Verifies the signature and the claims of a JWT. Pure. Spec: RFC 7519, RFC 8725.
 
-Laws: the algorithm is one that the settings allow and that the key is made for, never what the token asks for
-alone. A token without an expiry, of another issuer or for another audience is refused. No reason has the
-token in it.
+Laws: a token's algorithm must be one that the settings allow and that the key is for: the token alone does
+not decide (RFC 8725, 3.1). A token without an expiry, from another issuer or for another audience is refused.
+No message contains the token.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,13 +15,14 @@ from jwt.types import Options
 from service_parts.tokens.keys import MALFORMED, Key
 
 GROUPS_MAX: Final = 1000
-"""Groups of a token that count; the others are ignored."""
+"""The most groups of a token. Further groups are ignored."""
 NAME_CHARACTERS_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Whose tokens are believed, for which audiences (one of them is enough), and how they may be signed."""
+    """The required issuer, the audiences of which a token must have at least one, and the allowed algorithms.
+    """
 
     issuer: str
     audience: tuple[str, ...]
@@ -30,7 +30,7 @@ class Expected:
 
 
 class BadTokenError(Exception):
-    """A token is refused. The message says why, and has nothing of the token in it."""
+    """A token is refused. The message says why and contains nothing of the token."""
 
 
 _REASONS: Final[Mapping[type[Exception], str]] = {
@@ -48,10 +48,11 @@ _OPTIONS: Final[Options] = {
 
 
 def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """The claims of a token that one of `keys` signed. Its times are not checked yet.
+    """Verify the signature, the issuer and the audience of a token, and return its claims. Call `expiry_ms`
+    for its times.
 
     Raises:
-        BadTokenError: it is not a JWT, not signed by such a key, of another issuer or for another audience.
+        BadTokenError: the token is not a JWT, none of `keys` signed it, or its issuer or audience is wrong.
     """
     try:
         header = jwt.get_unverified_header(token)
@@ -101,7 +102,8 @@ def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> object:
-    """A claim by its name, or else by its path: `realm_access.roles`. None: the token has none."""
+    """Returns a claim by its name, otherwise by its path, such as `realm_access.roles`; None if it is absent.
+    """
     if name in claims:
         return claims[name]
     value: object = claims
@@ -111,7 +113,8 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def group_names(value: object) -> frozenset[str]:
-    """The groups in a claim: a list of names, or names with spaces between, as `scope` has them."""
+    """Returns the groups in a claim: a list of names, or a text of names that spaces separate, as in `scope`.
+    """
     names = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     good = [name for name in names if isinstance(name, str) and 1 <= len(name) <= NAME_CHARACTERS_MAX]
     return frozenset(good[:GROUPS_MAX])

@@ -1,8 +1,7 @@
-"""[io] The keys that check JWTs: read from files of an issuer, and which algorithms each is good for. Spec:
-RFC 7517, RFC 8725.
+"""[io] Reads the keys that verify JWTs from files, with the algorithms of each key. Spec: RFC 7517, RFC 8725.
 
-Laws: an algorithm is one that the key is made for; a key that is too weak checks nothing; no message has a
-key in it.
+Laws: a key is used only with the algorithms that it is for. A key that is too weak is not used. No message
+contains a key.
 """
 
 import json
@@ -40,12 +39,14 @@ MALFORMED: Final = (
     RecursionError,
     AttributeError,
 )
-"""What reading a key or a token may raise: JSON of a peer may be too deep, and its numbers too large."""
+"""The exceptions that reading a key or a token can raise. JSON from a peer can be nested too deeply, or have
+numbers that are too large.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and the algorithms that it may check. `id`: the issuer's name for it."""
+    """A key, and the algorithms for which it may be used. `id`: the issuer's name for the key."""
 
     value: Any = field(repr=False)
     algorithms: frozenset[str]
@@ -53,10 +54,10 @@ class Key:
 
 
 def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
-    """The keys in a JWKS or PEM file that can check one of `algorithms`.
+    """Returns the keys in a JWKS or PEM file that are for one of `algorithms`.
 
     Raises:
-        SettingError: the file cannot be read or has no such key; names the file.
+        SettingError: the file cannot be read or has no such key. The message names the file.
     """
     data = read_file(path)
     try:
@@ -72,10 +73,11 @@ def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
 
 
 def secret_key(path: Path) -> Key:
-    """The secret in a file, for the symmetric algorithms.
+    """Returns the secret in a file, for the symmetric algorithms.
 
     Raises:
-        SettingError: the file cannot be read, others may read it, or the secret is too short; names the file.
+        SettingError: the file cannot be read, other users can read it, or the secret is too short. The
+            message names the file.
     """
     if path.exists() and path.stat().st_mode & 0o077:
         message = f"other users can access {path}: run chmod 600 {path}"
@@ -88,10 +90,10 @@ def secret_key(path: Path) -> Key:
 
 
 def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """The contents of a file.
+    """Returns the contents of a file.
 
     Raises:
-        SettingError: it cannot be read or is too large; names the file.
+        SettingError: the file cannot be read or is too large. The message names the file.
     """
     try:
         with path.open("rb") as file:
@@ -106,8 +108,8 @@ def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
 
 
 def _jwks(data: bytes) -> Iterator[Key]:
-    """RFC 7517. Skips keys for encryption, keys that must not verify, unknown kinds, and secrets: these have
-    a file of their own.
+    """Reads a JWKS (RFC 7517). Skips keys for encryption, keys that must not verify, unknown kinds, and
+    secrets, which `secret_key` reads from a file of their own.
     """
     for entry in json.loads(data)["keys"]:
         if (
@@ -118,7 +120,7 @@ def _jwks(data: bytes) -> Iterator[Key]:
             continue
         try:
             value = _public(jwt.PyJWK(entry).key)
-        except (jwt.PyJWTError, NotImplementedError):  # the second for "alg": "none"
+        except (jwt.PyJWTError, NotImplementedError):  # PyJWT raises the second for "alg": "none"
             continue
         own = frozenset[str]({entry["alg"]} if "alg" in entry else TokenAlgorithm)
         kid = entry.get("kid")
@@ -138,12 +140,13 @@ def _pem(data: bytes) -> Iterator[Key]:
 
 
 def _public(key: Any) -> Any:
-    """The public half, also of a private key that is in a JWKS by mistake."""
+    """Returns the public key, also of a private key that is in a JWKS by mistake."""
     return key.public_key() if hasattr(key, "public_key") else key
 
 
 def _algorithms(key: object) -> frozenset[str]:
-    """What a key can check. A key that is too weak checks nothing."""
+    """Returns the algorithms of a key; empty for a key that is too weak."""
+
     match key:
         case rsa.RSAPublicKey():
             return _RSA if key.key_size >= RSA_BITS_MIN else frozenset()

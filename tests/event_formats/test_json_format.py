@@ -205,7 +205,7 @@ def test_values_keep_their_types() -> None:
         (b',"time":"now"', "time"),
         (b',"subject":"\\ud800"', "D800"),
         (b',"datacontenttype":"a/b","data":"\\ud800"', "surrogate"),
-        (b',"data":1,"data_base64":"MQ=="', "exclude each other"),
+        (b',"data":1,"data_base64":"MQ=="', "must not have both"),
         (b',"data_base64":"%"', "not Base64"),
         (b',"data_base64":"MQ"', "not Base64"),
         (b',"data_base64":5', "not a string"),

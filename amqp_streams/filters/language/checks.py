@@ -1,7 +1,7 @@
 """Checks of a filter text with correct grammar. Spec: FILTEX 2.2, 6.4; Event Streams 5.2.2.
 
-Laws: an attach is refused only for a condition that can never be evaluated for any message. The subset of
-Event Streams has only what its own grammar has.
+Laws: an attach is refused only for a condition that cannot be evaluated for any message. In the subset of
+Event Streams, an element that only FILTEX has is refused.
 """
 
 from collections.abc import Sequence

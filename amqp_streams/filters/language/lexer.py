@@ -21,7 +21,7 @@ RESERVED_SELECTOR: Final = RESERVED | {"BETWEEN"}
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     NAME = "name"
     DELIMITED = "delimited identifier"
@@ -32,9 +32,9 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: a name or keyword (in capitals) or mark; `value`: of a constant.
+    """`text`: the name, keyword (in capitals) or mark, or the constant as written. `value`: of a constant.
 
-    `start` inclusive, `end` exclusive.
+    `start` (inclusive) and `end` (exclusive): characters of the filter text.
     """
 
     kind: Kind
@@ -50,8 +50,8 @@ _NAME_SELECTOR: Final = re.compile(
     r"amqp\.(?:message_?)?annotation\.[^\W\d](?:[\w.:$]|-(?=[^\W\d]))*|(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*"
 )
 _BINARY: Final = re.compile(r"0[xX](\w*)")
-# The exponent's sign, a coefficient without a point and a small `e` go beyond the grammar: nothing else could
-# be meant.
+# This accepts more than the grammar: a sign of the exponent, a coefficient without a point, and a small `e`.
+# Such a text has no other meaning, and programs write numbers like that.
 _NUMBER: Final = re.compile(r"(?P<whole>\d+)(?P<fraction>\.\d+)?(?P<exponent>[eE][+-]?\d+)?")
 _NUMBER_SELECTOR: Final = re.compile(
     r"(?:(?P<whole>\d+)(?P<fraction>\.\d*)?|(?P<bare>\.\d+))(?P<exponent>[eE][+-]?\d+)?(?P<suffix>[lLfFdD]?)"
@@ -63,10 +63,11 @@ _INTEGER_MAX: Final = (1 << 64) - 1
 
 
 def tokens(text: str, dialect: Dialect, limits: Limits) -> list[Token]:
-    """The tokens of `text`, the last of kind END.
+    """Split `text` into tokens. The last token is of kind END.
 
     Raises:
-        FilterError: something that is not a token, or more of them, or of characters, than `limits` allows.
+        FilterError: `text` contains something that is not a token, or has more tokens or characters than
+            `limits` allows.
     """
     if len(text) > limits.characters:
         reason = f"the text has {len(text)} characters; at most {limits.characters} are allowed"
@@ -116,7 +117,7 @@ def _ends_field(before: list[Token]) -> bool:
 def _word(word: str, at: int, before: list[Token], dialect: Dialect) -> Token:
     reserved = RESERVED_SELECTOR if dialect is Dialect.SELECTOR else RESERVED_SQL
     after_dot = bool(before) and before[-1].kind is Kind.MARK and before[-1].text == "."
-    if word.upper() in reserved and not after_dot:  # after a dot only a name can come
+    if word.upper() in reserved and not after_dot:  # after a dot, the grammar has only names
         return Token(Kind.KEYWORD, word.upper(), None, at, at + len(word))
     for place, character in enumerate(word):
         if not (character.isalpha() or character.isdecimal() or character in "_.$:-"):

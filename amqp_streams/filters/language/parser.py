@@ -1,8 +1,8 @@
 """Text -> tree, for all three dialects. Spec: FILTEX 6.4; Event Streams 5.2.2; Jakarta Messaging 3.8.1.
 
-Laws: NOT binds closer than AND, AND closer than OR; comparisons do not chain. A predicate cannot be used as
-an expression or vice versa, except that a field or function may be a predicate. Nesting is limited to protect
-the stack.
+Laws: NOT binds closer than AND, and AND closer than OR. Comparisons do not chain. A predicate is not an
+expression and an expression is not a predicate, except that a field or a function may be a predicate. The
+depth of nesting is limited: each level uses the interpreter's stack.
 """
 
 from typing import Final
@@ -69,11 +69,11 @@ _PRODUCTS: Final[dict[str, Operator]] = {"*": "*", "/": "/", "%": "%"}
 
 
 def parse(text: str, dialect: Dialect, limits: Limits) -> Predicate:
-    """The tree of a filter text.
+    """Parse a filter text.
 
     Raises:
-        FilterError: the text is malformed, can never be evaluated, or exceeds `limits`; has the position of
-            the error.
+        FilterError: the text is malformed, can never be evaluated, or exceeds `limits`. The error has a
+            position.
     """
     reader = _Reader(text, tokens(text, dialect, limits), dialect, limits)
     return reader.whole()

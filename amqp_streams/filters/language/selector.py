@@ -1,10 +1,12 @@
 """The identifiers of a JMS selector and what they mean in an AMQP message.
 
-Spec: Jakarta Messaging 3.8.1.1; AMQP JMS mapping 3.2. JMSMessageID … JMSXUserID              fields of header
-and properties, as the AMQP JMS mapping has them amqp.<field of header or properties>   the same by their AMQP
-names, with hyphens as underscores (amqp.content_type) amqp.annotation.<name>                 a message
-annotation; x-opt-offset, x-opt-sequence-number and x-opt-enqueued-time mean this log's own anything else
-an application property
+Spec: Jakarta Messaging 3.8.1.1; AMQP JMS mapping 3.2.
+
+    JMSMessageID … JMSXGroupSeq   a field of header or properties, as the AMQP JMS mapping defines
+    amqp.<field>                  the same by its AMQP name, for example amqp.content_type or amqp.contentType
+    amqp.annotation.<name>        a message annotation. x-opt-offset, x-opt-sequence-number and
+                                  x-opt-enqueued-time mean offset and timestamp of this log
+    any other identifier          an application property
 """
 
 import re
@@ -60,15 +62,15 @@ _AMQP: Final = {
 }
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _BEFORE_ALL: Final = "-1"
-"""As a text it is before all offsets."""
+"""A text that is less than every offset."""
 _ANNOTATIONS: Final = ("amqp.annotation.", "amqp.message_annotation.", "amqp.messageannotation.")
 
 
 def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR0911 - one for each kind of name
-    """What an identifier of a selector refers to.
+    """Returns the field or expression that an identifier of a selector means.
 
     Raises:
-        FilterError: it begins with `amqp.` and is unknown.
+        FilterError: the identifier begins with `amqp.` and is unknown.
     """
     if identifier in _JMS or identifier in _AMQP:
         section, name = _JMS.get(identifier) or _AMQP[identifier]
@@ -102,10 +104,11 @@ def _constant(node: Expression) -> Literally:
 
 
 def compared(field: Expression, other: Expression) -> Expression:
-    """The operand in the form for a comparison with this field: clients of Event Hubs may quote numbers.
+    """Returns `other` in the form that a comparison with `field` needs.
 
-    x-opt-enqueued-time is in milliseconds. A sequence number, or an offset without its zeros, means the
-    record of that number here.
+    Clients that were written for Event Hubs may put numbers in quotes, and write offsets without leading
+    zeros: a number that is compared with an offset becomes the text of that offset, and a number in quotes
+    that is compared with a timestamp becomes milliseconds.
     """
     if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path:
         return other

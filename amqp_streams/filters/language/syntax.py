@@ -26,7 +26,7 @@ Operator: TypeAlias = Literal["+", "-", "*", "/", "div", "%"]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value as written. Never negative: a sign is an operation."""
+    """A constant of the text. The parser creates no negative numbers: a sign is an operation."""
 
     value: Literally
     position: int = field(default=0, compare=False)
@@ -34,21 +34,24 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`.name`: into a map."""
+    """`.name`: the value of a map under this key."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`[expression]`: into a list or array, counted from 0."""
+    """`[expression]`: the item of a list or array, counted from 0."""
 
     at: "Expression"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a section (its code as in wire.layout), or what is inside it along `path`."""
+    """A field of a section, or a value inside the field, to which `path` leads.
+
+    `section`: the descriptor code, as in `wire.layout`.
+    """
 
     section: int
     name: str
@@ -58,7 +61,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function. The name of a known one is in capitals, others are as written."""
+    """A call of a function. The name of a known function is in capitals; other names are as written."""
 
     name: str
     arguments: "tuple[Expression, ...]"
@@ -83,7 +86,7 @@ class Positive:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Two operands and what is done to them."""
+    """An arithmetic operation, or the concatenation of two texts with `+`."""
 
     operator: Operator
     left: "Expression"
@@ -141,7 +144,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """An expression in the place of a predicate: it must be a boolean."""
+    """An expression that is used as a predicate. It fails if its value is not a boolean."""
 
     of: "Expression"
     position: int = field(default=0, compare=False)
@@ -165,7 +168,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Two or more predicates of which one must hold."""
+    """Two or more predicates of which at least one must hold."""
 
     operands: "tuple[Predicate, ...]"
     position: int = field(default=0, compare=False)

@@ -1,8 +1,8 @@
-"""A place among the tokens of a text, and the names of fields there. Spec: FILTEX 6.4.4.4, 6.4.4.6.
+"""A cursor over the tokens of a text, which also joins names with hyphens. Spec: FILTEX 6.4.4.4, 6.4.4.6.
 
-Law: words joined by hyphens without a space are one name where the grammar says nothing else or the standards
-have such a name; the fields of application-properties are never joined, since `a.x-y` is a difference by the
-grammar: `a.[x-y]` is the field.
+Law: words with hyphens and without spaces between them are one name if the standards define such a name. A
+name of application-properties is never joined: by the grammar, `a.x-y` is a difference, and `a.[x-y]` is the
+field.
 """
 
 from amqp_streams.filters.fields import SECTIONS, field_name, known_field
@@ -26,7 +26,7 @@ class Cursor:
 
     @property
     def tokens(self) -> list[Token]:
-        """All of them."""
+        """All tokens, read or not."""
         return self._tokens
 
     @property
@@ -78,7 +78,9 @@ class Cursor:
             raise FilterError(reason, start + 1)
 
     def section(self, first: Token) -> int | None:
-        """The section whose name and dot begin here, if any, perhaps hyphenated. Consumes the name."""
+        """Returns the section whose name begins at `first`, and consumes the name; None if it is not the name
+        of a section with a dot after it. `first` is the token that was consumed last.
+        """
         for written, after in reversed(self._joined(first)):
             if (
                 written in SECTIONS
@@ -90,7 +92,10 @@ class Cursor:
         return None
 
     def hyphenated(self, first: Token, section: int) -> str:
-        """The longest possible name: `p.content-type` is a name, `p.group-sequence-a.n` a difference."""
+        """Returns the longest name of a field that begins at `first`, and consumes it.
+
+        `p.content-type` is a name, and `p.group-sequence-a.n` is a difference.
+        """
         spelled = self._joined(first)
         if field_name(section, "?") is None:
             spelled = [
@@ -100,8 +105,8 @@ class Cursor:
         return written
 
     def _joined(self, first: Token) -> list[tuple[str, int]]:
-        """What `first` and the words joined to it by hyphens without a space make, shortest first, each with
-        the index of what follows.
+        """Returns the names that `first` and the words after its hyphens can form, the shortest first, each
+        with the index of the token after it.
         """
         made = [(first.text, self._at)]
         at, end = self._at, first.end

@@ -288,8 +288,10 @@ def _iterations(users: Mapping[str, Credentials], algorithm: ScramAlgorithm) -> 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Lock the file against changes by other processes, which can still read it. The empty lock file stays:
-    removing it would allow two processes to hold different locks.
+    """Lock the file against changes by other processes, which can still read it.
+
+    The empty lock file is not removed. If it were, a process that already waits for it would lock the removed
+    file, and the next process would create a new one and lock that: both would write.
 
     Raises:
         ConfigError: the lock file cannot be created.

@@ -44,7 +44,10 @@ class Flows:
             elif isinstance(link, IncomingLink):
                 self._engine.ask_session_flow(link.session)
                 links.grant(link.pointer, 0)
-                self._engine.write()  # written one at a time: Proton keeps one pending flow per session
+                # Written for each link: if no credit has changed, Proton writes one flow frame for the
+                # session,
+                # with the state of one link only.
+                self._engine.write()
         for session in self._engine.sessions():
             self._engine.ask_session_flow(session)
 

@@ -50,7 +50,7 @@ PARSED_BYTES: Final = 16 << 10
 # If more bytes than this wait to be sent, a ping ends the connection: its client does not read the pongs. The
 # queue below the WebSocket otherwise holds at most about one message.
 PONG_BYTES_MAX: Final = 256 << 10
-# The last path is used by clients of Azure Event Hubs and Service Bus.
+# The SDKs of Azure Event Hubs and Service Bus connect to the last path by default.
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket")
 
 _TRANSPORT: Final = "transport"
@@ -67,7 +67,8 @@ class Phase(StrEnum):
 
 
 class AdminServer:
-    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY."""
+    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY.
+    """
 
     def __init__(
         self,

@@ -17,6 +17,9 @@ from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, prepared_na
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"
 TOKEN_CHARACTERS_MAX: Final = 12 << 10
+"""The most characters of a token: it must fit in one SASL frame (`sasl.FRAME_MAX`) with the rest of the
+message.
+"""
 
 # RFC 6750, section 2.1
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -29,7 +32,7 @@ def is_token(text: str) -> bool:
 
 
 def oauthbearer_message(token: str, user: str = "", *, host: str | None = None) -> bytes:
-    """The client's message. Without `user`, the token alone identifies the user."""
+    """Returns the client's message. Without `user`, the token alone identifies the user."""
     name = user.replace("=", "=3D").replace(",", "=2C")
     header = f"n,a={name}," if user else "n,,"
     place = f"host={host}\1" if host else ""
@@ -37,7 +40,7 @@ def oauthbearer_message(token: str, user: str = "", *, host: str | None = None) 
 
 
 def xoauth2_message(token: str, user: str = "") -> bytes:
-    """The client's message."""
+    """Returns the client's message."""
     return f"user={user}\1auth=Bearer {token}\1\1".encode()
 
 
@@ -55,13 +58,13 @@ class BearerServer:
         self._failure: Failure | None = None
 
     def start(self, initial: bytes | None) -> Step:
-        """The message, or an empty challenge that asks for it."""
+        """Handle the initial response. Without one, return an empty challenge, which asks for the message."""
         return Challenge(b"") if initial is None else self.respond(initial)
 
     def respond(self, data: bytes) -> Step:
-        """The message.
+        """Handle the client's message, or its answer to the challenge that reports a failure.
 
-        Or the client's answer to the challenge that reports the failure, which may be anything.
+        The content of that answer is ignored.
         """
         if self._failure is not None:
             return self._failure
@@ -72,7 +75,7 @@ class BearerServer:
         return self._read_oauthbearer(text) if self._mechanism == OAUTHBEARER else self._read_xoauth2(text)
 
     def answered(self, answer: Answer) -> Step:
-        """The user of the token."""
+        """Handle the result of checking the token."""
         if (
             isinstance(answer, Success)
             and self.claimed
@@ -123,5 +126,5 @@ class BearerServer:
         if self._mechanism == XOAUTH2:
             return failure
         self._failure = failure
-        told = {"status": status} | ({"openid-configuration": self._discovery} if self._discovery else {})
-        return Challenge(json.dumps(told).encode())
+        report = {"status": status} | ({"openid-configuration": self._discovery} if self._discovery else {})
+        return Challenge(json.dumps(report).encode())

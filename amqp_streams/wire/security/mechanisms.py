@@ -13,7 +13,7 @@ from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX
 
 
 class ScramAlgorithm(StrEnum):
-    """The supported hash functions of SCRAM, without SHA-1. The value is the mechanism's name."""
+    """The supported hash functions of SCRAM. SHA-1 is not supported. The value is the mechanism's name."""
 
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
@@ -119,17 +119,18 @@ class Mechanism(Protocol):
         """The user that the peer claims to be, once it is known. For limits and the log."""
 
     def start(self, initial: bytes | None) -> Step:
-        """The initial response; None if the peer sent none."""
+        """Handle the initial response; None if the peer did not send one."""
 
     def respond(self, data: bytes) -> Step:
-        """The answer to the last challenge."""
+        """Handle the peer's answer to the last challenge."""
 
     def answered(self, answer: Answer) -> Step:
-        """The shell's answer to the last question."""
+        """Handle the shell's answer to the last question."""
 
 
 class Anonymous:
-    """RFC 4505: every client. Ignores the trace that a client may send."""
+    """ANONYMOUS (RFC 4505): every client may log in. The trace information that a client may send is ignored.
+    """
 
     claimed: str | None = None
 
@@ -147,17 +148,17 @@ class Anonymous:
 
 
 class Plain:
-    """RFC 4616: `[authorization id] NUL user NUL password`, UTF-8."""
+    """PLAIN (RFC 4616): one message, `[authorization id] NUL user NUL password`, in UTF-8."""
 
     def __init__(self) -> None:
         self.claimed: str | None = None
 
     def start(self, initial: bytes | None) -> Step:
-        """The message, or an empty challenge that asks for it."""
+        """Handle the initial response. Without one, return an empty challenge, which asks for the message."""
         return Challenge(b"") if initial is None else self.respond(initial)
 
     def respond(self, data: bytes) -> Step:
-        """The message."""
+        """Handle the client's message."""
         try:
             parts = data.decode().split("\0")
         except UnicodeDecodeError:
@@ -175,7 +176,7 @@ class Plain:
         return VerifyPlain(user, password)
 
     def answered(self, answer: Answer) -> Step:
-        """Whether the password is right."""
+        """Handle the result of checking the password."""
         assert isinstance(answer, Success | Failure)
         return answer
 
@@ -187,19 +188,19 @@ class External:
     """
 
     def __init__(self, user: str | None, reason: str = "") -> None:
-        """`user`: the user of the certificate; None: no user, with the reason."""
+        """`user`: the user of the certificate. None: the certificate has no user, and `reason` says why."""
         self.claimed: str | None = user
         self._reason = reason
 
     def start(self, initial: bytes | None) -> Step:
-        """The identity to act for: none or the peer's own.
+        """Handle the identity to act for: empty, or the peer's own.
 
-        Without an initial response it is none: the peer is not asked.
+        A missing initial response counts as empty: no challenge asks for it.
         """
         return self.respond(initial or b"")
 
     def respond(self, data: bytes) -> Step:
-        """The identity to act for."""
+        """Handle the identity to act for."""
         if self.claimed is None:
             return Failure(self._reason)
         if data not in (b"", self.claimed.encode()):

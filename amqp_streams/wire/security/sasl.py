@@ -5,9 +5,9 @@
     init (mechanism, initial, host)  ->    [challenge  <->  response …]  outcome
     further bytes are plain AMQP: returned as `leftover`
 
-Law: the events do not depend on how the bytes are cut. The shell feeds received bytes and performs the events
-in order; the last one is `Authenticated`, `NoSasl` or `Failed`. A question of a mechanism
-(`mechanisms.Question`) is also an event; the shell calls `answer` when it knows.
+Law: the events do not depend on how the bytes are divided into blocks. The shell feeds received bytes and
+performs the events in order. The last event is `Authenticated`, `NoSasl` or `Failed`. A question of a
+mechanism (`mechanisms.Question`) is also an event: the shell calls `answer` with the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ _OUTCOME: Final = 0x44
 
 
 class Outcome(IntEnum):
-    """Section 5.3.3.6."""
+    """The codes of a SASL outcome. Spec: AMQP 1.0, 5.3.3.6."""
 
     OK = 0
     AUTH = 1

@@ -23,7 +23,7 @@ _PROHIBITED: Final = re.compile(
     "\u0000-\u001f\u007f-\u009f\u06dd\u070f\u180e\u200c\u200d\u2028\u2029\u2060-\u2063\u206a-\u206f\ufeff"
     "\ufff9-\ufffc\U0001d173-\U0001d17a"
     "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"  # C.3: private use
-    # C.4: no characters.
+    # C.4: code points that are not characters.
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
     + "\ufdd0-\ufdef"
     "\ud800-\udfff"  # C.5: surrogates
@@ -90,8 +90,8 @@ def _check_length(text: str) -> None:
 
 
 def _check_directions(text: str) -> None:
-    """RFC 3454, section 6: text with characters written from the right has none from the left, and begins and
-    ends with its own.
+    """RFC 3454, section 6: a text with right-to-left characters must not have left-to-right ones, and must
+    begin and end with a right-to-left character.
     """
     if not any(map(stringprep.in_table_d1, text)):
         return

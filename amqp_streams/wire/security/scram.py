@@ -33,12 +33,12 @@ from amqp_streams.wire.security.mechanisms import (
 from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, prepared_name, prepared_or_same
 
 ITERATIONS_MIN: Final = 4096
-"""RFC 7677: fewer are not safe.
-
-A client that accepted fewer would make its password easy to guess for the server.
+"""The fewest iterations, from RFC 7677. A client that accepted fewer would let a false server guess its
+password quickly.
 """
 ITERATIONS_MAX: Final = 5_000_000
-"""Some seconds of a client's CPU: the most that a malicious server can cause."""
+"""The most iterations that a client accepts: a malicious server can make it compute for some seconds at most.
+"""
 SALT_BYTES: Final = 16
 NONCE_CHARACTERS_MAX: Final = 1024
 
@@ -56,16 +56,18 @@ class ScramError(AmqpStreamsError):
 
 @lru_cache(maxsize=64)
 def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, iterations: int) -> bytes:
-    """The slow part; cached, so that reconnecting is fast."""
+    """Returns SaltedPassword of RFC 5802, section 3, the slow part of a login. It is cached for clients that
+    reconnect.
+    """
     return hashlib.pbkdf2_hmac(algorithm.digest, prepared_or_same(password).encode(), salt, iterations)
 
 
 def make_keys(
     algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int
 ) -> ScramKeys:
-    """The keys that a server stores of a password.
+    """Returns the keys that a server stores for a password.
 
-    Slow for many `iterations`: do not call on an event loop.
+    Slow for many `iterations`: do not call it on an event loop. The password is not cached.
     """
     salted = salted_password.__wrapped__(algorithm, password, salt, iterations)
     client_key = _hmac(algorithm, salted, b"Client Key")
@@ -79,9 +81,9 @@ def make_keys(
 
 
 def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
-    """Keys for an unknown user: the same salt for the same name, and a stored key that matches no proof.
+    """Returns keys for an unknown user: always the same salt for a name, and keys that no proof matches.
 
-    `secret` belongs to the server: with it, these keys can be distinguished from real ones.
+    `secret` must stay on the server: a client that knows it can distinguish these keys from real ones.
     """
 
     def part(label: str) -> bytes:
@@ -91,7 +93,7 @@ def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iter
 
 
 def format_keys(algorithm: ScramAlgorithm, keys: ScramKeys) -> str:
-    """The keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64 (RFC 5803)."""
+    """Returns keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, in base64 (RFC 5803)."""
     salt, stored, server = (
         base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key)
     )
@@ -99,10 +101,10 @@ def format_keys(algorithm: ScramAlgorithm, keys: ScramKeys) -> str:
 
 
 def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
-    """Read what `format_keys` wrote.
+    """Parse the text of `format_keys`.
 
     Raises:
-        ValueError: the text has another form.
+        ValueError: the text has another form, or the iterations are out of bounds.
     """
     name, _, rest = text.partition("$")
     first, _, second = rest.partition("$")
@@ -154,11 +156,11 @@ class ScramServer:
         self._keys: ScramKeys | None = None
 
     def start(self, initial: bytes | None) -> Step:
-        """The client's first message, or an empty challenge that asks for it."""
+        """Handle the initial response. Without one, return an empty challenge, which asks for the message."""
         return Challenge(b"") if initial is None else self.respond(initial)
 
     def respond(self, data: bytes) -> Step:
-        """The client's first or final message."""
+        """Handle the client's first or final message."""
         try:
             text = data.decode()
             return self._client_first(text) if self._state is _State.FIRST else self._client_final(text)
@@ -168,7 +170,7 @@ class ScramServer:
             return Failure(str(error))
 
     def answered(self, answer: Answer) -> Step:
-        """The user's keys, or keys that no proof matches."""
+        """Handle the keys that were asked for: the user's, or keys that no proof matches."""
         if not isinstance(answer, ScramKeys):
             return answer
         assert self._state is _State.KEYS, self._state
@@ -186,7 +188,7 @@ class ScramServer:
             message = "the message has no GS2 header"
             raise ScramError(message)
         name, nonce, *_ = [*_attributes(bare), "", ""]
-        # Also `m=`: a mandatory extension that is not known.
+        # This also refuses `m=`, a mandatory extension (RFC 5802, 5.1): this server supports none.
         if not name.startswith("n=") or not nonce.startswith("r="):
             message = "the message does not begin with a user and a nonce"
             raise ScramError(message)
@@ -249,11 +251,12 @@ class ScramClient:
         self._signature = b""
 
     def first(self) -> bytes:
-        """The first message."""
+        """Returns the first message."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The final message. Takes as long as the server's iterations say, the first time.
+        """Returns the final message. Slow in proportion to the server's iterations, except for a password and
+        a salt that are cached.
 
         Raises:
             ScramError: the challenge is not valid, or requires too few or too many iterations.
@@ -287,7 +290,8 @@ class ScramClient:
         """Check the server's signature; then `complete` is true.
 
         Raises:
-            ScramError: the signature is not that of a server that knows the password.
+            ScramError: the server refused, or its signature does not prove that it knows the password.
+
         """
         text = _text(data)
         if text.startswith("e="):

@@ -74,7 +74,7 @@ def test_a_frame_that_cannot_be_is_an_error(header: str) -> None:
 
 
 def test_a_frame_beyond_the_limit_is_refused_before_it_is_there() -> None:
-    with pytest.raises(WireError, match="513 bytes; 512"):
+    with pytest.raises(WireError, match="513 bytes; at most 512"):
         read_frame(frame(0, bytes(505))[:8], size_max=512)
 
 
