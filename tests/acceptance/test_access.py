@@ -86,7 +86,7 @@ def sends(client: Client, log: str = "temps") -> None:
         producer.send(Event("x"))
 
 
-def test_rules_hold_for_those_who_log_in_and_change_under_links_that_stay(
+def test_rules_apply_to_logged_in_users_and_change_under_links_that_stay(
     start_node: StartNode, cli: Cli, tmp_path: Path
 ) -> None:
     site = Site(start_node, cli, tmp_path, ALICE_SENDS)
@@ -121,7 +121,7 @@ def test_a_broken_configuration_changes_nothing_and_says_what_and_where(
     assert "limits.credit" in site.node.words
 
 
-def test_a_user_who_is_removed_is_out(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_a_removed_user_is_disconnected(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
     site = Site(start_node, cli, tmp_path, ALICE_SENDS)
     with site.client("alice") as alice, site.client("bob"):
         sends(alice)
@@ -149,7 +149,7 @@ def test_a_quota_holds_a_producer_back_and_loses_nothing(
     assert 2.0 < took < PATIENCE_S
 
 
-def test_partitions_elsewhere_are_told_where_they_are(
+def test_partitions_elsewhere_are_reported_with_their_container(
     start_node: StartNode, cli: Cli, tmp_path: Path
 ) -> None:
     site = Site(start_node, cli, tmp_path, "")

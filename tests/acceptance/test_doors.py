@@ -90,7 +90,7 @@ def test_sighup_takes_a_new_certificate_and_open_connections_stay(
         assert producer.send(Event("after")).attempts == 1
 
 
-def test_a_stranger_to_the_authority_is_not_trusted(
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(
     start_node: StartNode, authority: Authority, tmp_path: Path
 ) -> None:
     issued = Authority(tmp_path / "strangers").issue("node")
@@ -115,7 +115,7 @@ def test_amqp_over_websocket_comes_through_the_admin_listener(start_node: StartN
     assert round_trip(f"ws://{node.addresses['admin'][0]}") == 1
 
 
-def test_health_readiness_and_metrics_are_told_over_http(start_node: StartNode, cli: Cli) -> None:
+def test_health_readiness_and_metrics_are_served_over_http(start_node: StartNode, cli: Cli) -> None:
     node = start_node("--admin-listen", "127.0.0.1:0", log="temps:1")
     assert get(node, "/healthz")[0] == 200
     assert get(node, "/readyz")[0] == 200
@@ -169,7 +169,7 @@ def test_users_of_the_file_get_in_with_the_right_password_only_and_new_ones_afte
     assert "s3cret" not in node.words
 
 
-def test_strangers_are_let_in_on_loopback_only(start_node: StartNode) -> None:
+def test_unauthenticated_clients_are_admitted_on_loopback_only(start_node: StartNode) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing: asks for our address towards the world

@@ -138,7 +138,7 @@ def test_a_subscriber_that_fails_at_first_gets_everything(
     assert not sink.requests
 
 
-def test_what_cannot_be_delivered_is_in_the_sink_with_its_reason(
+def test_an_undeliverable_event_is_in_the_sink_with_its_reason(
     start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer
 ) -> None:
     gateway = start_gateway()
@@ -178,7 +178,7 @@ def test_nothing_is_lost_when_gateway_and_node_are_killed(
     assert ids(live) == warm(0, 40)
 
 
-def test_a_node_that_dies_comes_back_and_senders_are_told_meanwhile(
+def test_a_node_that_dies_comes_back_and_senders_get_errors_meanwhile(
     start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer
 ) -> None:
     gateway = start_gateway()

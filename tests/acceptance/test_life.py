@@ -51,7 +51,7 @@ def test_every_sync_mode_is_said_in_info_and_keeps_events_over_a_restart(
     assert sorted(map(int, bodies)) == list(range(1000))
 
 
-def test_sigterm_keeps_what_was_accepted_tells_peers_and_ends_with_0(start_node: StartNode) -> None:
+def test_sigterm_keeps_accepted_events_notifies_peers_and_ends_with_0(start_node: StartNode) -> None:
     node = start_node(log="temps:2")
     with connect(node.url, retry=NO_RETRY) as client, client.consumer("temps") as consumer:
         producer = client.producer("temps")
@@ -83,7 +83,7 @@ def _accepted(pending: Pending) -> bool:
 
 
 @pytest.mark.parametrize("end", [NodeProcess.kill, NodeProcess.stop])
-def test_a_producer_and_a_consumer_go_on_when_the_node_was_started_again(
+def test_a_producer_and_a_consumer_continue_after_a_restart_of_the_node(
     start_node: StartNode, end: Callable[[NodeProcess], object]
 ) -> None:
     node = start_node(log="temps:1")
@@ -165,7 +165,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_disk_refuses_producers_and_heals(small_disk: Path, start_node: StartNode, cli: Cli) -> None:
+def test_a_full_disk_refuses_producers_and_recovers(
+    small_disk: Path, start_node: StartNode, cli: Cli
+) -> None:
     """Refused is not lost: what was accepted before stays readable meanwhile, and sending works again when
     there is space.
     """
@@ -207,7 +209,7 @@ def _wait_for_line(node: NodeProcess, event: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_disk_that_one_log_filled_heals_when_its_retention_is_shortened(
+def test_a_disk_that_one_log_filled_recovers_when_its_retention_is_shortened(
     small_disk: Path, start_node: StartNode, cli: Cli
 ) -> None:
     node = start_node(log="temps:1")
@@ -244,7 +246,7 @@ def _until_accepted(producer: Producer, body: bytes, *, within_s: float = 10) ->
             return
 
 
-def test_what_is_retained_is_not_taken_for_read_when_too_much_is_unsettled_to_send_more(
+def test_retained_events_do_not_count_as_read_while_unsettled_ones_block_the_link(
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node returns the credit as if there were no more events; the client knows that there are."""

@@ -57,7 +57,7 @@ class Running:
 
 @pytest.mark.parametrize("end", [NodeProcess.stop, NodeProcess.kill], ids=["sigterm", "kill"])
 @pytest.mark.parametrize("client", RECONNECTING)
-def test_a_client_that_reconnects_goes_on_after_a_restart(
+def test_a_client_that_reconnects_continues_after_a_restart(
     client: str, end: Callable[[NodeProcess], object], start_node: StartNode
 ) -> None:
     """A node that stops says amqp:connection:forced on the connection (AMQP 2.8.16) and closes no link, for

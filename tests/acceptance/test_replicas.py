@@ -210,7 +210,7 @@ def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[Gateway
         sender.close()
 
 
-def test_a_broker_that_one_was_told_of_is_unknown_to_none(gateways: list[GatewayProcess]) -> None:
+def test_a_broker_that_one_replica_knows_is_unknown_to_none(gateways: list[GatewayProcess]) -> None:
     """Who is told that it is ready may send to whichever the load balancer chooses: at worst it is to try
     again.
     """

@@ -10,7 +10,7 @@ def rule(**fields: object) -> AccessRule:
     return AccessRule.model_validate({"users": ["alice"], "logs": ["temps"], "allow": ["receive"]} | fields)
 
 
-def test_a_rule_says_who_may_do_what_on_which_logs() -> None:
+def test_a_rule_gives_rights_on_logs_to_users() -> None:
     made = rule(
         users=["alice", "group:ops", "anonymous", "*"],
         logs=["temps", "sensor.*"],
@@ -35,7 +35,7 @@ def test_a_pattern_that_no_log_can_match_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["users", "logs", "allow", "consumer_groups"])
-def test_a_list_that_is_there_is_not_empty(field: str) -> None:
+def test_a_list_that_is_present_is_not_empty(field: str) -> None:
     """`consumer_groups = []` could mean none or any."""
     with pytest.raises(ValidationError, match="is empty"):
         rule(**{field: []})

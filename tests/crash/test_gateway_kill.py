@@ -339,7 +339,7 @@ def explain(world: World) -> None:
 
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)
-async def test_whoever_is_killed_every_accepted_event_is_delivered_and_each_attempt_has_a_cause(
+async def test_every_accepted_event_is_delivered_and_each_attempt_has_a_cause_whichever_process_is_killed(
     tmp_path: Path,
 ) -> None:
     print(f"\nSEED={SEED} GATEWAY_ROUNDS={ROUNDS}")

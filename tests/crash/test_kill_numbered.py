@@ -108,7 +108,7 @@ class World:
         return found
 
 
-def test_every_numbered_event_is_there_once_and_in_order_whoever_is_killed(tmp_path: Path) -> None:
+def test_every_numbered_event_is_stored_once_and_in_order_whichever_process_is_killed(tmp_path: Path) -> None:
     print(f"SEED={SEED} ROUNDS={ROUNDS}")
     world = World(tmp_path)
     with world.node:

@@ -32,7 +32,7 @@ async def write_for_ever(path: str) -> None:
         await asyncio.sleep(0)
 
 
-def test_what_was_told_to_be_written_outlives_every_kill(tmp_path: Path) -> None:
+def test_synced_data_survives_every_kill(tmp_path: Path) -> None:
     rng = random.Random(3)
     for _ in range(ROUNDS):
         child = subprocess.Popen(

@@ -26,7 +26,7 @@ BATCHES = 40
 ROWS = 80_000
 
 
-def test_whoever_is_killed_every_event_arrives_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_every_event_arrives_once_whichever_process_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     """One driver copies a log in 40 micro-batches to another log and to files. In between, as chance has it,
     it dies with all its
 

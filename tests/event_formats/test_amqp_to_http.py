@@ -90,13 +90,13 @@ def test_garbage_is_left_alone(message: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("body", [None, b"", b"1234", b"x" * 255, b"x" * 256, b"x" * 70_000])
-def test_what_nearly_every_event_is_is_read_here(more: dict[str, str | int], body: bytes | None) -> None:
+def test_the_usual_event_is_read_here(more: dict[str, str | int], body: bytes | None) -> None:
     message = encode(CloudEvent({**REQUIRED, **more}, body))
     for _ in range(2):  # also when it is remembered
         assert check(message)
 
 
-def test_what_the_fast_way_in_writes_the_fast_way_out_reads() -> None:
+def test_messages_of_the_fast_path_in_are_read_by_the_fast_path_out() -> None:
     headers = [(b"ce-" + name.encode(), value.encode()) for name, value in REQUIRED.items()]
     headers += [(b"host", b"h"), (b"content-type", b"text/plain"), (b"content-length", b"4")]
     begun = RequestTranscoder(passed_over=lambda name: name == b"user-agent").head(headers)
@@ -124,11 +124,11 @@ def test_what_the_fast_way_in_writes_the_fast_way_out_reads() -> None:
         encode(CloudEvent({**REQUIRED, "datacontenttype": ""})),
     ],
 )
-def test_what_is_out_of_the_ordinary_is_the_long_way_s_affair(message: bytes) -> None:
+def test_an_unusual_message_is_left_to_the_general_path(message: bytes) -> None:
     assert outgoing(message) is None
 
 
-def test_strangers_do_not_fill_the_memory() -> None:
+def test_unauthenticated_clients_do_not_fill_the_memory() -> None:
     transcoder = MessageTranscoder(apart=APART)
     for each in range(9000):
         attributes = {**REQUIRED, "type": str(each), f"n{each}": "x", "datacontenttype": f"a/b{each}"}

@@ -14,7 +14,7 @@ EVENT: dict[str, str | bool | int | bytes] = {"specversion": "1.0", "id": "1", "
 
 
 @given(events())
-def test_whatever_the_standard_lets_be_passes(event: object) -> None:
+def test_everything_that_the_standard_allows_passes(event: object) -> None:
     check(event.attributes)  # type: ignore[attr-defined]
 
 
@@ -69,7 +69,7 @@ def test_the_four_required_ones_are_missed_by_name(name: str) -> None:
         ("datacontenttype", "", "RFC 2046"),
     ],
 )
-def test_what_may_not_be_is_refused_by_name(name: str, value: str | int, words: str) -> None:
+def test_invalid_attributes_are_refused_by_name(name: str, value: str | int, words: str) -> None:
     with pytest.raises(InvalidEventError, match=words) as refused:
         check({**EVENT, name: value})
     assert name in str(refused.value) or "attribute" in str(refused.value)
@@ -97,7 +97,7 @@ def test_what_may_not_be_is_refused_by_name(name: str, value: str | int, words: 
         ("other", b"\x00\xff"),
     ],
 )
-def test_what_may_be_passes(name: str, value: str | bool | bytes) -> None:
+def test_valid_attributes_pass(name: str, value: str | bool | bytes) -> None:
     check({**EVENT, name: value})
     check({**EVENT, name: value})  # also when it was seen before
     check({**EVENT, "specversion": "0.3", name: value})
@@ -126,7 +126,7 @@ def test_values_have_one_text_each() -> None:
     ]
 
 
-def test_what_is_shown_is_short() -> None:
+def test_shown_values_are_short() -> None:
     assert shown("a") == "'a'"
     assert len(shown("a" * 1000)) == 80
 

@@ -144,7 +144,7 @@ def test_spark_reads_what_a_gateway_delivers(batch: list[CloudEvent]) -> None:
 
 
 @given(st.lists(events(values=TEXTS), min_size=1, max_size=3))
-def test_what_spark_writes_is_the_event_of_its_columns(batch: list[CloudEvent]) -> None:
+def test_a_row_of_spark_is_the_event_of_its_columns(batch: list[CloudEvent]) -> None:
     columns = {
         name: pa.array([event.attributes.get(name) for event in batch], pa.string()) for name in COLUMNS
     }

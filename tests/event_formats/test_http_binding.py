@@ -83,7 +83,7 @@ def test_the_sdk_reads_what_is_sent_in_binary_mode(id_: str, type_: str, extensi
 
 
 @given(WORDS, WORDS, TEXTS.filter(bool), st.dictionaries(TEXTS, st.integers(), max_size=3))
-def test_what_the_sdk_sends_is_read(id_: str, type_: str, extension: str, data: dict[str, int]) -> None:
+def test_requests_of_the_sdk_are_read(id_: str, type_: str, extension: str, data: dict[str, int]) -> None:
     attributes = {
         **REQUIRED,
         "id": id_,
@@ -117,13 +117,13 @@ def test_the_body_of_binary_mode_is_the_data() -> None:
     )
 
 
-def test_no_body_is_no_data_and_an_empty_one_of_a_type_is_empty() -> None:
+def test_an_absent_body_is_no_data_and_an_empty_one_of_a_type_is_empty() -> None:
     assert from_http(HEADERS, b"").data is None
     assert from_http([*HEADERS, (b"content-type", b"text/plain")], b"").data == b""
     assert from_http(HEADERS, b"x").data == b"x"
 
 
-def test_the_content_type_decides_even_beside_headers_of_an_event() -> None:
+def test_the_content_type_decides_even_next_to_headers_of_an_event() -> None:
     """HTTP binding 3: structured mode by Content-Type, whatever else is in the headers, broken or not."""
     others = [(b"ce-specversion", b"9"), (b"ce-my_ext", b"x"), (b"ce-id", b"%ff")]
     assert from_http([*others, STRUCTURED], BODY) == CloudEvent(
@@ -169,7 +169,7 @@ def test_each_required_header_is_missed(missing: int) -> None:
         ((b"content-type", b"x"), "datacontenttype"),
     ],
 )
-def test_what_is_wrong_with_a_header_is_told(header: tuple[bytes, bytes], words: str) -> None:
+def test_an_error_in_a_header_is_reported(header: tuple[bytes, bytes], words: str) -> None:
     with pytest.raises(InvalidEventError, match=words):
         from_http([*HEADERS, header], b"")
 
@@ -188,14 +188,14 @@ def test_two_content_types_are_none() -> None:
     )
 
 
-def test_no_event_at_all_is_told() -> None:
+def test_the_absence_of_events_is_reported() -> None:
     with pytest.raises(InvalidEventError, match="neither a ce-specversion header"):
         from_http([(b"content-type", b"application/json")], b"{}")
     with pytest.raises(UnsupportedFormatError):
         from_http([(b"content-type", b"application/cloudevents+xml")], b"<a/>")
 
 
-def test_a_batch_is_no_event() -> None:
+def test_a_batch_is_not_an_event() -> None:
     headers = [(b"content-type", b"application/cloudevents-batch+json")]
     with pytest.raises(InvalidEventError, match="a batch is not allowed"):
         from_http(headers, b"[]")
@@ -220,7 +220,7 @@ def test_one_event_is_a_batch_of_one() -> None:
         ([(b"content-type", b"application/cloudevents-batch+json")], Mode.BATCH),
     ],
 )
-def test_whether_a_message_brings_an_event_is_told_by_its_headers(
+def test_headers_decide_whether_a_message_has_an_event(
     headers: list[tuple[bytes, bytes]], mode: Mode | None
 ) -> None:
     assert mode_of_http(headers) is mode

@@ -184,7 +184,7 @@ def test_no_data_needs_a_type() -> None:
     assert check([*PLAIN, (b"content-type", b"text/plain"), (b"content-length", b"0")], b"")
 
 
-def test_strangers_do_not_fill_the_memory() -> None:
+def test_unauthenticated_clients_do_not_fill_the_memory() -> None:
     """A request may have 64 kB of names and values."""
     mine = transcoder()
     for each in range(9000):

@@ -31,7 +31,7 @@ TEXTS_AND_NUMBERS = (
 
 
 @given(events(values=TEXTS_AND_NUMBERS))
-def test_what_is_written_is_read_again(event: CloudEvent) -> None:
+def test_written_events_are_read_back(event: CloudEvent) -> None:
     """Data of an unknown type goes as Base64, so nothing is read into it."""
     again = read_event(write_event(event))
     assert dict(again.attributes) == dict(event.attributes)
@@ -96,7 +96,7 @@ def test_text_is_data_in_utf_8() -> None:
     assert json.loads(write_event(event))["data"] == "é\n é"
 
 
-def test_what_is_no_string_stays_as_it_stands_whatever_its_type() -> None:
+def test_a_value_that_is_not_a_string_stays_unchanged_whatever_its_type() -> None:
     assert read_event(HEAD + b',"datacontenttype":"text/plain","data":{"a": 1}}').data == b'{"a": 1}'
 
 
@@ -217,7 +217,7 @@ def test_values_keep_their_types() -> None:
         (b',"data":' + b"[" * 99_999, "too deep"),
     ],
 )
-def test_what_is_wrong_is_told(members: bytes, words: str) -> None:
+def test_errors_are_reported(members: bytes, words: str) -> None:
     with pytest.raises(InvalidEventError, match=words):
         read_event(HEAD + members + b"}")
 
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_told(members: bytes, words: str) -> None:
         (b'{"specversion"}', "expecting ':'"),
     ],
 )
-def test_what_is_no_event_is_told(body: bytes, words: str) -> None:
+def test_a_message_that_is_not_an_event_is_reported(body: bytes, words: str) -> None:
     with pytest.raises(InvalidEventError, match=words):
         read_event(body)
 
@@ -291,7 +291,7 @@ def test_a_batch_is_read_as_it_was_written(batch: list[CloudEvent]) -> None:
         (b"[] []", "extra data"),
     ],
 )
-def test_a_broken_batch_is_told_by_its_event(body: bytes, words: str) -> None:
+def test_a_broken_batch_is_reported_with_its_event(body: bytes, words: str) -> None:
     with pytest.raises(InvalidEventError, match=words):
         read_batch(body, count_max=9)
 

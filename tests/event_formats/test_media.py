@@ -51,7 +51,7 @@ def test_a_format_that_is_not_spoken_is_refused_by_name(content_type: str) -> No
         ("text/plain; a=application/json", False),
     ],
 )
-def test_json_is_told_by_the_subtype(content_type: str, json: bool) -> None:
+def test_json_is_recognized_by_the_subtype(content_type: str, json: bool) -> None:
     """JSON format 3.1: the subtype, without parameters, is `json` or ends with `+json`."""
     assert is_json(content_type) is json
 

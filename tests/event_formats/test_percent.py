@@ -9,7 +9,7 @@ from event_formats.percent import decoded, encoded
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_what_is_encoded_is_printable_and_comes_back(text: str) -> None:
+def test_encoded_text_is_printable_and_decodes_to_the_same(text: str) -> None:
     header = encoded(text)
     assert all(0x21 <= ord(character) <= 0x7E and character != '"' for character in header)
     assert decoded("x", header.encode()) == text
@@ -57,7 +57,7 @@ def test_a_header_is_unquoted_then_decoded_once(header: bytes, text: str) -> Non
 
 
 @pytest.mark.parametrize("header", [b"%C0%A0", b"%ff", b"\xff", b"%ED%A0%80", b"%E2%82"])
-def test_bytes_that_are_no_unicode_are_refused(header: bytes) -> None:
+def test_bytes_that_are_not_unicode_are_refused(header: bytes) -> None:
     """HTTP binding 3.1.3.2: sequences that are invalid in UTF-8 MUST be rejected; the first is its own
     example.
     """

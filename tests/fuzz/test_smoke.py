@@ -154,7 +154,7 @@ def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interr
     ]
 
 
-def test_what_costs_more_than_its_size_allows_is_found_by_time_and_by_memory() -> None:
+def test_inputs_with_excessive_cost_are_found_by_time_and_by_memory() -> None:
     """Each is far beyond its budget or far within, so that the machine's load does not decide."""
 
     def multiplies(data: bytes) -> int:
@@ -181,7 +181,7 @@ def test_growing_an_input_keeps_to_its_limit() -> None:
     assert any(len(each) > 1000 for each in grown)
 
 
-def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(
+def test_inputs_that_stop_a_process_are_found_and_the_others_continue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Campaign: the input outlives its process, and the line that it prints does it again."""
@@ -195,7 +195,7 @@ def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(
     assert str(path) in capsys.readouterr().out
 
 
-def test_what_never_comes_back_is_taken_down_from_outside(
+def test_an_input_that_never_ends_is_stopped_from_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(campaign, "SILENT_SECONDS_MAX", 0.3)

@@ -73,7 +73,7 @@ def test_a_reference_s_own_namespace_goes_first() -> None:
         (ref("Thing", "there"), "http://elsewhere/p", "http://elsewhere/p"),
     ],
 )
-def test_a_uri_beside_a_reference_is_relative_to_it(reference: Object, uri: str, url: str) -> None:
+def test_a_uri_next_to_a_reference_is_relative_to_it(reference: Object, uri: str, url: str) -> None:
     """Section "Destination Resolution": the address MUST be the uri interpreted relative to the resolved URI
     of the ref.
     """
@@ -98,7 +98,7 @@ def test_a_uri_alone_is_taken_as_it_is() -> None:
         ({}, "InvalidURI"),
     ],
 )
-def test_what_leads_nowhere_says_why(destination: Object, reason: str) -> None:
+def test_a_destination_without_an_address_has_a_reason(destination: Object, reason: str) -> None:
     """Section "Destination Resolution": a reference to an object which does not resolve to an absolute URL."""
     found = ADDRESSING.resolve(destination, "n")
     assert isinstance(found, Unresolved)

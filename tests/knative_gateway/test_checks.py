@@ -55,6 +55,6 @@ def test_settings_and_files_that_work_are_good_and_nothing_is_kept(tmp_path: Pat
         ({"resources": "none"}, "resources: none"),
     ],
 )
-def test_what_does_not_work_is_named(given: dict[str, object], words: str, tmp_path: Path) -> None:
+def test_unusable_objects_are_named(given: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=words):
         check_settings(settings(tmp_path, **given))

@@ -20,7 +20,7 @@ def test_everything_has_a_default() -> None:
     ("text", "host", "port"),
     [("0.0.0.0:80", "0.0.0.0", 80), ("[::1]:0", "::1", 0), (" localhost:8080 ", "localhost", 8080)],
 )
-def test_an_address_is_read_and_told(text: str, host: str, port: int) -> None:
+def test_an_address_is_parsed_and_formatted(text: str, host: str, port: int) -> None:
     listener = Listener.model_validate(text)
     assert (listener.host, listener.port) == (host, port)
     assert str(listener) == text.strip()
@@ -46,7 +46,7 @@ def test_an_address_is_read_and_told(text: str, host: str, port: int) -> None:
         {"unknown": 1},
     ],
 )
-def test_what_cannot_be_is_refused(settings: dict[str, object]) -> None:
+def test_invalid_values_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         GatewaySettings.model_validate(settings)
 

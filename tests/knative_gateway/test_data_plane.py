@@ -56,7 +56,7 @@ class Pushing:
         self._both.told.append(("dispatcher", sorted(given.by_path)))
 
 
-async def test_what_is_new_takes_events_after_its_subscribers_have_places() -> None:
+async def test_a_new_broker_takes_events_after_its_subscribers_have_cursors() -> None:
     both = Both()
     both.plane.use(routes(SUBSCRIBED))
     assert both.told == [("ingress", []), ("dispatcher", [BROKER.path])]
@@ -68,7 +68,7 @@ async def test_what_is_new_takes_events_after_its_subscribers_have_places() -> N
     assert both.plane.served(BROKER.path) == SUBSCRIBED
 
 
-async def test_what_is_gone_takes_no_events_before_its_subscribers_leave() -> None:
+async def test_a_removed_broker_takes_no_events_before_its_subscribers_leave() -> None:
     both = Both()
     both.plane.use(routes(BROKER, CHANNEL))
     await both.serve(BROKER, CHANNEL)
@@ -79,7 +79,7 @@ async def test_what_is_gone_takes_no_events_before_its_subscribers_leave() -> No
     assert both.plane.served(BROKER.path) is None
 
 
-async def test_one_that_cannot_be_set_up_holds_up_nobody() -> None:
+async def test_a_subscriber_that_cannot_be_set_up_delays_no_other() -> None:
     both = Both()
     both.plane.use(routes(SUBSCRIBED))
     await both.serve(failing={"s-1": "its filter is broken"})
@@ -111,7 +111,7 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
     assert both.plane.served(BROKER.path) is None
 
 
-async def test_an_address_that_somebody_was_told_is_known() -> None:
+async def test_an_address_that_a_user_was_given_is_known() -> None:
     """Whichever replica gave it; one that has none yet is nowhere to send to."""
     url = {"status": {"address": {"url": "http://x"}}}
     there: dict[tuple[str, str, str], Mapping[str, object]] = {

@@ -168,7 +168,7 @@ def test_the_settings_that_are_shown_are_read(tmp_path: Path) -> None:
     assert [rule.allow for rule in settings.rules] == [("read", "write", "send"), ("send",), ("send",)]
 
 
-def test_who_listens_for_this_machine_only_is_known() -> None:
+def test_a_listener_on_loopback_only_is_recognized() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")] == [True] * 4
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.example.com")] == [
         False

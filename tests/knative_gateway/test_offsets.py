@@ -27,5 +27,5 @@ def test_no_offset_has_no_text() -> None:
     ("text", "shown"),
     [("", None), ("07", 7), ("0A", "0A"), ("٤", "٤"), ("-1", "-1"), ("9" * 5000, "9" * 5000)],
 )
-def test_what_an_earlier_version_stored_is_shown(text: str, shown: int | str | None) -> None:
+def test_positions_of_an_earlier_version_are_shown(text: str, shown: int | str | None) -> None:
     assert offset_number(text) == shown

@@ -62,7 +62,7 @@ async def test_a_redrive_returns_the_number_of_events() -> None:
         await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {"x": 1})
 
 
-async def test_one_that_is_not_served_is_told_as_such() -> None:
+async def test_a_subscriber_that_is_not_served_is_reported_as_such() -> None:
     replays = DispatcherReplays(Dispatcher())
     with pytest.raises(StatusError, match="not served now"):
         await replays.replay({"metadata": {"uid": "other"}}, "earliest")

@@ -11,7 +11,7 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it() -> No
     assert str(caught.value) == "serve needs the node extra: pip install 'amqp-event-streams[node]'"
 
 
-def test_a_missing_module_of_a_package_that_is_there_is_another_fault() -> None:
+def test_a_missing_module_of_an_installed_package_is_another_fault() -> None:
     with (
         pytest.raises(ModuleNotFoundError, match=r"service_parts\.no_such_module"),
         needs_extra("serve", "node"),
@@ -19,7 +19,7 @@ def test_a_missing_module_of_a_package_that_is_there_is_another_fault() -> None:
         import service_parts.no_such_module  # type: ignore[import-not-found]  # noqa: F401, PLC0415
 
 
-def test_what_is_installed_is_just_imported() -> None:
+def test_installed_libraries_are_imported_without_an_error() -> None:
     with needs_extra("serve", "node"):
         import click  # noqa: PLC0415
     assert click.__name__ == "click"

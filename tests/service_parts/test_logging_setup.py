@@ -79,7 +79,7 @@ def test_secrets_are_masked_at_any_depth(log_format: LogFormat, key: str) -> Non
     assert "bob" in text
 
 
-def test_what_is_not_set_is_shown_as_such() -> None:
+def test_an_unset_secret_is_shown_as_unset() -> None:
     log = Log()
     log.log.info("listening", token=None)
     assert log.events()[0]["token"] is None
@@ -137,7 +137,7 @@ def test_web_server_chatter_is_only_for_debugging() -> None:
     assert len(log.lines()) == 1
 
 
-def test_a_refused_websocket_is_no_error_of_ours() -> None:
+def test_a_refused_websocket_is_not_logged_as_an_error() -> None:
     """Anybody can ask for one, as often as it likes: only who looks closely sees it."""
     words = "ASGI callable returned without completing handshake."
     for level, lines in ((LogLevel.INFO, 1), (LogLevel.DEBUG, 2)):

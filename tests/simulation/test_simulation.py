@@ -10,7 +10,9 @@ from tests.simulation.runner import SEEDS_A_TEST, TESTS, failure_of
 
 
 @pytest.mark.parametrize("group", range(TESTS))
-def test_whatever_fails_nothing_accepted_is_lost_and_in_the_calm_everything_is_done(group: int) -> None:
+def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed_afterwards(
+    group: int,
+) -> None:
     failures = [
         words
         for seed in range(group * SEEDS_A_TEST, (group + 1) * SEEDS_A_TEST)

@@ -48,7 +48,7 @@ def places(rows: Rows) -> list[tuple[object, object]]:
     return sorted((row["partition"], row["offset"]) for row in rows)
 
 
-def test_everything_that_is_there_is_read(node: NodeProcess, client: Client) -> None:
+def test_all_existing_data_is_read(node: NodeProcess, client: Client) -> None:
     log = logs.made(client)
     logs.send(client, log, [b"a%d" % number for number in range(30)], partition=0)
     logs.send(client, log, [b"b"], partition=1)
@@ -125,7 +125,7 @@ def test_tasks_are_as_many_as_asked_for(node: NodeProcess, client: Client) -> No
         ),
     ],
 )
-def test_a_range_that_is_not_there_fails_or_is_told(
+def test_a_range_that_does_not_exist_fails_or_is_reported(
     node: NodeProcess,
     client: Client,
     caplog: pytest.LogCaptureFixture,
@@ -154,7 +154,7 @@ def test_an_end_before_the_start_is_an_error_and_no_loss(
         reader(node, log, **bounds, failOnDataLoss=fails).partitions()
 
 
-def test_a_log_that_was_made_anew_fails_at_planning_and_at_reading(
+def test_a_recreated_log_fails_at_planning_and_at_reading(
     node: NodeProcess, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logs.made(client, 1)
@@ -176,7 +176,7 @@ def test_a_log_that_was_made_anew_fails_at_planning_and_at_reading(
     assert "data_lost" in caplog.text
 
 
-def test_a_log_that_is_not_there_is_named(node: NodeProcess) -> None:
+def test_a_log_that_does_not_exist_is_named(node: NodeProcess) -> None:
     with pytest.raises(StreamNotFoundError, match="'nowhere'"):
         reader(node, "nowhere").partitions()
 

@@ -65,7 +65,7 @@ def test_gaps_are_the_offsets_that_are_missing(numbers_there: set[int], before: 
     )
 
 
-def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_existing_events_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, run(*range(10, 15)), run(*range(15, 20)))
     assert read(options(), WANTED, replace(WANTED, partition=4)) == [*range(10, 20), *range(10, 20)]
 
@@ -93,7 +93,7 @@ def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_is_missing_fails_or_is_counted(
+def test_missing_events_fail_or_are_counted(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     found: list[Run | Exception],
@@ -125,7 +125,9 @@ def test_a_filter_leaves_gaps_that_are_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert read(options(filter="a = 1"), WANTED) == [12, 17]
 
 
-def test_what_retention_took_from_a_filtered_range_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_retention_removed_from_a_filtered_range_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     served(monkeypatch, run(17), earliest=15)
     with pytest.raises(
         DataLossError,
@@ -141,7 +143,7 @@ def test_a_node_that_cannot_be_read_from_fails_the_task(monkeypatch: pytest.Monk
         read(options(failOnDataLoss="false"), WANTED)
 
 
-def test_where_there_is_nothing_spark_asks_for_the_rows_of_no_partition() -> None:
+def test_spark_asks_for_the_rows_of_no_partition_if_nothing_exists() -> None:
     assert list(rows(options(), chosen({}), InputPartition(None))) == []
 
 
@@ -176,7 +178,7 @@ def test_a_time_after_the_last_event_fails_where_that_is_asked_for(monkeypatch: 
         numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)
 
 
-def test_times_of_partitions_that_are_not_there_are_an_error() -> None:
+def test_times_of_partitions_that_do_not_exist_are_an_error() -> None:
     given = options(startingOffsetsByTimestamp='{"temps": {"7": 900}}')
     with pytest.raises(OffsetError, match="partition 7 does not exist"):
         reading.numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)

@@ -39,7 +39,7 @@ def test_options_count_for_batches_or_for_streaming() -> None:
         ({"endpoint": "h", "stream": "t", "minPartitions": "0"}, "option 'minPartitions' is not valid"),
     ],
 )
-def test_what_can_be_wrong_before_anything_is_read_is_said_by_load(given: dict[str, str], words: str) -> None:
+def test_options_that_can_be_checked_early_are_refused_by_load(given: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         AmqpStreamsDataSource(CaseInsensitiveDict(given)).schema()
 

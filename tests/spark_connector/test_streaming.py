@@ -117,7 +117,7 @@ def test_a_query_from_latest_has_its_beginning_in_the_checkpoint_before_anything
     assert query.batch() == [(0, 3), (0, 4)]
 
 
-def test_what_comes_between_two_questions_in_the_first_batch_is_not_lost_by_a_crash(
+def test_events_between_two_requests_of_the_first_batch_survive_a_crash(
     node: NodeProcess, client: Client
 ) -> None:
     log = filled(client, 3)
@@ -173,9 +173,7 @@ def test_once_reads_everything_whatever_the_limits(node: NodeProcess, client: Cl
     assert Query(node, "any").reader.getDefaultReadLimit() == ReadAllAvailable()
 
 
-def test_too_little_waits_until_there_is_enough_or_it_took_too_long(
-    node: NodeProcess, client: Client
-) -> None:
+def test_too_little_waits_until_it_is_enough_or_the_time_is_over(node: NodeProcess, client: Client) -> None:
     log = filled(client, 5)
     query = Query(node, log, startingOffsets="earliest", minOffsetsPerTrigger=8, maxTriggerDelay="1h")
     assert query.batch() == []
@@ -197,7 +195,7 @@ def test_bytes_bound_a_batch_by_the_average_size(node: NodeProcess, client: Clie
     assert all(15 <= size <= 20 for size in sizes[:-1])
 
 
-def test_an_idle_query_asks_rarely_and_reporting_asks_nobody(
+def test_an_idle_query_asks_rarely_and_reporting_asks_no_node(
     node: NodeProcess, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Query(node, filled(client, 1))
@@ -229,7 +227,7 @@ def test_progress_shows_the_lag(node: NodeProcess, client: Client) -> None:
 
 
 @pytest.mark.parametrize("recreate", [True, False])
-def test_a_log_that_goes_fails_the_query_or_is_told(
+def test_a_deleted_log_fails_the_query_or_is_reported(
     node: NodeProcess, client: Client, caplog: pytest.LogCaptureFixture, recreate: bool
 ) -> None:
     log, other = filled(client, 5), filled(client, 5)

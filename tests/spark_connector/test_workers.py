@@ -22,7 +22,7 @@ print(kept, len(gc.get_objects()), gc.collect() > 0)
 """
 
 
-def test_what_is_loaded_is_out_of_the_collectors_sight_once_in_sparks_workers_and_garbage_is_not() -> None:
+def test_modules_loaded_once_in_spark_s_workers_are_frozen_for_the_collector_and_garbage_is_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True, timeout=60
     )

@@ -16,7 +16,7 @@ def test_delivery_state_is_tracked_for_each_link(node: InMemoryNode, client: Eng
     assert first.bodies == second.bodies == [b"a", b"b"]
 
 
-def test_a_receiver_may_indicate_an_initial_offset_and_goes_on_in_log_order(
+def test_a_receiver_may_indicate_an_initial_offset_and_continues_in_log_order(
     node: InMemoryNode, client: EnginePair
 ) -> None:
     """Section 1: "the receiver MAY indicate an initial offset into the retained event log. The delivery of

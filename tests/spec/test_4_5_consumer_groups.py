@@ -66,7 +66,7 @@ def test_a_link_may_be_bound_to_a_consumer_group(node: InMemoryNode, client: Eng
     assert receiver.bodies == [b"a"]
 
 
-def test_a_group_is_made_when_somebody_attaches(client: EnginePair) -> None:
+def test_a_group_is_created_by_the_first_attach(client: EnginePair) -> None:
     """4.5: "The consumer group MAY be dynamically created during link attach"."""
     for name in ("never heard of", "another", "Zürich"):
         assert client.receiver("temps", properties=member(name, partition=0)).refused is None
@@ -106,9 +106,7 @@ def test_a_link_in_a_group_is_bound_to_a_partition(client: EnginePair, partition
     assert partition is None or told[names.PARTITION] == str(partition)
 
 
-def test_there_is_at_most_one_active_link_for_a_partition_in_a_group(
-    node: InMemoryNode, client: EnginePair
-) -> None:
+def test_a_partition_in_a_group_has_at_most_one_active_link(node: InMemoryNode, client: EnginePair) -> None:
     """4.5: "the event log node MUST allow at most one active 'receive' link for each combination of partition
     and consumer group." Other groups, other partitions and links without a group are no such combination.
     """
@@ -197,7 +195,7 @@ def test_partitions_are_renegotiated_by_closing_links_gracefully(
     assert sorted(each for each in held if each is not None) == [0, 1, 2, 3]
 
 
-def test_whoever_was_sent_away_comes_back_without_a_partition(node: InMemoryNode, client: EnginePair) -> None:
+def test_a_disconnected_member_comes_back_without_a_partition(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.1: "and the respective consumers SHOULD attempt to establish a new link, again with the consumer
     group, but without specifying a partition." Such an attach is served like any other.
     """
@@ -285,7 +283,7 @@ def test_a_greater_epoch_takes_the_partition_over(node: InMemoryNode, client: En
     assert (first.bodies, second.bodies) == ([], [b"a"])
 
 
-def test_what_an_evicted_link_settles_changes_nothing(node: InMemoryNode, client: EnginePair) -> None:
+def test_settlements_of_an_evicted_link_change_nothing(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.2: "promptly take ownership of the partition, without asking for the previous owner's explicit
     cooperation": from then on the previous owner has no say, also about the cursor that the group keeps.
     """

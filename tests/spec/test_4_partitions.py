@@ -107,7 +107,7 @@ def test_the_node_binds_no_link_that_did_not_ask_unless_it_is_in_a_group(client:
         assert isinstance(told[names.PARTITION], proton.symbol)
 
 
-def test_links_closed_by_the_node_can_be_established_anew(node: InMemoryNode, client: EnginePair) -> None:
+def test_links_closed_by_the_node_can_be_established_again(node: InMemoryNode, client: EnginePair) -> None:
     """4: "the event log wants to renegotiate those assignments, it MAY gracefully close some or all attached
     links. The respective consumer(s) SHOULD then attempt to establish a new link." 4.5.1 has how groups do;
     here a partition moves to another container.
@@ -157,7 +157,7 @@ def test_a_producer_of_an_unknown_partition_is_rejected(client: EnginePair, part
     assert client.sender("temps", properties=bound(partition)).refused == names.NOT_FOUND
 
 
-def test_a_bound_producer_is_told_its_partition(client: EnginePair) -> None:
+def test_a_bound_producer_learns_its_partition(client: EnginePair) -> None:
     """4.1: "If the link becomes partition-bound, the event log node MUST set the event-streams-partition link
     property to the bound partition."
     """
@@ -223,7 +223,7 @@ def test_a_consumer_of_an_unknown_partition_is_rejected(client: EnginePair, part
     assert client.receiver("temps", properties=bound(partition)).refused == names.NOT_FOUND
 
 
-def test_a_bound_consumer_is_told_its_partition(client: EnginePair) -> None:
+def test_a_bound_consumer_learns_its_partition(client: EnginePair) -> None:
     """4.3: "If the link becomes partition-bound, the event log node MUST set the event-streams-partition link
     property to the bound partition."
     """
@@ -279,9 +279,7 @@ def test_every_delivery_of_a_partitioned_log_says_its_partition(
         assert isinstance(arrived.annotations[names.SOURCE_PARTITION], proton.symbol)
 
 
-def test_a_forwarded_source_partition_is_stripped_and_set_anew(
-    node: InMemoryNode, client: EnginePair
-) -> None:
+def test_a_forwarded_source_partition_is_replaced(node: InMemoryNode, client: EnginePair) -> None:
     """4.6.4: "A consumer MUST strip the annotation if it forwards the message onwards." One that does not
     misleads nobody: delivery annotations that come in are not kept.
     """
@@ -307,7 +305,7 @@ def _told(arrived: Arrived) -> list[str] | None:
     return list(found.elements)
 
 
-def test_an_agnostic_consumer_is_told_when_its_association_changes(
+def test_an_agnostic_consumer_is_notified_when_its_association_changes(
     node: InMemoryNode, client: EnginePair
 ) -> None:
     """4.6.5: "For all partition-agnostic consumer links, the event log node SHOULD add this annotation to the

@@ -174,7 +174,9 @@ def test_the_filter_is_evaluated_from_the_earliest_retained_event_to_the_latest(
     assert receiver.bodies == [b"a", b"b", b"c"]
 
 
-def test_what_is_no_longer_retained_is_not_looked_at(client: EnginePair, node: InMemoryNode) -> None:
+def test_segments_that_are_no_longer_retained_are_not_examined(
+    client: EnginePair, node: InMemoryNode
+) -> None:
     """5.2: "against the retained events": a start before the earliest retained one begins there."""
     node.create("short", retention_ms=1000, segment_ms=1000)
     node.append("short", b"old")

@@ -155,7 +155,7 @@ def test_all_named_filters_of_a_source_must_hold(client: EnginePair) -> None:
     ],
     ids=["characters", "tokens", "depth", "entries", "filters"],
 )
-def test_limits_are_told_to_whoever_comes_to_them_and_to_the_operator(
+def test_limits_are_reported_to_the_client_that_reaches_them_and_to_the_operator(
     client: EnginePair, filters: dict[str, Any]
 ) -> None:
     """7.1: excessive complexity is guarded against. The hit is logged; it is not masked: whoever writes a
@@ -182,7 +182,7 @@ def test_errors_of_evaluation_are_not_logged(client: EnginePair) -> None:
     ] == []
 
 
-def test_a_filter_that_rejects_everything_keeps_nobody_waiting(
+def test_a_filter_that_rejects_everything_delays_no_other_consumer(
     node: InMemoryNode, client: EnginePair
 ) -> None:
     """7.1: beside a link that wants nothing, others get all, on the same connection and on others."""

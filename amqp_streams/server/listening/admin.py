@@ -67,8 +67,7 @@ class Phase(StrEnum):
 
 
 class AdminServer:
-    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY.
-    """
+    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY."""
 
     def __init__(
         self,

@@ -258,7 +258,7 @@ def test_a_log_is_copied_with_what_receive_prints(node: Node) -> None:
     assert [one | {"timestamp": None} for one in first] == [one | {"timestamp": None} for one in second]
 
 
-def test_what_is_sent_comes_at_once_to_whoever_follows(node: Node) -> None:
+def test_a_sent_event_comes_at_once_to_every_follower(node: Node) -> None:
     """Both ends are pipes that stay open: nothing waits for a buffer to fill or a file to end."""
     node.run("log", "create", "live")
     ours = environment(AMQP_STREAMS_URL=node.url)
@@ -286,7 +286,7 @@ def test_what_is_sent_comes_at_once_to_whoever_follows(node: Node) -> None:
         assert following.wait(PATIENCE_S) == 130
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(node: Node) -> None:
+def test_a_reader_that_closes_stdout_early_is_not_a_failure(node: Node) -> None:
     node.run("log", "create", "long")
     node.run("send", "long", stdin="x" * 50 + "\n" + ("y" * 50 + "\n") * 5000)
     for words in (["receive", "long"], ["receive", "long", "--follow", "--from", "earliest"]):
@@ -320,7 +320,7 @@ def test_a_refused_event_is_a_failure_and_the_others_are_kept(node: Node) -> Non
     assert node.lines("receive", "part", "--format", "body") == ["a", "c"]
 
 
-def test_nobody_there_is_a_failure_in_words(node: Node) -> None:
+def test_an_absent_server_is_a_failure_with_a_message(node: Node) -> None:
     for words in (
         ["info", "amqp://127.0.0.1:1/temps"],
         ["receive", "nope"],
@@ -401,7 +401,7 @@ def test_an_address_that_is_taken_is_refused(tmp_path: Path, node: Node) -> None
     assert node.url.removeprefix("amqp://") in second.stderr
 
 
-def test_only_users_of_the_file_are_let_in_where_nobody_is_anonymous(tmp_path: Path) -> None:
+def test_only_users_of_the_file_are_admitted_if_anonymous_is_not(tmp_path: Path) -> None:
     users = str(tmp_path / "users.json")
     added = subprocess.run(
         [*PROGRAM, "user", "add", "alice", "--users", users, "--password-stdin"],

@@ -166,7 +166,7 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
     assert {flag for flag in flags(main) if "token" in flag} == {"--token-file"}
 
 
-def test_tls_is_checked_unless_told_not_to(node: FakeNode, run: Run, tmp_path: Path) -> None:
+def test_tls_is_checked_unless_switched_off(node: FakeNode, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("")
     run("info", "temps", "--ca", str(file))

@@ -53,7 +53,7 @@ def test_following_a_filtered_log_to_an_end_stops_when_the_log_reaches_it(node: 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_subscription_goes_on_where_it_was_left_until_it_is_moved_or_removed(node: Node) -> None:
+def test_a_subscription_continues_at_its_cursor_until_it_is_moved_or_removed(node: Node) -> None:
     filled(node, "news")
     read = ("receive", "news", "--durable", "nightly", "--format", "body")
     assert numbers(node.lines(*read, "--max", "3")) == [0, 1, 2]
@@ -80,7 +80,7 @@ def test_subscriptions_of_other_containers_have_cursors_of_their_own(node: Node)
     assert "2 containers have a subscription 'x'" in ambiguous.stderr
 
 
-def test_what_a_reader_did_not_print_comes_again(node: Node) -> None:
+def test_an_event_that_was_not_printed_comes_again(node: Node) -> None:
     """Whoever reads our stdout went away: what was on its way to it was not dealt with."""
     filled(node, "torn", count=20_000)
     words = [*PROGRAM, "receive", "torn", "--durable", "d", "--format", "body"]

@@ -61,7 +61,7 @@ def test_events_of_the_warm_up_do_not_count(clock: list[float]) -> None:
     assert (result.events, result.bytes, result.seconds) == (10, 100, 4.0)
 
 
-def test_progress_tells_the_rate_of_the_last_while(clock: list[float]) -> None:
+def test_progress_shows_the_rate_of_the_last_interval(clock: list[float]) -> None:
     told: list[tuple[float, str]] = []
 
     def advance(done: float, *, note: str = "") -> None:
@@ -74,7 +74,7 @@ def test_progress_tells_the_rate_of_the_last_while(clock: list[float]) -> None:
     assert told == [(1, "0 events/s"), (10, "9 events/s")]
 
 
-async def test_a_batch_tells_one_latency_and_all_its_events_arrive(node: FakeNode) -> None:
+async def test_a_batch_reports_one_latency_and_all_its_events_arrive(node: FakeNode) -> None:
     result = await measure_producing(Endpoint(), a_load(events=1000, connections=3), nothing)
     assert (result.events, result.bytes, result.refused) == (1000, 10_000, 0)
     assert 1000 / 25 <= result.samples <= 1000
@@ -94,7 +94,7 @@ async def test_consuming_stops_at_the_number_asked_for(node: FakeNode) -> None:
     assert result.bytes > 20
 
 
-async def test_events_that_never_come_are_told_as_refused(
+async def test_events_that_never_come_are_reported_as_refused(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node in memory gives nothing to a reader of new events."""

@@ -54,7 +54,9 @@ def test_a_member_reads_on_until_the_group_is_through(grouped: FakeNode, run: Ru
     assert grouped.opened[0]["settle"] == "manual"
 
 
-def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped: FakeNode, run: Run) -> None:
+def test_a_group_that_other_members_block_is_not_waited_for_beyond_the_timeout(
+    grouped: FakeNode, run: Run
+) -> None:
     grouped.describe = lambda: GroupInfo(
         "temps", "billing", positions=(CursorPosition("0", next_number=1, lag=1),)
     )
@@ -62,7 +64,7 @@ def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped:
     assert (answer.exit_code, answer.stderr) == (1, "no event arrived for 0.001 s\n")
 
 
-def test_who_follows_is_told_which_partitions_come(grouped: FakeNode, run: Run) -> None:
+def test_a_follower_learns_which_partitions_come(grouped: FakeNode, run: Run) -> None:
     answer = run(
         "receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.001"
     )

@@ -81,7 +81,7 @@ def test_an_unknown_flag_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert "--no-such-flag" in answer.stderr
 
 
-def test_the_program_tells_its_version_and_lists_its_commands() -> None:
+def test_the_program_shows_its_version_and_lists_its_commands() -> None:
     assert RUNNER.invoke(main, ["version"]).stdout == f"{__version__}\n"
     assert RUNNER.invoke(main, ["--version"]).stdout == f"amqp-streams, version {__version__}\n"
     listed = RUNNER.invoke(main, ["--help"])
@@ -136,7 +136,7 @@ def test_how_a_command_ends_decides_the_status(
     assert (answer.exit_code, answer.stderr, answer.stdout) == (status, words, "")
 
 
-def test_an_error_without_words_is_told_by_what_it_is(
+def test_an_error_without_a_message_is_reported_by_its_type(
     ending: Callable[[BaseException], click.testing.Result],
 ) -> None:
     assert "Root of all errors" in ending(AmqpStreamsError()).stderr

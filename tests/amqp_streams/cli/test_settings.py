@@ -130,7 +130,7 @@ def test_lists_in_variables_are_separated_by_spaces_or_commas() -> None:
     assert settings.logs == {"temps": LogSettings(partitions=4), "events": LogSettings(partitions=1)}
 
 
-def test_a_log_given_as_a_flag_keeps_what_the_file_says_of_it_beside_the_partitions(file: Path) -> None:
+def test_a_log_given_as_a_flag_keeps_the_file_s_settings_except_the_partitions(file: Path) -> None:
     settings = node_settings({("log",): ("temps:8", "more:2")}, {}, file)
     assert settings.logs["temps"] == LogSettings(partitions=8, retention_ms=604_800_000)
     assert settings.logs["more"] == LogSettings(partitions=2)
@@ -184,7 +184,7 @@ def test_a_wrong_variable_is_named() -> None:
     assert said == "limits.frame_bytes (AMQP_STREAMS_LIMITS_FRAME_BYTES): must be at least 512 (got 3)"
 
 
-def test_a_variable_of_a_section_that_is_no_setting_is_refused_with_those_there_are() -> None:
+def test_a_variable_of_a_section_that_is_not_a_setting_is_refused_with_the_known_ones() -> None:
     said = refused({}, {"AMQP_STREAMS_LIMITS_FRAMES": "3"})
     assert "AMQP_STREAMS_LIMITS_FRAMES" in said
     assert "AMQP_STREAMS_LIMITS_FRAME_BYTES" in said

@@ -115,13 +115,13 @@ async def test_every_way_in_carries_large_and_small(
         assert [event.body for event in await drain(consumer, 3)] == bodies
 
 
-async def test_a_wrong_password_is_refused_and_not_tried_again(node: RunningNode) -> None:
+async def test_a_wrong_password_is_refused_and_not_retried(node: RunningNode) -> None:
     with pytest.raises(AuthenticationError):
         async with connect(f"amqp://ann:wrong@{node.amqp[0]}", retry=RetryPolicy(first_connect=True)):
             pass
 
 
-async def test_an_untrusted_certificate_is_no_connection(node: RunningNode) -> None:
+async def test_an_untrusted_certificate_prevents_the_connection(node: RunningNode) -> None:
     with pytest.raises(ConnectError, match="certificate verify failed"):
         async with connect(f"amqps://{node.amqp[2]}"):
             pass

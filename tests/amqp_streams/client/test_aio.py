@@ -84,7 +84,7 @@ async def test_user_and_password_come_from_the_url_or_from_the_arguments(node: M
         assert told == [b"\0ann\0one", b"\0bob\0two", b"anonymous"]
 
 
-async def test_a_refused_user_is_not_tried_again(node: MemoryNode) -> None:
+async def test_a_refused_user_is_not_retried(node: MemoryNode) -> None:
     node.password_ok = lambda mechanism, response: False
     with pytest.raises(AuthenticationError):
         async with connect(
@@ -111,7 +111,7 @@ async def test_a_connection_that_the_peer_closes_is_made_again(node: MemoryNode)
         assert len(node.asked) == 2
 
 
-async def test_giving_up_says_what_failed_last_and_a_later_call_tries_anew(node: MemoryNode) -> None:
+async def test_giving_up_reports_the_last_failure_and_a_later_call_tries_again(node: MemoryNode) -> None:
     async with connect(URL, retry=RetryPolicy(attempts_max=2, first_ms=0)) as client:
         node.unreachable = 2
         node.lose()

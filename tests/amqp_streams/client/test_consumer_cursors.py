@@ -47,7 +47,7 @@ async def end(node: MemoryNode, condition: proton.Condition) -> None:
     await settle_loop()
 
 
-async def test_group_and_epoch_are_asked_for_and_what_was_given_is_told(node: MemoryNode) -> None:
+async def test_group_and_epoch_are_requested_and_the_granted_ones_reported(node: MemoryNode) -> None:
     node.link_properties = ASSIGNED
     async with connect(URL) as client, client.consumer("log", group="g", partition=3, epoch=7) as consumer:
         assert (consumer.partitions, consumer.epoch) == (("3",), 7)
@@ -80,7 +80,7 @@ async def test_an_owner_comes_back_under_its_name_and_epoch_behind_the_last_even
     assert asked(second) == "0000000000000003"
 
 
-async def test_an_owner_that_was_replaced_is_told_and_does_not_fight(node: MemoryNode) -> None:
+async def test_a_replaced_owner_is_notified_and_does_not_compete(node: MemoryNode) -> None:
     node.link_properties = ASSIGNED
     async with (
         connect(URL, retry=AT_ONCE) as client,
@@ -96,7 +96,7 @@ async def test_an_owner_that_was_replaced_is_told_and_does_not_fight(node: Memor
     assert len(node.attaches) == 1
 
 
-async def test_an_owner_that_was_replaced_while_it_was_away_is_told_the_epoch(node: MemoryNode) -> None:
+async def test_an_owner_that_was_replaced_while_it_was_away_learns_the_epoch(node: MemoryNode) -> None:
     node.link_properties = ASSIGNED
     async with (
         connect(URL, retry=AT_ONCE) as client,
@@ -214,7 +214,7 @@ async def test_a_durable_consumer_needs_a_container_id_that_comes_back(node: Mem
         client.consumer("log", durable="sub", group="g")  # the cursor is the group's
 
 
-async def test_partitions_are_those_of_the_log_until_the_node_tells_others(node: MemoryNode) -> None:
+async def test_partitions_are_those_of_the_log_until_the_node_reports_others(node: MemoryNode) -> None:
     info(node, "log", {"0": None, "1": None})
     node.outgoing["log"].extend([record(0), with_partitions(record(1), "0", "2"), record(2, 2)])
     async with connect(URL) as client:
@@ -227,7 +227,7 @@ async def test_partitions_are_those_of_the_log_until_the_node_tells_others(node:
             assert consumer.partitions == ("0", "2")
 
 
-async def test_an_event_that_nobody_can_read_is_handed_out_all_the_same(node: MemoryNode) -> None:
+async def test_an_event_that_cannot_be_decoded_is_returned_all_the_same(node: MemoryNode) -> None:
     broken = with_partitions(record(0), "5")[:-1] + b"\x00"
     node.outgoing["log"].extend([record(0), broken, record(1)])
     async with connect(URL) as client, client.consumer("log", start=EARLIEST) as consumer:
@@ -253,7 +253,7 @@ async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credi
         assert consumer.positions == {"0": 39}
 
 
-async def test_the_end_is_asked_for_again_after_a_loss_and_a_node_that_never_tells_is_a_timeout(
+async def test_the_end_is_asked_for_again_after_a_loss_and_a_node_that_never_answers_is_a_timeout(
     node: MemoryNode,
 ) -> None:
     async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", start=EARLIEST) as consumer:

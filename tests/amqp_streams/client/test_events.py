@@ -35,7 +35,7 @@ events = st.builds(
 
 
 @given(events)
-def test_what_goes_out_comes_back(event: Event) -> None:
+def test_encoded_events_decode_to_the_same(event: Event) -> None:
     received = ReceivedEvent(event.encode())
     for name in (
         "body",
@@ -99,7 +99,7 @@ def test_many_properties_need_a_wide_map() -> None:
     assert ReceivedEvent(Event(properties=properties).encode()).properties == properties
 
 
-def test_what_has_no_amqp_type_is_a_wire_error() -> None:
+def test_a_value_without_an_amqp_type_is_a_wire_error() -> None:
     with pytest.raises(WireError):
         Event(object()).encode()
     with pytest.raises(WireError):

@@ -47,7 +47,7 @@ def test_blocking_and_going_on_where_it_stopped(node: RunningNode, tmp_path: Pat
     assert run("client_go_on_where_it_stopped.py", *arguments) == "10 new events\n"
 
 
-def test_two_of_a_group_share_the_work_and_the_next_goes_on_behind_them(node: RunningNode) -> None:
+def test_two_of_a_group_share_the_work_and_the_next_continues_after_them(node: RunningNode) -> None:
     run("client_blocking.py", node.url, "shared")
     program: list[str | Path] = [
         sys.executable,

@@ -232,7 +232,9 @@ async def test_a_node_that_refuses_instead_of_keeping_attaches_waiting_shares_ou
     assert {name for name, _, _ in journal} == {"first", "second"}
 
 
-async def test_what_is_not_settled_is_the_next_owners_and_told_to_whoever_had_it(node: RunningNode) -> None:
+async def test_unsettled_events_go_to_the_next_owner_and_the_previous_one_is_notified(
+    node: RunningNode,
+) -> None:
     async with connect(node.url) as one, connect(node.url) as other:
         log = await fresh(one, 1, events=10)
         async with one.group_consumer(log, "g", settle="manual") as consumer:
@@ -295,7 +297,7 @@ def test_the_blocking_face_shares_a_group_with_another(node: RunningNode) -> Non
     assert len(set(seen)) == len(seen) == 100
 
 
-async def test_a_greater_epoch_takes_a_partition_and_the_loser_is_told(node: RunningNode) -> None:
+async def test_a_greater_epoch_takes_a_partition_and_the_loser_is_notified(node: RunningNode) -> None:
     async with connect(node.url) as one, connect(node.url) as other:
         log = await fresh(one, 1, events=3)
         async with one.consumer(log, partition=0, group="g", epoch=1, start=EARLIEST) as owner:
@@ -311,7 +313,7 @@ async def test_a_greater_epoch_takes_a_partition_and_the_loser_is_told(node: Run
                 assert len(await winner.receive()) == 3
 
 
-async def test_a_durable_consumer_goes_on_where_it_was_on_another_connection(node: RunningNode) -> None:
+async def test_a_durable_consumer_continues_at_its_position_on_another_connection(node: RunningNode) -> None:
     async with connect(node.url) as client:
         log = await fresh(client, 2, events=20)
     seen: list[tuple[str | None, object]] = []
@@ -374,7 +376,7 @@ async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_
 
 
 @pytest.mark.parametrize("end", [RunningNode.kill, RunningNode.stop], ids=["kill -9", "SIGTERM"])
-async def test_members_owners_and_durable_consumers_go_on_when_the_node_was_restarted(
+async def test_members_owners_and_durable_consumers_continue_after_a_restart_of_the_node(
     tmp_path: Path, end: Callable[[RunningNode], None]
 ) -> None:
     """The node writes cursors now and then: what was settled last may come again, but nothing is left out."""

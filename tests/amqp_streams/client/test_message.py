@@ -33,7 +33,7 @@ def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_a
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 255)), max_size=3),
     st.integers(0, 120),
 )
-def test_what_is_left_is_what_the_node_would_store_of_it(
+def test_the_remaining_bytes_are_those_that_the_node_would_store(
     header: bool, extra: bytes, changes: list[tuple[int, int]], end: int
 ) -> None:
     """Also of what is broken in front: bytes that are not messages are told of, not cut somewhere."""

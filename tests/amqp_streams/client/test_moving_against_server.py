@@ -114,7 +114,7 @@ async def test_a_producer_and_a_consumer_of_a_partition_are_sent_where_it_is(
                 pass
 
 
-async def test_whoever_comes_back_is_not_locked_out_by_his_own_dead_connection(
+async def test_a_returning_client_is_not_locked_out_by_its_own_dead_connection(
     nodes: tuple[RunningNode, RunningNode],
 ) -> None:
     """An owner, a durable subscriber and a member of a group: the node gives them what the connection has

@@ -36,7 +36,7 @@ def test_a_number_as_text_is_refused_with_the_number_to_give(text: Any) -> None:
 
 
 @pytest.mark.parametrize("offset", [None, 1.5, True, b"1", "", "é", "-1", "²", "@latest", "9" * 5000])
-def test_what_is_not_a_number_is_not_an_offset(offset: Any) -> None:
+def test_a_text_that_is_not_a_number_is_not_an_offset(offset: Any) -> None:
     with pytest.raises(
         TypeError, match=r"an offset is a number, not .*: give a number such as event\.offset"
     ):

@@ -120,7 +120,7 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, int]]) -> None:
+def test_no_link_remains_after_any_sequence_of_attaches_and_detaches(steps: list[tuple[str, int]]) -> None:
     pair = opened()
     links: list[Any] = []
     for step, number in steps:

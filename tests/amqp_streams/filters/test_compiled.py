@@ -122,7 +122,7 @@ def test_a_plain_value_is_described_by_its_name():
     assert list(compiled.in_force) == ["amqp:event-streams-sql-filter"]
 
 
-def test_what_bounds_the_reader_is_taken_out_of_what_is_evaluated():
+def test_conditions_that_became_bounds_are_not_evaluated():
     compiled = compile_filters(
         {
             "a": described(
@@ -294,7 +294,7 @@ def test_a_broken_message_is_not_picked_and_does_not_raise():
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(telling_predicates, min_size=1, max_size=2), st.lists(telling_samples, max_size=6))
-def test_what_is_picked_is_what_a_naive_interpreter_finds_true_in_all_filters(trees, samples):
+def test_the_selection_is_that_of_a_naive_interpreter_of_all_filters(trees, samples):
     compiled = compile_filters({str(place): sql(printed(tree)) for place, tree in enumerate(trees)})
     messages = [sample.encoded() for sample in samples]
     expected = [
@@ -310,7 +310,7 @@ def test_what_is_picked_is_what_a_naive_interpreter_finds_true_in_all_filters(tr
 
 @settings(max_examples=150, deadline=None)
 @given(telling_predicates, telling_predicates, st.lists(telling_samples, max_size=6))
-def test_what_a_group_picks_is_what_its_members_say(one, other, samples):
+def test_a_group_selects_what_its_members_define(one, other, samples):
     """FILTEX 3: any, with the bytes that its members require, and not."""
     members = [sql(printed(one)), sql(printed(other))]
     messages = [sample.encoded() for sample in samples]

@@ -44,13 +44,13 @@ def test_a_pattern_matches_what_its_regular_expression_matches(pattern, subject,
         ("_%", "\n", True),
     ],
 )
-def test_what_is_in_front_in_between_and_behind_does_not_overlap(pattern, subject, expected):
+def test_prefix_inner_pieces_and_suffix_do_not_overlap(pattern, subject, expected):
     match = matcher(pattern, None)
     assert match is not None
     assert match.matches(subject) is expected
 
 
-def test_pieces_are_told_with_their_wildcards():
+def test_pieces_are_returned_with_their_wildcards():
     assert pattern_parts("a_%b!%", "!") == [["a", None], ["b", "%"]]
     assert pattern_parts("a!", "!") is None
 

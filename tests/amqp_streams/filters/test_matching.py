@@ -213,7 +213,7 @@ def test_every_section_has_its_filter():
         (APPLICATION, {"a": list(range(64))}, 65, "64 are allowed"),
     ],
 )
-def test_what_a_section_cannot_have_refuses_the_filter(section, reference, position, words):
+def test_a_field_that_a_section_cannot_have_refuses_the_filter(section, reference, position, words):
     """FILTEX 4: validation MUST fail."""
     with pytest.raises(FilterError) as error:
         property_condition(section, reference, Limits())

@@ -51,7 +51,7 @@ def test_every_entry_of_every_map_is_found(sample):
             assert value is expected or repr(value) == repr(expected)  # a not-a-number equals nothing
 
 
-def test_a_key_that_is_also_somebodys_value_is_not_taken_for_it():
+def test_a_key_that_also_occurs_as_a_value_is_not_confused_with_it():
     sample = Sample(
         application_properties={"other": "kind", "kin": "\x04kind\xa1\x01x", "kind": "right", "last": "kind"}
     )
@@ -96,7 +96,7 @@ def test_lists_shorter_than_the_field_are_as_good_as_null():
         b"",
     ],
 )
-def test_bytes_that_are_no_message_fail_or_are_missing_and_never_raise(message):
+def test_malformed_bytes_fail_or_are_missing_and_never_raise(message):
     assert raw(message) in (FAILED, MISSING)
     assert raw(message, "subject", PROPERTIES) in (FAILED, MISSING)
     assert raw(message, "sum", 0x78) in (FAILED, MISSING)

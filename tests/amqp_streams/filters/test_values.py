@@ -125,7 +125,7 @@ def test_decimals_of_the_wire_are_numbers(encoded, number):
     assert decimal(bytes.fromhex(encoded)) == number
 
 
-def test_a_decimal_that_is_no_number_is_quiet():
+def test_a_decimal_that_is_not_a_number_is_quiet():
     assert decimal(bytes.fromhex("7c000000")).is_qnan()
     assert decimal(bytes.fromhex("7e000000")).is_qnan()
     assert decimal(bytes.fromhex("6cbfffff")) == 0  # a significand of too many digits

@@ -35,7 +35,7 @@ def bench() -> Bench:
 # -- 4.5: groups
 
 
-def test_a_link_in_a_group_is_bound_and_is_told_group_and_epoch(bench: Bench) -> None:
+def test_a_link_in_a_group_is_bound_and_learns_group_and_epoch(bench: Bench) -> None:
     """4.5: links in groups MUST be bound; 4.5.2: the epoch "is seeded with the value zero and is returned";
     4.6.3 says of which type.
     """
@@ -51,7 +51,7 @@ def test_a_link_in_a_group_is_bound_and_is_told_group_and_epoch(bench: Bench) ->
     assert type(answered[Symbol(names.CONSUMER_GROUP)]) is str
 
 
-def test_links_without_a_group_are_told_of_none(bench: Bench) -> None:
+def test_links_without_a_group_learn_of_none(bench: Bench) -> None:
     """4.5: the node MUST NOT assign a consumer group on its own."""
     for consumer in (bench.consume(), bench.consume(properties={names.PARTITION: Symbol("1")})):
         assert answered_properties(consumer).keys() <= {names.PARTITION}
@@ -133,7 +133,7 @@ def test_without_waiting_the_next_is_refused_at_once() -> None:
     assert refused.value.condition == names.LINK_DETACH_FORCED
 
 
-def test_whoever_gives_up_waiting_gets_nothing(bench: Bench) -> None:
+def test_a_reader_that_gives_up_waiting_gets_nothing(bench: Bench) -> None:
     first = bench.consume(member(partition=0))
     bench.consume(member(partition=1))
     waiting = bench.attach(member())
@@ -230,7 +230,7 @@ def test_no_room_for_another_epoch_is_a_refusal(bench: Bench, monkeypatch: pytes
     assert refused.value.condition == names.INTERNAL_ERROR
 
 
-def test_whoever_leaves_while_its_epoch_is_recorded_gets_nothing(bench: Bench) -> None:
+def test_a_member_that_leaves_while_its_epoch_is_recorded_gets_nothing(bench: Bench) -> None:
     waiting = bench.attach(member(partition=0, epoch=1))
     assert bench.detach(waiting) == []
     assert bench.complete() == []
@@ -336,7 +336,7 @@ def test_a_deleted_log_takes_its_links_waits_and_epochs_with_it(bench: Bench) ->
     assert bench.consume(member(partition=0)).epoch == 0, "a namesake begins anew"
 
 
-def test_groups_and_those_who_wait_are_limited() -> None:
+def test_groups_and_waiting_members_are_limited() -> None:
     bench = Bench(partitions=1, limits=Limits(groups=1, group_waiting=1))
     bench.consume(member("g"))
     assert bench.refusal(member("h")).condition == names.RESOURCE_LIMIT_EXCEEDED
@@ -408,7 +408,7 @@ def elsewhere(*partitions: int) -> Redirects:
     return Redirects([Redirect(log="temps", partitions=partitions or None, host="other.example", port=5672)])
 
 
-def test_links_to_what_is_elsewhere_are_told_where(bench: Bench) -> None:
+def test_links_to_partitions_elsewhere_learn_where(bench: Bench) -> None:
     """AMQP 2.8.18; Event Streams 4: the node MAY "point to a different AMQP container"."""
     bench.node.redirects = elsewhere(1)
     bound = {names.PARTITION: Symbol("1")}

@@ -148,7 +148,7 @@ def test_a_cursor_that_is_in_use_is_left_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("type_", [names.CURSOR_TYPE, names.GROUP_TYPE])
-def test_what_is_not_there_is_not_found(bench: Bench, type_: str) -> None:
+def test_unknown_objects_are_not_found(bench: Bench, type_: str) -> None:
     for operation in ("READ", "UPDATE", "DELETE"):
         assert bench.manage(operation, "nobody", type_, log="temps")[0] == 404
         assert bench.manage(operation, "nobody", type_, log="nowhere")[0] == 404
@@ -187,7 +187,7 @@ def test_a_group_is_listed_with_its_members_epochs_and_cursor(bench: Bench) -> N
     assert on_group(bench, "READ")[2] == listed
 
 
-def test_epochs_without_a_group_are_no_group(bench: Bench) -> None:
+def test_epochs_without_a_group_do_not_create_a_group(bench: Bench) -> None:
     bench.consume(member("", partition=0, epoch=1))
     assert bench.manage("QUERY", type_=names.GROUP_TYPE)[2] == {names.GROUPS: []}
     assert on_group(bench, "READ", "")[0] == 404
@@ -219,7 +219,7 @@ def test_a_group_without_a_cursor_has_none_to_move(bench: Bench) -> None:
     assert on_group(bench, "DELETE")[0] == 204
 
 
-def test_every_entry_is_told_in_the_manual(bench: Bench) -> None:
+def test_every_entry_is_documented_in_the_manual(bench: Bench) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "management.md").read_text()
     bench.consume(member(partition=0, durable=True))
     for type_, plural in ((names.CURSOR_TYPE, names.CURSORS), (names.GROUP_TYPE, names.GROUPS)):
@@ -236,7 +236,7 @@ def rule(user: str, *rights: Right, **options: Any) -> AccessRule:
     return AccessRule(users=(user,), logs=("temps",), allow=rights, **options)
 
 
-def test_strangers_do_not_learn_what_is_kept(bench: Bench) -> None:
+def test_unauthenticated_clients_do_not_learn_what_is_kept(bench: Bench) -> None:
     bench.detach(bench.consume(durable(user="ann")))
     bench.detach(bench.consume(member(partition=0, durable=True, user="ann")))
     names_ = [cursor_id(bench, index) for index in range(2)]

@@ -61,7 +61,7 @@ def test_a_cursor_that_cannot_be_kept_is_not_granted(bench: Bench) -> None:
     assert len(bench.complete()) == 1, "who was stolen meanwhile is not granted"
 
 
-def test_whoever_comes_back_goes_on_behind_what_it_settled(bench: Bench) -> None:
+def test_a_returning_consumer_continues_after_its_settled_events(bench: Bench) -> None:
     """3.2: "the last offset is preserved by the durable terminus across disconnects"."""
     consumer = bench.consume(durable(filters=EARLIEST))
     bench.append(0, 0, 0, 1)
@@ -136,7 +136,7 @@ def test_settled_when_sent_moves_it_as_far_as_was_sent(bench: Bench) -> None:
     assert bench.read(bench.consume(durable())) == [(0, 2)]
 
 
-def test_what_filters_pass_over_is_passed_for_good(bench: Bench) -> None:
+def test_events_that_filters_skip_are_never_examined_again(bench: Bench) -> None:
     consumer = bench.consume(durable(filters=EARLIEST | only("colour = 'red'")))
     bench.append(0, 0)
     assert bench.read(consumer) == []
@@ -312,7 +312,7 @@ def test_a_group_hands_its_cursor_over(bench: Bench) -> None:
     ]
 
 
-def test_what_an_evicted_member_settles_changes_nothing(bench: Bench) -> None:
+def test_settlements_of_an_evicted_member_change_nothing(bench: Bench) -> None:
     """4.5.2: the partition is the new owner's from the moment that the old link is closed."""
     old = bench.consume(member(partition=0, durable=True, filters=EARLIEST, container="a"))
     bench.append(0, 0)
@@ -325,7 +325,7 @@ def test_what_an_evicted_member_settles_changes_nothing(bench: Bench) -> None:
     assert bench.read(granted.grant) == [(0, 1)]
 
 
-def test_what_a_leaving_member_settles_counts(bench: Bench) -> None:
+def test_settlements_of_a_leaving_member_count(bench: Bench) -> None:
     """4.5.1: a graceful close lets the consumer finish what it has."""
     for _ in range(2):
         bench.consume(member(durable=True, filters=EARLIEST, container="a"))
@@ -371,7 +371,7 @@ def test_a_deleted_log_takes_its_cursors_with_it(bench: Bench) -> None:
     assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], "a namesake begins anew"
 
 
-def test_what_a_crash_left_of_a_deleted_log_goes_at_the_next_start(bench: Bench) -> None:
+def test_the_remains_of_a_log_whose_deletion_crashed_are_removed_at_the_next_start(bench: Bench) -> None:
     bench.consume(durable())
     bench.consume(member(partition=0, epoch=3))
     kept = dict(bench.store.states.durable)
@@ -428,7 +428,7 @@ def test_partitions_that_come_while_a_cursor_is_written_are_read_too(bench: Benc
 
 
 @given(st.data())
-def test_whatever_is_settled_and_lost_when_nothing_is_missed_and_only_unsettled_events_come_again(
+def test_nothing_is_missed_and_only_unsettled_events_come_again_after_any_settlements_and_losses(
     data: st.DataObject,
 ) -> None:
     """Deliveries, settlements in any order, reconnects, flushes and kills: each event comes until its

@@ -24,7 +24,7 @@ def test_a_node_without_groups_has_no_figures_of_them() -> None:
     assert figures(node) == []
 
 
-def test_members_links_and_those_who_wait_are_counted() -> None:
+def test_members_links_and_waiting_members_are_counted() -> None:
     node = InMemoryNode({"temps": 2, "other": 1})
     first, second = EnginePair(node), EnginePair(node)
     for pair in (first, first, second):
@@ -33,7 +33,7 @@ def test_members_links_and_those_who_wait_are_counted() -> None:
     assert figures(node) == [("temps", "g", 2, 2, 1, {}), ("other", "g", 1, 1, 0, {})]
 
 
-def test_a_group_s_lag_is_told_though_nobody_reads() -> None:
+def test_a_group_s_lag_is_reported_also_without_a_reader() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", b"a", b"b", b"c")
     pair = EnginePair(node)

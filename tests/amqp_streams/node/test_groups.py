@@ -37,7 +37,7 @@ def logs(store: MemoryStore) -> tuple[StoredLog, StoredLog]:
     return one, store.create("two", LogSettings(partitions=2), incarnation="i2")
 
 
-def test_an_epoch_is_told_when_it_is_on_the_disk_and_read_again_after_a_restart() -> None:
+def test_an_epoch_is_reported_when_it_is_on_the_disk_and_read_again_after_a_restart() -> None:
     store = MemoryStore()
     one, two = logs(store)
     node = Node(store)
@@ -71,7 +71,7 @@ def test_a_group_that_is_removed_takes_its_epochs_along_and_no_others() -> None:
     ) == (0, 3, 3)
 
 
-def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:
+def test_nothing_more_is_reported_of_a_deleted_log() -> None:
     store = MemoryStore()
     one, two = logs(store)
     node = Node(store)
@@ -87,7 +87,7 @@ def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:
     assert node.groups.of(two).groups() == []
 
 
-def test_what_a_crash_left_of_a_deleted_log_is_forgotten_at_the_next_start() -> None:
+def test_the_groups_of_a_log_whose_deletion_crashed_are_removed_at_the_next_start() -> None:
     """The log's end is on the disk before that of its groups and cursors."""
     bench = Bench()
     bench.consume(member(partition=0, epoch=4, durable=True))

@@ -43,7 +43,7 @@ def test_many_links_are_given_the_same_bytes(informed: Counted) -> None:
     assert informed.encoded == 2
 
 
-def test_what_was_accepted_changed_or_moved_is_in_the_next_answer(informed: Counted) -> None:
+def test_accepted_changed_and_moved_positions_are_in_the_next_answer(informed: Counted) -> None:
     store = MemoryStore()
     log = log_of(store)
     informed.message(log, NOWHERE, 0)

@@ -30,7 +30,7 @@ def test_the_later_of_two_has_the_name() -> None:
     assert links.rival(request) is kept
 
 
-def test_what_a_connection_has_for_itself_has_no_name_here() -> None:
+def test_management_and_reply_links_have_no_name_in_the_node() -> None:
     links, request = Links(), attach("$management", link="l", container="c")
     for link in (Managing(), Replying(frozenset({"me"}))):
         links.add(request, link)

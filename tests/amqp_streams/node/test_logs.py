@@ -34,7 +34,7 @@ def test_an_address_without_a_log_is_answered_with_what_to_do(address: str, word
         known.at(address)
 
 
-def test_a_name_that_somebody_may_not_see_is_not_suggested() -> None:
+def test_a_name_that_a_user_may_not_see_is_not_suggested() -> None:
     known = logs(MemoryStore())
     known.create("temps", LogSettings())
     nobody = Access((AccessRule(users=("alice",), logs=("*",), allow=(Right.INFO,)),), {}).of(Identity("bob"))
@@ -68,7 +68,7 @@ def test_an_incarnation_is_never_given_twice() -> None:
     assert known.create("temps", LogSettings()).incarnation != first.incarnation
 
 
-def test_logs_on_demand_are_for_those_who_may_make_them_and_few() -> None:
+def test_logs_on_demand_are_for_users_with_the_right_and_few() -> None:
     store = MemoryStore()
     known = logs(store, auto_create=3)
     may = Access([AccessRule(users=("ann",), logs=("temps",), allow=(Right.MANAGE,))])

@@ -104,7 +104,7 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
     assert refusal(bench.node, attach("no/name")).condition == names.NOT_FOUND
 
 
-def test_strangers_make_only_as_many_logs_as_the_node_serves_partitions() -> None:
+def test_unauthenticated_clients_create_only_as_many_logs_as_the_node_serves_partitions() -> None:
     """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile
     them up.
     """
@@ -211,7 +211,7 @@ def test_a_detached_consumer_is_not_woken(bench: Bench) -> None:
     assert bench.append(0, 1) == set()
 
 
-def test_a_failed_commit_wakes_nobody(bench: Bench) -> None:
+def test_a_failed_commit_wakes_no_reader(bench: Bench) -> None:
     consumer = bench.consume()
     assert bench.read(consumer) == []
     bench.store.fail(bench.log.partitions[0], StorageError("broken"), stop=False)
@@ -227,7 +227,9 @@ def test_a_failed_commit_wakes_nobody(bench: Bench) -> None:
         (DiskFullError("full"), names.RESOURCE_LIMIT_EXCEEDED),
     ],
 )
-def test_what_the_disk_does_is_told_by_a_condition(bench: Bench, error: StorageError, condition: str) -> None:
+def test_disk_failures_are_reported_with_a_condition(
+    bench: Bench, error: StorageError, condition: str
+) -> None:
     consumer = bench.consume(filters=EARLIEST)
     bench.append(0)
 
@@ -264,7 +266,7 @@ def test_a_record_that_retention_removed_cannot_be_read_again(bench: Bench) -> N
     assert bench.node.record(consumer, 0, 0) is None, "what follows is not what was asked for"
 
 
-def test_what_was_skipped_is_told_in_words(bench: Bench) -> None:
+def test_skipped_events_are_reported_in_words(bench: Bench) -> None:
     bench.append(1)
     chunk = bench.log.partitions[1].read(0, 100)
     assert chunk is not None

@@ -78,7 +78,7 @@ def test_an_attach_needs_its_right_and_no_other(right: str, address: str, consum
 
 
 @pytest.mark.parametrize(("suffix", "consumer"), [("", False), ("", True), ("/$info", True)])
-def test_a_stranger_does_not_learn_which_logs_there_are(suffix: str, consumer: bool) -> None:
+def test_an_unauthenticated_client_does_not_learn_which_logs_exist(suffix: str, consumer: bool) -> None:
     here = node(access(("alice", "temps", "send receive info manage")))
     known = refusal(here, request("other" + suffix, consumer=consumer))
     unknown = refusal(here, request("hidden" + suffix, consumer=consumer))
@@ -88,7 +88,7 @@ def test_a_stranger_does_not_learn_which_logs_there_are(suffix: str, consumer: b
     assert bound.condition == names.UNAUTHORIZED_ACCESS
 
 
-def test_who_may_use_a_name_is_told_that_there_is_no_such_log() -> None:
+def test_a_user_who_may_use_a_name_learns_that_the_log_does_not_exist() -> None:
     here = node(access(("alice", "*", "send")))
     assert refusal(here, request("missing")).condition == names.NOT_FOUND
 
@@ -102,7 +102,7 @@ def test_a_group_is_asked_about() -> None:
     assert refusal(here, request("temps", consumer=True)).condition == names.UNAUTHORIZED_ACCESS
 
 
-def test_logs_are_made_on_demand_for_those_who_may_manage_them() -> None:
+def test_logs_are_created_on_demand_for_users_with_the_right_manage() -> None:
     here = node(access(("alice", "new*", "send"), ("bob", "new*", "send manage")), auto_create=1)
     error = refusal(here, request("new"))
     assert error.condition == names.UNAUTHORIZED_ACCESS
@@ -119,7 +119,9 @@ def test_logs_are_made_on_demand_for_those_who_may_manage_them() -> None:
         (request(None, consumer=True, dynamic=True), Replying),
     ],
 )
-def test_links_whose_messages_are_judged_attach_for_anybody(asked: AttachRequest, kind: type[Grant]) -> None:
+def test_links_with_checks_for_each_message_attach_for_every_user(
+    asked: AttachRequest, kind: type[Grant]
+) -> None:
     assert isinstance(attached(node(access(("bob", "x", "send"))), asked), kind)
 
 
@@ -177,7 +179,7 @@ def test_a_link_stays_while_its_right_does(asked: AttachRequest, right: str) -> 
     assert error.condition == names.UNAUTHORIZED_ACCESS
 
 
-def test_a_relay_judges_anew_when_rules_change() -> None:
+def test_a_relay_checks_rights_again_when_rules_change() -> None:
     here = node(Access())
     relay = attached(here, request(None))
     assert isinstance(relay, Relaying)

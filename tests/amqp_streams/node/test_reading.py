@@ -8,7 +8,7 @@ from tests.amqp_streams.node.bench import Bench
 DONE = CommitDone(1, 1, 1, 0.0, {})
 
 
-def test_whoever_found_nothing_is_woken_once_by_any_of_its_partitions() -> None:
+def test_a_reader_that_found_nothing_is_woken_once_by_any_of_its_partitions() -> None:
     bench, reading = Bench(), Reading()
     consumer = bench.consume()
     assert not reading.committed(DONE, bench.log.partitions)
@@ -17,7 +17,7 @@ def test_whoever_found_nothing_is_woken_once_by_any_of_its_partitions() -> None:
     assert not reading.committed(DONE, bench.log.partitions[1:])
 
 
-def test_neither_a_failed_commit_nor_anything_wakes_who_is_forgotten() -> None:
+def test_neither_a_failed_commit_nor_anything_else_wakes_a_forgotten_reader() -> None:
     bench, reading = Bench(), Reading()
     consumer = bench.consume()
     reading.next_run(consumer, 10, None)

@@ -28,14 +28,14 @@ def request(operation: str = "READ", type_: str = "t") -> Request:
         (StorageError("words"), 500),
     ],
 )
-def test_what_goes_wrong_is_answered_with_a_status_and_its_words(error: Exception, status: int) -> None:
+def test_errors_are_answered_with_a_status_and_a_message(error: Exception, status: int) -> None:
     def fail(_request: Request) -> Answer:
         raise error
 
     assert finished(carry_out({"t": {"READ": fail}}, request())) == Answer(status, "words")
 
 
-def test_unknown_types_and_operations_are_told_which_are_known() -> None:
+def test_unknown_types_and_operations_are_refused_with_the_known_ones() -> None:
     types = {
         names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")},
         "t": {"READ": lambda _request: Answer(200, "t")},
@@ -50,7 +50,7 @@ def test_unknown_types_and_operations_are_told_which_are_known() -> None:
     assert unknown.description.endswith(f"known are '{names.LOG_TYPE}', 't'")
 
 
-def test_a_body_that_is_no_map_is_not_taken_for_an_empty_one() -> None:
+def test_a_body_that_is_not_a_map_is_not_read_as_an_empty_one() -> None:
     """Whoever sends settings as a list is not to be told that they are in force."""
     types = {"t": {"UPDATE": lambda _request: Answer(200, "updated")}}
     assert finished(carry_out(types, replace(request("UPDATE"), well_formed=False))).status == 400

@@ -20,7 +20,7 @@ def unsubscribe(link: str = "s") -> AttachRequest:
     return attach(None, consumer=True, no_source=True, link=link)
 
 
-def test_a_receiver_without_a_source_is_told_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
+def test_a_receiver_without_a_source_learns_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
     """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what
     they are answered.
     """

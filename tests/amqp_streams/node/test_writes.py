@@ -7,7 +7,7 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.testing.memory_states import MemoryStates
 
 
-def test_whoever_waits_is_told_once_how_its_own_write_ended() -> None:
+def test_a_waiting_caller_learns_once_how_its_own_write_ended() -> None:
     states = MemoryStates()
     writes, told = Writes(states), list[tuple[str, StorageError | None, int]]()
     writes.write({"a": b"1"}, lambda failure, now_ms: told.append(("a", failure, now_ms)))
@@ -22,7 +22,7 @@ def test_whoever_waits_is_told_once_how_its_own_write_ended() -> None:
     writes.ended(99, None, 10)
 
 
-def test_what_cannot_be_kept_is_a_failure_of_storage_and_nobody_waits_for_it() -> None:
+def test_a_cursor_that_cannot_be_stored_is_a_storage_failure_that_blocks_no_caller() -> None:
     writes = Writes(MemoryStates())
     with pytest.raises(StorageError, match="bytes"):
         writes.write({"k" * 5000: b""}, lambda _failure, _now_ms: pytest.fail("nothing was written"))

@@ -18,7 +18,7 @@ def test_conditions_are_shown_in_one_line() -> None:
     lib.pn_decref(connection)
 
 
-def test_what_an_error_says_beside_its_words_keeps_its_types() -> None:
+def test_the_details_of_an_error_keep_their_types() -> None:
     """AMQP 2.8.14: the keys are symbols; a redirect's port is a number."""
     connection = lib.pn_connection()
     condition = lib.pn_connection_condition(connection)

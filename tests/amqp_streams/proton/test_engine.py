@@ -30,7 +30,7 @@ def test_another_release_is_refused_with_the_command_that_helps() -> None:
         require_engine("0.41.0")
 
 
-def test_an_open_says_who_we_are(engine: Engine) -> None:
+def test_an_open_has_the_node_s_identity(engine: Engine) -> None:
     engine.push(AMQP_HEADER)
     engine.open(container_id="node", offered=["A", "B"], properties={"product": "p"})
     output = engine.pull()

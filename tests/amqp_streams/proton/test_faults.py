@@ -42,7 +42,7 @@ def test_a_connection_that_works_has_none_and_other_connections_have_their_own()
     other.free()
 
 
-def test_what_watches_for_faults_goes_with_its_engine() -> None:
+def test_the_fault_handler_ends_with_its_engine() -> None:
     gc.collect()
     before = cproton.retained_count()
     for _ in range(100):

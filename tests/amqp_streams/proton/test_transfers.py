@@ -137,7 +137,7 @@ def test_the_limit_is_enforced_while_bytes_arrive_and_other_links_live_on() -> N
 @pytest.mark.parametrize(
     "closing", ["too large", "refused", "beside a producer", "beside a consumer", "management"]
 )
-def test_what_a_peer_sends_on_a_link_that_is_refused_or_closed_is_dropped_and_takes_no_memory(
+def test_transfers_on_a_refused_or_closed_link_are_dropped_and_take_no_memory(
     closing: str, more: bool
 ) -> None:
     """A peer that never answers the detach may go on forever: nothing of it may be kept."""

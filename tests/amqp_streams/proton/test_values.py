@@ -43,7 +43,7 @@ def data() -> Iterator[Any]:
         st.text("abc-", min_size=1, max_size=9), values | st.lists(values, max_size=3), max_size=4
     )
 )
-def test_what_is_put_is_read(entries: dict[str, object]) -> None:
+def test_written_values_are_read_back(entries: dict[str, object]) -> None:
     made = lib.pn_data(16)
     write_map(made, entries)
     assert read_map(made) == entries
@@ -56,12 +56,12 @@ def test_described_values_pass(data: Any) -> None:
     assert read_map(data) == {"start": start}
 
 
-def test_what_has_no_amqp_type_is_a_wire_error(data: Any) -> None:
+def test_a_value_without_an_amqp_type_is_a_wire_error(data: Any) -> None:
     with pytest.raises(WireError):
         write_map(data, {"a": object()})
 
 
-def test_what_is_not_there_or_no_map_is_empty(data: Any) -> None:
+def test_an_absent_value_or_one_that_is_not_a_map_is_empty(data: Any) -> None:
     assert read_map(ffi.NULL) == {}
     assert read_map(data) == {}
     lib.pn_data_put_int(data, 5)
@@ -109,7 +109,7 @@ def test_values_go_in_and_come_out(value: object) -> None:
     lib.pn_data_free(data)
 
 
-def test_what_is_empty_or_absent_is_nothing() -> None:
+def test_empty_and_absent_values_are_none() -> None:
     data = lib.pn_data(0)
     assert (read_value(data), read_value(NULL), data_size(NULL)) == (None, None, 0)
     lib.pn_data_free(data)
@@ -146,7 +146,7 @@ def test_a_value_is_read_twice_from_its_beginning(data: Any) -> None:
     assert (read_value(data), read_map(data)) == ({"a": 1}, {"a": 1})
 
 
-def test_what_does_not_matter_is_empty_beyond_the_bound(data: Any) -> None:
+def test_irrelevant_values_are_empty_beyond_the_bound(data: Any) -> None:
     write_map(data, {"a": "x" * VALUE_BYTES_MAX})
     assert read_map(data) == {}
     write_value(data, Symbol("x" * VALUE_BYTES_MAX))

@@ -327,14 +327,14 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_each_operation_is_for_those_who_may(operation: str) -> None:
+def test_each_operation_needs_its_right(operation: str) -> None:
     _, ask, who = OPERATIONS[operation]
     allowed = {kind for kind in KINDS if ask(Room(kind), "temps").allowed}
     assert allowed == who
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_nobody_learns_whether_there_is_a_log_that_is_not_theirs(operation: str) -> None:
+def test_no_user_learns_whether_a_log_of_others_exists(operation: str) -> None:
     """What is refused is refused alike for a log that is there, with all that is kept in it, and for one that
     never was.
     """
@@ -356,7 +356,7 @@ def test_every_kind_of_link_and_every_request_is_in_the_table() -> None:
     assert {covered for covered, _, _ in OPERATIONS.values()} == requests | links
 
 
-def test_without_rules_whoever_is_let_in_may_do_everything_but_take_what_others_keep(
+def test_without_rules_every_user_may_do_everything_except_take_what_others_keep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(__name__ + ".RULES", [])
@@ -367,7 +367,7 @@ def test_without_rules_whoever_is_let_in_may_do_everything_but_take_what_others_
             assert not ask(Room("stranger"), "temps").allowed, operation
 
 
-def test_an_unknown_operation_or_type_tells_a_stranger_nothing_of_logs() -> None:
+def test_an_unknown_operation_or_type_tells_an_unauthenticated_client_nothing_of_logs() -> None:
     for operation, type_ in (("DESTROY", LOG), ("READ", "event-broker"), ("CREATE", CURSOR)):
         status, words, _ = Room("stranger").ask(operation, type_, "temps", "temps")
         assert status == management.NOT_IMPLEMENTED

@@ -182,7 +182,7 @@ def check(node: InMemoryNode, told: list[tuple[str, int, Sent]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_dies_while_commits_are_in_flight_the_node_lives(seed: int) -> None:
+def test_the_node_survives_the_end_of_any_peer_with_commits_in_flight(seed: int) -> None:
     one_round(Random(seed))
 
 

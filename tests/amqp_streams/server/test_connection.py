@@ -132,7 +132,7 @@ def test_a_peer_that_leaves_while_its_password_is_checked_does_no_harm() -> None
     assert not node.service.connections
 
 
-def test_bytes_that_are_no_amqp_are_answered_with_a_header_and_a_close() -> None:
+def test_bytes_that_are_not_amqp_are_answered_with_a_header_and_a_close() -> None:
     peer = ScriptedPeer(InMemoryNode(), header=b"GET / HT")
     peer.node.run()
     assert (bytes(peer.got), peer.lost) == (SASL_HEADER, True)

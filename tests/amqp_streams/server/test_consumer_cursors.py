@@ -113,14 +113,14 @@ def test_an_event_that_cannot_be_delivered_here_is_done_with() -> None:
     assert rest(node) == BODIES[1:]
 
 
-def test_what_is_sent_settled_advances_the_cursor_when_it_is_sent() -> None:
+def test_events_sent_settled_advance_the_cursor_when_they_are_sent() -> None:
     node = filled()
     pair, _ = subscribed(node, credit=4, settle=PRESETTLED)
     node.disconnect(pair)
     assert rest(node, settle=PRESETTLED) == BODIES[4:]
 
 
-def test_settlements_of_a_receiver_that_settles_second_count_when_they_are_told() -> None:
+def test_settlements_of_a_receiver_that_settles_second_count_when_they_arrive() -> None:
     node = filled()
     pair, receiver = subscribed(node, settle=SECOND)
     for arrived in receiver.arrived[:3]:
@@ -132,7 +132,7 @@ def test_settlements_of_a_receiver_that_settles_second_count_when_they_are_told(
     assert rest(node) == BODIES[3:]
 
 
-def test_what_filters_pass_over_advances_the_cursor() -> None:
+def test_events_that_filters_skip_advance_the_cursor() -> None:
     node = filled()
     sql = {"sql": proton.Described(proton.symbol(names.FILTEX_SQL), "p.subject = 'wanted'")}
     pair, receiver = subscribed(node, filters=EARLIEST | sql)
@@ -357,7 +357,7 @@ def step(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_dies_a_group_s_cursor_has_no_gap(seed: int) -> None:
+def test_a_group_s_cursor_has_no_gap_whichever_member_dies(seed: int) -> None:
     one_round(Random(seed))
 
 

@@ -265,7 +265,7 @@ def test_a_transfer_against_the_direction_of_its_link_closes_the_connection(
     assert condition(closed) == names.ILLEGAL_STATE
 
 
-def test_a_consumer_beside_other_links_gets_back_what_it_gave_back() -> None:
+def test_a_consumer_among_other_links_gets_returned_events_back() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", b"a")
     pair = EnginePair(node)
@@ -422,13 +422,13 @@ _SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Heal
     ),
     st.binary(),
 )
-def test_arbitrary_bytes_at_any_stage_trouble_nobody_else(before: bytes, garbage: bytes) -> None:
+def test_arbitrary_bytes_at_any_stage_affect_no_other_client(before: bytes, garbage: bytes) -> None:
     Neighbours().says(before, garbage)
 
 
 @_SETTINGS
 @given(st.data())
-def test_frames_with_bytes_changed_trouble_nobody_else(data: st.DataObject) -> None:
+def test_frames_with_changed_bytes_affect_no_other_client(data: st.DataObject) -> None:
     """The closest to valid is the most dangerous: one byte of one frame, or a few."""
     frames = [bytearray(each) for each in _FRAMES[: data.draw(st.integers(1, len(_FRAMES)), label="frames")]]
     for _ in range(data.draw(st.integers(1, 4), label="changes")):
@@ -442,7 +442,7 @@ def test_frames_with_bytes_changed_trouble_nobody_else(data: st.DataObject) -> N
 
 @_SETTINGS
 @given(st.lists(st.integers(0, len(_FRAMES) - 1), max_size=25))
-def test_frames_in_any_order_and_number_trouble_nobody_else(order: list[int]) -> None:
+def test_frames_in_any_order_and_number_affect_no_other_client(order: list[int]) -> None:
     Neighbours().says(AMQP_HEADER + b"".join(_FRAMES[:2]), *(_FRAMES[index] for index in order))
 
 
@@ -476,7 +476,7 @@ _VALUES: st.SearchStrategy[Value] = st.recursive(
     st.lists(st.tuples(st.sampled_from(_NAMES), st.lists(_VALUES, max_size=14)), min_size=1, max_size=6),
     st.integers(2, 8),
 )
-def test_performatives_with_fields_of_any_kind_trouble_nobody_else(
+def test_performatives_with_fields_of_any_kind_affect_no_other_client(
     said: list[tuple[str, list[Value]]], before: int
 ) -> None:
     frames = [

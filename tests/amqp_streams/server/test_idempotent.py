@@ -61,7 +61,7 @@ def node() -> InMemoryNode:
     return InMemoryNode({"temps": 1})
 
 
-def test_an_idempotent_producer_is_told_that_it_is_one_and_how_far_it_has_come(node: InMemoryNode) -> None:
+def test_an_idempotent_producer_learns_that_it_is_one_and_how_far_it_is(node: InMemoryNode) -> None:
     pair = EnginePair(node)
     first = producer(pair)
     assert offered(first) == [names.CAPABILITY_IDEMPOTENT_PRODUCER]
@@ -71,7 +71,7 @@ def test_an_idempotent_producer_is_told_that_it_is_one_and_how_far_it_has_come(n
     assert answered(producer(pair)) == {names.PRODUCER_ID: "p", names.PRODUCER_SEQUENCE: 41}
 
 
-def test_an_ordinary_producer_is_told_nothing_of_it(node: InMemoryNode) -> None:
+def test_an_ordinary_producer_learns_nothing_of_it(node: InMemoryNode) -> None:
     sender = EnginePair(node).sender("temps")
     assert answered(sender) == {}
     assert offered(sender) == []
@@ -96,7 +96,7 @@ def test_its_delivery_annotation_is_not_stored(node: InMemoryNode) -> None:
     assert names.SEQUENCE.encode() not in chunk.messages[0]
 
 
-def test_a_message_without_a_number_is_rejected_and_the_link_goes_on(node: InMemoryNode) -> None:
+def test_a_message_without_a_number_is_rejected_and_the_link_continues(node: InMemoryNode) -> None:
     pair = EnginePair(node)
     sender = producer(pair)
     sent = pair.send(sender, numbered(0), proton.Message(body="none"), numbered(1))
@@ -158,7 +158,7 @@ def test_a_repetition_fails_with_its_commit() -> None:
     assert stored(node) == ["event 0", "event 1"]
 
 
-def test_what_a_failed_write_left_behind_is_modified_until_it_comes_again() -> None:
+def test_an_event_of_a_failed_write_is_modified_until_it_is_sent_again() -> None:
     store = MemoryStore()
     node = InMemoryNode({"temps": 1}, store=store)
     pair = EnginePair(node)
@@ -199,7 +199,7 @@ def test_a_link_that_is_stolen_counts_no_longer() -> None:
     assert outcomes(other.send(successor, numbered(0))) == ["accepted"]
 
 
-def test_a_log_that_is_made_anew_knows_nobody(node: InMemoryNode) -> None:
+def test_a_recreated_log_has_no_cursors(node: InMemoryNode) -> None:
     pair = EnginePair(node)
     pair.send(producer(pair), numbered(7))
     node.delete("temps")

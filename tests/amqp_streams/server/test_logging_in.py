@@ -85,12 +85,12 @@ async def test_a_certificate_lets_in_whom_it_stands_for(doors: Doors, way: str) 
             await doors.client(way, "t8", certificate="device-t7").connect()
 
 
-async def test_a_certificate_may_be_shown_beside_a_password(doors: Doors) -> None:
+async def test_a_certificate_may_be_shown_in_addition_to_a_password(doors: Doors) -> None:
     async with doors.open(), doors.client("amqps", ANN, certificate="device-t7"):
         assert doors.inside == [("ann", "SCRAM-SHA-512")]
 
 
-async def test_a_certificate_of_another_authority_is_no_certificate(doors: Doors, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_authority_does_not_count(doors: Doors, tmp_path: Path) -> None:
     (folder := tmp_path / "other").mkdir()
     other = Doors(folder, Authority(folder))
     async with doors.open():
@@ -149,7 +149,7 @@ GOOD, BAD, OLD = token(sub="tom"), token(sub="tom", aud="another"), token(sub="t
         ),
     ],
 )
-async def test_no_secret_is_ever_told(
+async def test_no_secret_is_ever_shown(
     doors: Doors, told: io.StringIO, user: str, sasl: dict[str, Any], good: bool
 ) -> None:
     secrets = secrets_of(doors) | {
@@ -172,7 +172,7 @@ async def test_no_secret_is_ever_told(
     assert not [secret for secret in secrets if secret in text]
 
 
-async def test_a_failed_login_is_told_with_user_mechanism_address_and_reason(doors: Doors) -> None:
+async def test_a_failed_login_is_logged_with_user_mechanism_address_and_reason(doors: Doors) -> None:
     with structlog.testing.capture_logs() as lines:
         async with doors.open():
             for user, sasl in (("ann:x", {}), ("bob:x", {"mechanisms": ("PLAIN",)}), ("", {"token": OLD})):
@@ -192,7 +192,7 @@ async def test_a_failed_login_is_told_with_user_mechanism_address_and_reason(doo
 # -- time
 
 
-async def test_a_connection_ends_with_its_token_and_goes_on_with_the_next(
+async def test_a_connection_ends_with_its_token_and_continues_with_the_next(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client asks for another token and nothing is lost; a token that is not renewed is the end."""
@@ -299,7 +299,7 @@ async def test_protons_own_client_gets_in_by_password_and_by_certificate(
         assert doors.counts == {(mechanism, "ok"): 1}
 
 
-async def test_protons_own_client_is_refused_with_a_certificate_that_stands_for_nobody(doors: Doors) -> None:
+async def test_protons_own_client_is_refused_with_a_certificate_of_no_user(doors: Doors) -> None:
     loop = asyncio.get_running_loop()
     async with doors.open():
         with pytest.raises(proton.ConnectionException):

@@ -306,7 +306,7 @@ def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_t
         assert whole.endswith(payload)
 
 
-def test_what_is_given_back_comes_again_in_its_format() -> None:
+def test_released_events_come_again_in_their_format() -> None:
     peer = consuming(with_formats(AZURE, 0))
     peer.flow(0, 10)
     assert [number for number, _ in received(peer)] == [AZURE, 0]

@@ -230,7 +230,7 @@ def test_a_drain_without_credit_is_answered_while_the_quota_is_used_up() -> None
     assert (flow.fields["delivery-count"], flow.fields["link-credit"]) == (sent, 0)
 
 
-def test_a_link_that_ends_while_it_waits_harms_nobody() -> None:
+def test_a_link_that_ends_while_it_waits_harms_no_other() -> None:
     here = node(alice=Quota(bytes_out=RATE, bytes_in=RATE))
     alice = pair(here, "alice")
     link = alice.sender("temps")
@@ -247,7 +247,7 @@ def test_a_link_that_ends_while_it_waits_harms_nobody() -> None:
     assert len(again.arrived) == stored(here)
 
 
-def test_whatever_ends_how_nothing_stays_counted() -> None:
+def test_nothing_stays_counted_however_a_connection_ends() -> None:
     """Links that are refused, wait, end, are taken away; sessions and connections that end in order or not."""
     here = node(alice=Quota(connections=3, links=8, bytes_in=RATE, bytes_out=RATE))
     account = here.service.quotas.of("alice")

@@ -87,7 +87,7 @@ def test_links_that_stay_allowed_notice_nothing_and_the_others_are_closed() -> N
     assert description(goes[0].link.remote_condition) == "user 'bob' has no right 'send' on 'temps'"
 
 
-def test_a_relay_stays_and_its_next_message_is_judged_anew() -> None:
+def test_a_relay_stays_and_its_next_message_is_checked_again() -> None:
     bench = Bench()
     alice = bench.pair("alice")
     relay = alice.sender(None)
@@ -101,7 +101,7 @@ def test_a_relay_stays_and_its_next_message_is_judged_anew() -> None:
     )
 
 
-def test_a_group_that_is_not_allowed_any_more_is_left_and_those_who_waited_are_told() -> None:
+def test_a_group_that_is_not_allowed_any_more_is_left_and_waiting_callers_are_notified() -> None:
     bench = Bench()
     alice, bob = bench.pair("alice"), bench.pair("bob")
     owner = alice.receiver("other", group="g")
@@ -137,7 +137,7 @@ def test_rules_that_are_gone_leave_everything_open_and_say_so_where_others_can_c
     [("127.0.0.1", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True)],
 )
 @pytest.mark.parametrize("listener", ["listen", "admin_listen"])
-def test_a_node_that_strangers_reach_says_that_it_has_no_rules(
+def test_a_node_that_unauthenticated_clients_reach_reports_that_it_has_no_rules(
     tmp_path: Path, host: str, warned: bool, listener: str
 ) -> None:
     where = Listener(host=host, port=0)
@@ -189,7 +189,7 @@ def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_i
 # -- quotas
 
 
-def test_quotas_reach_those_who_are_connected() -> None:
+def test_quotas_apply_to_connected_users() -> None:
     bench = Bench(block_bytes=16 << 10)
     alice = bench.pair("alice")
     sender = alice.sender("temps")
@@ -235,7 +235,7 @@ def test_partitions_that_moved_take_their_links_along() -> None:
     assert announced[1:] == [None] * 7
 
 
-def test_partitions_that_came_back_are_read_again_by_those_who_read_all() -> None:
+def test_partitions_that_came_back_are_read_again_by_readers_of_the_whole_log() -> None:
     bench = Bench(redirects=[Redirect(log="temps", partitions=(0, 1, 2), host="b.example", port=5673)])
     alice = bench.pair("alice")
     agnostic = alice.receiver("temps", credit=100, filters=filter_of("@earliest"))
@@ -270,7 +270,7 @@ def test_a_log_that_moved_away_whole_sends_everybody_there() -> None:
     assert "b.example:5673" in description(relayed.delivery.remote.condition)
 
 
-def test_a_stranger_does_not_learn_where_a_log_is() -> None:
+def test_an_unauthenticated_client_does_not_learn_where_a_log_is() -> None:
     bench = Bench(
         redirects=[Redirect(log="t*", host="b.example", port=5673)], access=[rule("alice", "temps", "send")]
     )
@@ -284,7 +284,7 @@ def test_a_stranger_does_not_learn_where_a_log_is() -> None:
 # -- who is in
 
 
-def test_users_who_are_removed_are_closed_and_the_others_are_not(tmp_path: Path) -> None:
+def test_removed_users_are_disconnected_and_the_others_are_not(tmp_path: Path) -> None:
     users = UsersFile.load(tmp_path / "users.json")
     for user in ("alice", "bob"):
         users.add(user, "secret")
@@ -299,7 +299,7 @@ def test_users_who_are_removed_are_closed_and_the_others_are_not(tmp_path: Path)
     assert closed(bob) == closed(certificate) == closed(nobody) is None
 
 
-def test_a_broken_users_file_lets_nobody_go(tmp_path: Path) -> None:
+def test_a_broken_users_file_closes_no_connection(tmp_path: Path) -> None:
     users = UsersFile.load(tmp_path / "users.json")
     users.add("alice", "secret")
     bench = Bench()
@@ -377,7 +377,7 @@ def test_a_broken_configuration_changes_nothing_and_is_named() -> None:
     assert alice.refused is None
 
 
-def test_what_needs_a_restart_is_named_and_not_taken() -> None:
+def test_settings_that_need_a_restart_are_named_and_not_applied() -> None:
     bench = Bench()
     lines = bench.reload(
         limits=Limits(credit=5),

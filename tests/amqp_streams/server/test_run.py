@@ -55,7 +55,7 @@ async def test_a_stop_gives_the_store_what_is_left_of_its_time_and_logs_whether_
     assert [entry["clean"] for entry in logs if entry["event"] == "stopped"] == [False]
 
 
-async def test_configured_logs_are_made_and_the_addresses_told(tmp_path: Path) -> None:
+async def test_configured_logs_are_created_and_the_addresses_reported(tmp_path: Path) -> None:
     store = MemoryStore()
     addresses = await _run(_settings(tmp_path, temps=LogSettings(partitions=3)), store)
     assert len(store.logs["temps"].partitions) == 3
@@ -170,7 +170,7 @@ async def test_few_descriptors_bound_the_connections_and_the_log_says_so(
         await server.stop()
 
 
-async def test_who_has_opened_a_connection_keeps_its_place_when_strangers_come(tmp_path: Path) -> None:
+async def test_a_client_with_an_open_connection_keeps_its_slot_when_others_come(tmp_path: Path) -> None:
     server = Server(
         _settings(tmp_path, temps=LogSettings()).model_copy(update={"limits": Limits(connections=2)})
     )

@@ -75,7 +75,7 @@ def test_readiness_is_known_without_the_figures(monkeypatch: pytest.MonkeyPatch)
     assert made
 
 
-def test_what_a_failed_commit_lost_is_not_counted() -> None:
+def test_the_events_of_a_failed_commit_are_not_counted() -> None:
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store)
     pair = EnginePair(node)
@@ -86,7 +86,7 @@ def test_what_a_failed_commit_lost_is_not_counted() -> None:
     assert node.service.status().logs[0].events_in == 0
 
 
-def test_what_came_for_a_log_that_is_deleted_meanwhile_is_counted_nowhere() -> None:
+def test_events_for_a_log_that_is_deleted_meanwhile_are_not_counted() -> None:
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store)
     pair = EnginePair(node)
@@ -98,7 +98,7 @@ def test_what_came_for_a_log_that_is_deleted_meanwhile_is_counted_nowhere() -> N
     assert node.service.status().logs == ()
 
 
-def test_each_commit_is_told_to_who_asked() -> None:
+def test_each_commit_is_reported_to_its_callers() -> None:
     node = InMemoryNode({"temps": 1})
     told: list[CommitDone] = []
     node.service.on_commit = told.append
@@ -238,7 +238,7 @@ def test_a_node_that_waits_for_nothing_is_quiet_at_once() -> None:
     asyncio.run(InMemoryNode().service.quiet(5))
 
 
-def test_a_commit_that_never_comes_back_holds_nobody_for_ever() -> None:
+def test_a_commit_that_never_returns_does_not_block_its_callers_without_limit() -> None:
     node = InMemoryNode({"temps": 1}, store=MemoryStore(auto=False))
     pair = EnginePair(node)
     pair.send(pair.sender("temps"), EVENT)

@@ -53,7 +53,7 @@ def test_a_changed_byte_is_noticed(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_garbage_is_no_content_and_never_raises(data: bytes) -> None:
+def test_garbage_is_not_content_and_never_raises(data: bytes) -> None:
     assert unseal(data) is None
     checkpoint, findings = _read(data)
     assert checkpoint is None

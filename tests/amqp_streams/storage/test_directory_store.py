@@ -132,7 +132,7 @@ def test_a_deleted_log_stays_deleted() -> None:
 # -- full disks
 
 
-def test_a_full_disk_refuses_cleanly_and_heals() -> None:
+def test_a_full_disk_refuses_cleanly_and_recovers() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     first, *_ = _four(hand)
@@ -180,7 +180,7 @@ def test_appends_behind_a_refused_one_fail_too_so_that_numbers_have_no_gap() -> 
     assert first.append([b"again"], b"\0", NOW + 1000) == 0
 
 
-def test_small_appends_go_on_in_the_journal_while_segments_cannot_grow_and_nothing_is_lost() -> None:
+def test_small_appends_continue_in_the_journal_while_segments_cannot_grow_and_nothing_is_lost() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     partitions = _four(hand)
@@ -206,7 +206,7 @@ def test_small_appends_go_on_in_the_journal_while_segments_cannot_grow_and_nothi
         assert read_all(partition) == [*kept, b"healed" * 700]
 
 
-def test_a_real_full_disk_refuses_cleanly_and_heals(tiny_disk: Path) -> None:
+def test_a_real_full_disk_refuses_cleanly_and_recovers(tiny_disk: Path) -> None:
     hand = open_real(tiny_disk / "data")
     first, *_ = _four(hand)
     accepted: list[bytes] = []
@@ -273,7 +273,7 @@ def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> N
 
 
 @pytest.mark.parametrize("size", [10, 9000], ids=["journal", "segments"])
-def test_events_that_cannot_be_encoded_fail_alone_and_commits_go_on(
+def test_events_that_cannot_be_encoded_fail_alone_and_commits_continue(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand = open_inline(FaultyFiles())
@@ -292,7 +292,7 @@ def test_events_that_cannot_be_encoded_fail_alone_and_commits_go_on(
         assert hand.write(partition, b"goes on" * size) == end
 
 
-def test_a_failed_sync_is_never_tried_again() -> None:
+def test_a_failed_sync_is_never_retried() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     first, second, *_ = _four(hand)
@@ -314,7 +314,9 @@ def test_a_failed_sync_is_never_tried_again() -> None:
     assert first.end == 1
 
 
-def test_a_failed_journal_sync_stops_those_with_records_in_it_and_the_rest_goes_on_in_another_file() -> None:
+def test_a_failed_journal_sync_stops_the_partitions_with_records_in_it_and_the_others_continue_in_another_file() -> (
+    None
+):
     files = FaultyFiles()
     hand = open_inline(files)
     first, second, third, fourth = _four(hand)

@@ -11,7 +11,7 @@ from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, read_all
 
 
-def test_what_a_failed_sync_left_in_the_cache_of_the_system_is_durable_once_it_is_visible() -> None:
+def test_records_in_the_page_cache_after_a_failed_sync_are_durable_once_they_are_visible() -> None:
     """The system shows bytes that it will never write: a start that reads them must write them itself."""
     files = FaultyFiles()
     hand = open_inline(files)

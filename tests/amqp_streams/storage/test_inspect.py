@@ -66,7 +66,7 @@ def test_every_flipped_byte_of_a_segment_is_found_with_its_place(directory: Path
         assert damage[0].file == f"logs/log/0/{path.name}"
 
 
-def test_a_running_server_is_left_alone_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_running_server_is_not_changed_without_the_flag(tmp_path: Path) -> None:
     hand = open_real(tmp_path)
     partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
     hand.write(partition, b"a", b"b")
@@ -85,7 +85,7 @@ def test_a_running_server_is_left_alone_unless_told_otherwise(tmp_path: Path) ->
     hand.store.close()
 
 
-def test_something_else_is_no_data_directory(tmp_path: Path) -> None:
+def test_another_folder_is_not_a_data_directory(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is not a data directory"):
         list(verify(tmp_path))
     with pytest.raises(StorageError, match="is not a data directory"):
@@ -117,7 +117,7 @@ def test_dump_begins_at_a_number_or_a_time_and_ends_at_a_count(directory: Path) 
         list(dump(directory, "none"))
 
 
-def test_dump_stops_at_damage_and_says_where_to_go_on(directory: Path) -> None:
+def test_dump_stops_at_damage_and_shows_where_to_continue(directory: Path) -> None:
     path = min(directory.glob("logs/log/0/*.log"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -130,7 +130,7 @@ def test_dump_stops_at_damage_and_says_where_to_go_on(directory: Path) -> None:
     assert rest == list(range(caught.value.after, 600))
 
 
-def test_damage_that_a_start_would_not_heal_is_damage_though_the_journal_has_the_records(
+def test_damage_that_a_start_would_not_repair_is_damage_though_the_journal_has_the_records(
     tmp_path: Path,
 ) -> None:
     """What an index covers is not scanned at a start: the store would refuse to read it, so `verify` must not

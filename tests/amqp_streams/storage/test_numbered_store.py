@@ -59,7 +59,7 @@ def test_numbers_are_known_when_their_events_are_durable_and_not_before(
     assert read_all(partition) == [b"a", b"b", b"c"]
 
 
-def test_whoever_stored_something_last_is_last_and_the_forgotten_are_gone(
+def test_the_latest_writer_is_last_and_the_forgotten_ones_are_removed(
     hand: Hand, partition: Partition
 ) -> None:
     for producer in "abca":
@@ -86,7 +86,7 @@ def test_numbers_of_a_failed_commit_are_not_known() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_retention_forgets_nobody(clean: bool) -> None:
+def test_retention_forgets_no_producer(clean: bool) -> None:
     """Idle producers' events go, segment by segment, until nothing of theirs is left; then the process is
     killed, or not.
     """
@@ -135,7 +135,7 @@ def test_an_index_says_nothing_of_what_lies_behind_it() -> None:
     assert reached(only(again)) == {"p": left - 1}
 
 
-def test_a_lost_index_costs_those_only_who_are_in_no_segment_that_is_left(tmp_path: Path) -> None:
+def test_a_lost_index_costs_only_the_producers_in_no_remaining_segment(tmp_path: Path) -> None:
     hand = open_real(tmp_path)
     partition = hand.store.create("log", LogSettings(segment_bytes=64 << 10), incarnation="i").partitions[0]
     hand.store.allow_numbers()

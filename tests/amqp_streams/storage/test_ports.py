@@ -10,7 +10,7 @@ from amqp_streams.storage.ports import Partition
 from tests.amqp_streams.storage.conftest import NOW, Hand, read_all
 
 
-def test_what_is_appended_is_read_back_whole_and_in_order(hand: Hand, partition: Partition) -> None:
+def test_appended_records_are_read_back_whole_and_in_order(hand: Hand, partition: Partition) -> None:
     messages = [b"m%d" % number * (number % 40 + 1) for number in range(500)]
     for first in range(0, 500, 25):
         assert hand.write(partition, *messages[first : first + 25]) == first
@@ -105,7 +105,7 @@ def test_seeking_a_timestamp_gives_the_first_record_after_it(hand: Hand, partiti
         assert partition.seek_timestamp(after_ms) == naive
 
 
-def test_facts_tell_what_is_there(hand: Hand, partition: Partition) -> None:
+def test_facts_describe_the_present_state(hand: Hand, partition: Partition) -> None:
     facts = partition.facts()
     assert (facts.start, facts.end, facts.first_timestamp_ms, facts.last_timestamp_ms, facts.failure) == (
         0,
@@ -121,7 +121,7 @@ def test_facts_tell_what_is_there(hand: Hand, partition: Partition) -> None:
     assert 20 <= facts.bytes <= 200
 
 
-def test_a_commit_tells_how_much_it_held(hand: Hand, partition: Partition) -> None:
+def test_a_commit_reports_how_much_it_contained(hand: Hand, partition: Partition) -> None:
     partition.append([b"ab", b"c"], b"\0\0", NOW)
     sequence = hand.store.sequence
     done = hand.commit()
@@ -216,7 +216,7 @@ def test_retention_by_bytes_drops_whole_segments_from_the_oldest_on(hand: Hand) 
     assert hand.store.apply_retention(NOW) == []
 
 
-def test_retention_by_age_drops_even_the_last_record_and_numbers_go_on(hand: Hand) -> None:
+def test_retention_by_age_drops_even_the_last_record_and_offsets_continue(hand: Hand) -> None:
     settings = LogSettings(retention_ms=10_000, segment_ms=1000)
     partition = hand.store.create("log", settings, incarnation="i").partitions[0]
     hand.write(partition, b"a", b"b", now_ms=NOW)
@@ -233,7 +233,7 @@ def test_retention_by_age_drops_even_the_last_record_and_numbers_go_on(hand: Han
     assert read_all(partition) == [b"c"]
 
 
-def test_retention_by_age_goes_on_after_a_clock_was_wrong_once(hand: Hand) -> None:
+def test_retention_by_age_continues_after_a_clock_was_wrong_once(hand: Hand) -> None:
     settings = LogSettings(retention_ms=10_000, segment_ms=5000)
     partition = hand.store.create("short", settings, incarnation="i").partitions[0]
     years = 9 * 365 * 24 * 3600 * 1000
@@ -250,7 +250,7 @@ def test_retention_by_age_goes_on_after_a_clock_was_wrong_once(hand: Hand) -> No
     assert b"wrong" not in kept
 
 
-def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest(hand: Hand) -> None:
+def test_a_reader_overtaken_by_retention_continues_at_the_earliest(hand: Hand) -> None:
     settings = LogSettings(retention_bytes=1 << 20, segment_bytes=64 << 10)
     partition = hand.store.create("log", settings, incarnation="i").partitions[0]
     for number in range(300):
@@ -261,7 +261,7 @@ def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest(hand: Hand) -> 
     assert chunk.base == partition.start > 0
 
 
-def test_nothing_more_is_told_after_close(hand: Hand, partition: Partition) -> None:
+def test_nothing_more_is_reported_after_close(hand: Hand, partition: Partition) -> None:
     partition.append([b"a"], b"\0", NOW)
     hand.store.close()
     count = len(hand.done)

@@ -50,7 +50,7 @@ def killed(files: FaultyFiles) -> Hand:
 # -- every store
 
 
-def test_what_is_written_is_seen_at_once_and_told_later(hand: Hand) -> None:
+def test_a_written_value_is_visible_at_once_and_reported_later(hand: Hand) -> None:
     states = hand.store.states
     assert states.get("a") is None
     first = states.write({"a": b"1", "b": b"2"})
@@ -131,7 +131,7 @@ def test_wherever_the_last_write_was_torn_it_counts_as_not_made(tmp_path: Path) 
         assert everything(killed(files)) == {"a": b"1", "b": b"2", "d": b"after"}
 
 
-def test_what_a_closed_directory_lost_at_its_end_is_damage_even_if_no_record_is_torn() -> None:
+def test_an_incomplete_end_of_a_cleanly_closed_directory_is_damage_even_without_a_torn_record() -> None:
     for torn in (0, 3):
         files = FaultyFiles()
         hand = open_inline(files)
@@ -146,7 +146,7 @@ def test_what_a_closed_directory_lost_at_its_end_is_damage_even_if_no_record_is_
         assert len(files.content(ROOT / DAMAGED_FILE)) == before + torn
 
 
-def test_damage_in_the_middle_is_told_and_everything_behind_it_is_read() -> None:
+def test_damage_in_the_middle_is_reported_and_everything_after_it_is_read() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     places = [len(files.content(PATH))]
@@ -187,7 +187,7 @@ def test_the_file_of_another_directory_keeps_the_store_closed_with_a_remedy() ->
         killed(files)
 
 
-def test_a_file_that_is_mostly_dead_is_written_anew() -> None:
+def test_a_file_with_mostly_dead_entries_is_rewritten() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     sizes: list[int] = []
@@ -260,7 +260,7 @@ def test_while_the_disk_fails_every_write_says_so_and_nothing_durable_is_lost(
     assert everything(open_inline(files)) == {"a": b"1", "b": b"2", "c": b"2", "d": b"4"}
 
 
-def test_a_full_disk_refuses_and_heals_and_leaves_nothing_lying_about(
+def test_a_full_disk_refuses_and_recovers_and_leaves_no_temporary_files(
     failing: tuple[FaultyFiles, Hand],
 ) -> None:
     files, hand = failing
@@ -307,7 +307,7 @@ def test_a_directory_whose_states_could_not_be_written_was_not_closed_in_order(
     assert (everything(again), findings(again)) == ({"a": b"1"}, [])
 
 
-def test_a_full_disk_at_opening_keeps_what_is_read_until_there_is_room() -> None:
+def test_a_full_disk_at_opening_keeps_read_data_until_space_is_available() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     for number in range(4):
@@ -322,7 +322,7 @@ def test_a_full_disk_at_opening_keeps_what_is_read_until_there_is_room() -> None
     assert everything(killed(files)).keys() == everything(again).keys()
 
 
-def test_what_is_found_at_opening_is_synced_before_it_is_believed() -> None:
+def test_states_found_at_opening_are_synced_before_use() -> None:
     """Otherwise the power could still take back what a node that opened the directory has told others."""
     files = FaultyFiles()
     open_inline(files, sync=Sync.parse("never")).keep({"a": b"1"})
@@ -331,7 +331,7 @@ def test_what_is_found_at_opening_is_synced_before_it_is_believed() -> None:
     assert open_inline(files).store.states.get("a") == b"1"
 
 
-def test_with_an_interval_a_failed_sync_has_everything_written_anew(tmp_path: Path) -> None:
+def test_a_failed_sync_with_an_interval_rewrites_everything(tmp_path: Path) -> None:
     files = FaultyFiles()
     hand = open_inline(files, sync=Sync.parse("interval:1000"))
     assert isinstance(hand.store, DirectoryStore)
@@ -345,7 +345,7 @@ def test_with_an_interval_a_failed_sync_has_everything_written_anew(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_is_lost_with_the_power_a_write_is_there_as_a_whole_or_not_at_all(seed: int) -> None:
+def test_a_write_survives_a_power_loss_completely_or_not_at_all(seed: int) -> None:
     """With the disk's sectors kept or lost by chance, in each sync mode; only with `always` what had ended
     must be there.
     """
@@ -365,7 +365,7 @@ def test_whatever_is_lost_with_the_power_a_write_is_there_as_a_whole_or_not_at_a
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_fails_and_whenever_the_power_goes_what_ended_well_is_there(seed: int) -> None:
+def test_successful_writes_survive_any_failure_and_power_loss(seed: int) -> None:
     """Errors at any operation, short writes; each opening finds the values as after the last write that ended
     well, or a later one.
     """

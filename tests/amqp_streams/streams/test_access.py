@@ -68,7 +68,7 @@ def test_groups_that_credentials_name_count_like_configured_ones() -> None:
 
 
 @pytest.mark.parametrize("user", ["*", "anonymous", "group:ops"])
-def test_a_user_who_is_named_like_a_word_of_the_rules_gains_nothing(user: str) -> None:
+def test_a_user_named_like_a_word_of_the_rules_gains_nothing(user: str) -> None:
     """Names come from certificates and tokens, too: nobody becomes a group by being called one."""
     access = Access([rule("anonymous group:ops", "temps", "send"), rule("*", "open", "send")])
     assert not access.allows(Identity(user), Right.SEND, "temps")
@@ -133,7 +133,7 @@ def test_a_refusal_names_the_right_the_log_and_the_group() -> None:
     access.of(ALICE).require(Right.SEND, "x")
 
 
-def test_a_log_is_seen_by_those_who_may_ask_about_it_or_change_it() -> None:
+def test_a_log_is_visible_to_users_with_a_right_on_it() -> None:
     access = Access(
         [rule("alice", "a", "info"), rule("alice", "b", "manage"), rule("alice", "c", "send receive")]
     )
@@ -167,14 +167,14 @@ def test_cursors_are_their_users_own_and_those_of_managers(
     assert not alice.changes_cursor("other", group, owner)
 
 
-def test_groups_are_seen_by_those_who_may_read_in_them() -> None:
+def test_groups_are_visible_to_users_who_may_receive_in_them() -> None:
     access = Access([rule("alice", "temps", "receive", "billing"), rule("bob", "temps", "manage")])
     assert access.of(ALICE).sees_group("temps", "billing")
     assert not access.of(ALICE).sees_group("temps", "audit")
     assert access.of(BOB).sees_group("temps", "audit")
 
 
-def test_what_is_remembered_is_bounded_and_right_all_the_same() -> None:
+def test_remembered_decisions_are_bounded_and_right() -> None:
     """Names are what peers send: remembering them all would be theirs to fill."""
     access = Access([rule("alice", "a*", "send")])
     alice = access.of(ALICE)

@@ -37,7 +37,7 @@ def test_a_partition_is_asked_for_by_its_symbol(log: StoredLog, wanted: Value) -
     assert requested_partition(request(**{names.PARTITION: wanted}), log) is log.partitions[2]
 
 
-def test_who_asks_for_none_gets_none(log: StoredLog) -> None:
+def test_a_request_without_a_partition_gets_none(log: StoredLog) -> None:
     assert requested_partition(request(other=7), log) is None
     assert requested_partition(request(**{names.PARTITION: None}), log) is None
 
@@ -59,7 +59,7 @@ def test_a_partition_that_does_not_exist_is_not_found_and_the_error_says_which_d
     assert len(refused.value.description) < 300
 
 
-def test_a_bound_link_is_told_its_partition_and_an_agnostic_one_nothing(log: StoredLog) -> None:
+def test_a_bound_link_learns_its_partition_and_an_agnostic_one_learns_none(log: StoredLog) -> None:
     """4.6.1: the property is the effective association; not set means agnostic."""
     bound = {names.PARTITION: Symbol("2")}
     assert answered_properties(Producing(log, log.partitions[2])) == bound
@@ -75,7 +75,7 @@ def test_a_bound_link_is_told_its_partition_and_an_agnostic_one_nothing(log: Sto
     assert [answered_properties(grant) for grant in others] == [{}] * len(others)
 
 
-def test_the_only_partition_of_a_log_is_no_binding(log: StoredLog) -> None:
+def test_the_only_partition_of_a_log_is_not_a_binding(log: StoredLog) -> None:
     """A link that did not ask to be bound stays agnostic, even where it makes no difference today."""
     one = Consuming(request(), log, log.partitions[:1], False, Reader([]), {}, announce=True)
     assert answered_properties(one) == {}

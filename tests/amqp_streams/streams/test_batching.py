@@ -12,7 +12,7 @@ from amqp_streams.wire.types import Symbol, UInt, ULong, Value
 ASKED = frozenset({"queue", names.CAPABILITY_BATCHED_DELIVERIES})
 
 
-def test_who_does_not_ask_gets_ordinary_deliveries() -> None:
+def test_a_client_that_does_not_ask_gets_ordinary_deliveries() -> None:
     assert (
         requested_batching(frozenset({"queue"}), {names.BATCH_EVENTS: UInt(5), names.CONSUMER_GROUP: "g"})
         is None
@@ -28,14 +28,14 @@ def test_who_does_not_ask_gets_ordinary_deliveries() -> None:
         ({names.BATCH_BYTES: UInt(1)}, Batching(bytes=BYTES_MIN)),
     ],
 )
-def test_what_is_asked_for_is_kept_within_bounds(properties: Mapping[str, Value], batching: Batching) -> None:
+def test_requested_values_are_kept_within_bounds(properties: Mapping[str, Value], batching: Batching) -> None:
     assert requested_batching(ASKED, properties) == batching
 
 
 @pytest.mark.parametrize(
     "properties", [{names.BATCH_EVENTS: UInt(0)}, {names.BATCH_BYTES: "many"}, {names.BATCH_EVENTS: True}]
 )
-def test_what_is_no_number_is_refused(properties: Mapping[str, Value]) -> None:
+def test_a_text_that_is_not_a_number_is_refused(properties: Mapping[str, Value]) -> None:
     with pytest.raises(PeerError, match=next(iter(properties))) as caught:
         requested_batching(ASKED, properties)
     assert caught.value.condition == names.INVALID_FIELD

@@ -31,7 +31,7 @@ def test_an_empty_partition_has_no_offsets_and_no_times(log: StoredLog) -> None:
     }
 
 
-def test_a_partition_with_events_tells_its_bounds(log: StoredLog, append: Append) -> None:
+def test_a_partition_with_events_reports_its_bounds(log: StoredLog, append: Append) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
     entry = partitions(log)[0]
     assert entry == {
@@ -56,7 +56,7 @@ def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, st
     ] == ["0"]
 
 
-def test_a_partition_that_another_container_serves_tells_which(log: StoredLog) -> None:
+def test_a_partition_on_another_container_is_refused_with_that_container(log: StoredLog) -> None:
     elsewhere = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5671, "node-c")}
     entries = log_info(log, "always", elsewhere)[names.INFO_PARTITIONS]
     assert isinstance(entries, list)
@@ -73,7 +73,7 @@ def test_a_stopped_partition_says_why(log: StoredLog, store: MemoryStore) -> Non
     assert [entry["state"] for entry in partitions(log)] == ["running"] * 3 + ["stopped: the disk is gone"]
 
 
-def test_the_log_tells_its_own_settings_beside_its_partitions(store: MemoryStore) -> None:
+def test_the_log_reports_its_own_settings_in_addition_to_its_partitions(store: MemoryStore) -> None:
     log = store.create("kept", LogSettings(retention_ms=5000, retention_bytes=1 << 20), incarnation="abc")
     top = log_info(log, "interval:5")
     del top[names.INFO_PARTITIONS]
@@ -91,7 +91,9 @@ def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:
     assert decode(message) == (Described(ULong(0x77), log_info(log, "always")), len(message))
 
 
-def test_an_extent_tells_bounds_as_numbers_also_of_an_empty_partition(log: StoredLog, append: Append) -> None:
+def test_an_extent_reports_bounds_as_numbers_also_of_an_empty_partition(
+    log: StoredLog, append: Append
+) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
     extent = log_extent(log, [partition_extent(each, None) for each in log.partitions[:2]])
     assert (extent["name"], extent["incarnation"]) == (log.name, log.incarnation)
@@ -117,7 +119,9 @@ def test_an_extent_tells_bounds_as_numbers_also_of_an_empty_partition(log: Store
     ]
 
 
-def test_an_extent_finds_a_moment_and_tells_who_else_has_a_partition(log: StoredLog, append: Append) -> None:
+def test_an_extent_finds_a_moment_and_reports_who_else_has_a_partition(
+    log: StoredLog, append: Append
+) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
     for after_ms, found in ((NOW - 1, 0), (NOW, 1), (NOW + 6, 2), (NOW + 7, 3)):
         assert partition_extent(log.partitions[0], after_ms)["found"] == found

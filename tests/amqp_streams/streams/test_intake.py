@@ -319,7 +319,7 @@ def test_a_relayed_message_that_can_go_nowhere_refuses_itself_only(
     assert room.counts(room.other) == [2]
 
 
-def test_a_log_that_was_made_anew_is_found_anew(room: Room) -> None:
+def test_a_recreated_log_is_found_again(room: Room) -> None:
     grant = Relaying()
     room.receive(grant, hinted("a", to="other"))
     room.store.delete("other")

@@ -57,7 +57,7 @@ def test_operations_are_read_in_any_case() -> None:
     assert parse_request(message(operation="query")).operation == "QUERY"
 
 
-def test_what_is_missing_is_empty_and_what_is_of_another_type_is_not_taken_for_missing() -> None:
+def test_an_absent_field_is_empty_and_one_of_another_type_is_an_error() -> None:
     strange = parse_request(message("no map", reply_to=None, operation=7))
     assert strange == Request("7", "", "", {}, None, "request-1", well_formed=False)
     assert parse_request(b"\x00\x53\x75\xa0\x00") == Request("", "", "", {}, None, None)
@@ -67,19 +67,19 @@ def test_what_is_missing_is_empty_and_what_is_of_another_type_is_not_taken_for_m
     "garbage",
     [b"", b"garbage", b"\x00\x53\x77", b"\x00\x53\x73\xc0\xff\x01", b"\x00\x53\x74\xc1\x04\x03\x40\x40\x40"],
 )
-def test_what_is_no_message_has_no_answer(garbage: bytes) -> None:
+def test_bytes_that_are_not_a_message_have_no_answer(garbage: bytes) -> None:
     with pytest.raises(WireError):
         parse_request(garbage)
 
 
 @pytest.mark.parametrize("name", ["", ".", "a/b", "$management", "a b", "x" * 256, "-a"])
-def test_a_name_that_is_no_name_is_a_bad_request(name: str) -> None:
+def test_a_name_that_is_not_valid_is_a_bad_request(name: str) -> None:
     with pytest.raises(RequestError, match="'name'") as refused:
         requested_name(request(name))
     assert refused.value.answer.status == BAD_REQUEST
 
 
-def test_settings_given_are_put_over_those_there_are() -> None:
+def test_given_settings_replace_the_existing_ones() -> None:
     base = LogSettings(partitions=2, retention_ms=5000)
     assert requested_settings(request(), base) == base
     changed = requested_settings(
@@ -173,7 +173,7 @@ def test_extents_are_asked_of_the_log_named_or_of_those_listed() -> None:
         ({"timestamp": True}, "timestamp"),
     ],
 )
-def test_what_is_asked_wrongly_of_extents_is_named(body: dict[Value, Value], reason: str) -> None:
+def test_errors_in_a_request_for_extents_are_named(body: dict[Value, Value], reason: str) -> None:
     with pytest.raises(RequestError, match=reason) as caught:
         extents(body)
     assert caught.value.answer.status == 400

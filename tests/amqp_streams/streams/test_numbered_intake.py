@@ -94,7 +94,7 @@ def test_events_without_a_hint_go_to_the_one_partition_of_their_producer(room: R
     assert room.counts() == expected
 
 
-def test_what_was_stored_is_settled_at_once_and_not_stored(room: Room) -> None:
+def test_an_event_that_is_already_stored_is_settled_at_once_and_not_stored_again(room: Room) -> None:
     grant = room.grant(partition=1)
     room.send(grant, with_sequence(plain("a"), 0), with_sequence(plain("b"), 1))
     receipt = room.send(grant, with_sequence(plain("b"), 1), with_sequence(plain("c"), 2))
@@ -103,7 +103,7 @@ def test_what_was_stored_is_settled_at_once_and_not_stored(room: Room) -> None:
     assert room.stored(1) == [plain("a"), plain("b"), plain("c")]
 
 
-def test_what_is_in_flight_is_answered_with_its_commit() -> None:
+def test_a_repeated_event_in_flight_is_answered_with_its_commit() -> None:
     room = Room(auto=False)
     grant = room.grant(partition=1)
     room.send(grant, with_sequence(plain("a"), 0))
@@ -151,7 +151,7 @@ def test_a_message_without_a_number_is_refused_and_nothing_else_is_disturbed(roo
     assert room.stored(0) == [plain("a"), plain("c")]
 
 
-def test_what_is_wrong_with_a_message_is_said_before_anybody_looks_whether_it_was_stored(room: Room) -> None:
+def test_an_error_in_a_message_is_reported_before_the_duplicate_check(room: Room) -> None:
     grant = room.grant(partition=0)
     room.send(grant, *[with_sequence(plain("x"), number) for number in range(9)])
     numbered = proton.Message(body="x")
@@ -172,14 +172,14 @@ def test_what_is_wrong_with_a_message_is_said_before_anybody_looks_whether_it_wa
     assert not receipt.settled
 
 
-def test_what_is_refused_for_its_own_sake_leaves_no_hole(room: Room) -> None:
+def test_an_event_refused_for_its_content_leaves_no_hole(room: Room) -> None:
     grant = room.grant(partition=0)
     room.send(grant, with_sequence(hinted("x", target="3"), 0), GARBAGE)
     assert not room.send(grant, with_sequence(plain("a"), 1)).refused
     assert room.stored(0) == [plain("a")]
 
 
-def test_what_the_disk_refused_is_awaited_before_anything_younger(room: Room) -> None:
+def test_an_event_that_the_disk_refused_is_awaited_before_any_later_one(room: Room) -> None:
     grant = room.grant(partition=0)
     room.store.fail(room.log.partitions[0], DiskFullError("full"), stop=False)
     first = room.send(grant, with_sequence(plain("a"), 0))
@@ -199,7 +199,7 @@ def test_a_partition_that_stopped_refuses_the_whole_share(room: Room) -> None:
     assert not receipt.parts
 
 
-def test_a_producer_whose_partition_is_elsewhere_is_told_where(room: Room) -> None:
+def test_a_producer_whose_partition_is_elsewhere_learns_where(room: Room) -> None:
     home = partition_of_key("p", PARTITIONS)
     grant = room.grant(elsewhere={home: Elsewhere("other", 5672)})
     receipt = room.send(

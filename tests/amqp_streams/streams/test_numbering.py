@@ -112,7 +112,7 @@ def test_the_same_number_twice_in_a_batch_is_stored_once(desk: Desk) -> None:
     assert desk.send(desk.attach(), 4, 4, 3, 5) == {"fresh": [4, 5], "current": [4, 3]}
 
 
-def test_what_follows_a_failed_number_is_refused_until_that_comes_again(desk: Desk) -> None:
+def test_events_after_a_failed_number_are_refused_until_it_is_sent_again(desk: Desk) -> None:
     link = desk.attach()
     desk.send(link, 0, 1, 2)
     desk.commit(failing=True)
@@ -124,7 +124,7 @@ def test_what_follows_a_failed_number_is_refused_until_that_comes_again(desk: De
     assert desk.stored() == [0, 1, 2, 3]
 
 
-def test_whoever_shares_a_fate_owes_as_well(desk: Desk) -> None:
+def test_links_whose_events_failed_together_must_all_resend(desk: Desk) -> None:
     link, other = desk.attach(), desk.attach()
     desk.send(link, 5, 6)
     desk.send(other, 6)
@@ -134,7 +134,7 @@ def test_whoever_shares_a_fate_owes_as_well(desk: Desk) -> None:
     assert link.holes[desk.partition].sequence == 5
 
 
-def test_a_link_that_is_attached_anew_owes_nothing(desk: Desk) -> None:
+def test_a_link_that_is_attached_again_owes_nothing(desk: Desk) -> None:
     link = desk.attach()
     desk.send(link, 0)
     desk.commit(failing=True)
@@ -142,7 +142,7 @@ def test_a_link_that_is_attached_anew_owes_nothing(desk: Desk) -> None:
     assert desk.send(desk.attach(), 1) == {"fresh": [1]}
 
 
-def test_what_is_durable_is_settled_though_the_link_owes_something(desk: Desk) -> None:
+def test_durable_events_are_settled_on_a_link_with_unanswered_failures(desk: Desk) -> None:
     link = desk.attach()
     desk.send(link, 0, 1)
     desk.commit()
@@ -160,7 +160,7 @@ def test_an_append_that_is_refused_is_owed(desk: Desk) -> None:
     assert desk.send(link, 3) == {"refused": [3]}
 
 
-def test_an_attach_is_told_how_far_the_producer_has_come_what_is_on_its_way_included(desk: Desk) -> None:
+def test_an_attach_learns_how_far_the_producer_is_including_events_in_flight(desk: Desk) -> None:
     """Or else a new process would give numbers again that are about to be stored."""
     link = desk.attach()
     assert link.highest is None
@@ -191,7 +191,7 @@ def test_beyond_the_limit_the_producer_idle_for_longest_is_forgotten() -> None:
     assert desk.send(desk.attach("b"), 7) == {"settled": [7]}
 
 
-def test_there_is_no_room_while_all_are_in_use_and_what_comes_is_owed() -> None:
+def test_no_room_is_left_while_all_are_in_use_and_new_ones_are_owed() -> None:
     desk = Desk(limit=2)
     first, second, third = desk.attach("a"), desk.attach("b"), desk.attach("c")
     desk.send(first, 1)
@@ -221,7 +221,7 @@ def test_a_producer_is_forgotten_once_though_several_come() -> None:
     assert list(desk.partition.producers) == ["c", "d"]
 
 
-def test_nobody_is_forgotten_when_the_commit_fails() -> None:
+def test_no_producer_is_forgotten_when_the_commit_fails() -> None:
     desk = Desk(limit=1)
     link = desk.attach("a")
     desk.send(link, 1)
@@ -300,7 +300,7 @@ class Sender:
 
 
 @given(st.integers(0, 1 << 32))
-def test_whatever_is_sent_fails_or_begins_anew_each_event_is_there_once_and_in_order(seed: int) -> None:
+def test_each_event_is_stored_once_and_in_order_also_after_failed_sends_and_new_epochs(seed: int) -> None:
     """Links come and go, commits fail, processes crash; what was accepted is stored, nothing twice, nothing
     out of order.
     """

@@ -115,7 +115,7 @@ changes_of_mind = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), changes_of_mind, st.sampled_from([0, 2 * STEP, 60_000]))
-def test_whoever_comes_and_goes_the_spread_becomes_even_and_then_rests(
+def test_the_spread_becomes_even_and_stays_so_after_any_joins_and_leaves(
     partitions: int, changes: list[tuple[str, int, int]], wait_ms: int
 ) -> None:
     """With waiting, with waits shorter than the pause, and without."""

@@ -42,7 +42,7 @@ def test_a_redirect_without_partitions_is_about_the_whole_log_here_or_not() -> N
     assert redirects.whole("other") is None
 
 
-def test_a_peer_is_told_where_to_go() -> None:
+def test_a_peer_learns_where_to_connect() -> None:
     error = C.error("temps", 2)
     assert error.condition == names.LINK_REDIRECT
     assert error.description == "partition 2 of log 'temps' is served by c.example:5671 (node-c)"
@@ -69,7 +69,7 @@ def test_a_link_that_asks_for_a_partition_elsewhere_is_sent_there() -> None:
     require_here("temps", 4, elsewhere, None)
 
 
-def test_a_link_that_asks_for_none_is_sent_away_when_there_is_none_here() -> None:
+def test_a_link_without_a_partition_is_redirected_if_none_is_here() -> None:
     with pytest.raises(PeerError, match=C.host) as refused:
         require_here("temps", 2, {0: C, 1: B}, None)
     assert "partition" not in refused.value.info

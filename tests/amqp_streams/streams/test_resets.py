@@ -53,7 +53,7 @@ def test_each_way_to_say_where(
         {"position": "@latest", "colour": "blue"},
     ],
 )
-def test_what_cannot_be_is_refused(log: StoredLog, append: Append, body: dict[str, Value]) -> None:
+def test_invalid_values_are_refused(log: StoredLog, append: Append, body: dict[str, Value]) -> None:
     append(log.partitions[0], NOW)
     with pytest.raises(RequestError) as refused:
         asked(log, **body)

@@ -14,7 +14,7 @@ def test_a_key_goes_where_crc32_of_its_utf8_bytes_says(key: str, count: int) -> 
     assert partition_of_key(key, count) == crc32(key.encode()) % count
 
 
-def test_known_keys_go_to_known_partitions_for_ever() -> None:
+def test_known_keys_always_go_to_known_partitions() -> None:
     """Changing the hash would tear every keyed log in two."""
     assert [partition_of_key(key, 4) for key in ("", "2010-01-01", "sensor-7", "Zürich")] == [0, 0, 2, 2]
 
@@ -52,7 +52,7 @@ def test_each_event_of_a_batch_is_dealt_once(count: int, width: int) -> None:
     assert all(len(range(count)[share]) for _, share in shares), "who gets nothing is left out"
 
 
-def test_the_turn_goes_on_where_the_last_batch_ended() -> None:
+def test_the_round_continues_where_the_last_batch_ended() -> None:
     dealer = RoundRobin()
     assert dealer.deal(2, [5, 6, 7]) == [(5, slice(0, 2, 3)), (6, slice(1, 2, 3))]
     assert [index for index, _ in dealer.deal(2, [5, 6, 7])] == [7, 5]

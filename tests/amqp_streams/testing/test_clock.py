@@ -12,7 +12,7 @@ def test_a_clock_stands_still_until_it_is_moved() -> None:
     assert (clock(), clock.advance(5), clock(), clock.advance(-50)) == (100, 105, 105, 55)
 
 
-def test_calls_run_when_told_and_in_order() -> None:
+def test_calls_run_in_order_when_the_loop_runs() -> None:
     loop, seen = ManualLoop(), list[int]()
     loop.call(seen.append, 1)
     loop.call(loop.call, seen.append, 2)

@@ -37,7 +37,7 @@ def test_with_a_loop_they_end_in_its_next_turn_unless_they_are_held() -> None:
     assert told == [(1, None), (2, None)]
 
 
-def test_what_failed_is_seen_and_goes_with_the_next() -> None:
+def test_a_failed_write_is_visible_and_repeated_with_the_next() -> None:
     states = MemoryStates()
     told = listen(states)
     states.fail(StorageError("the disk is gone"))

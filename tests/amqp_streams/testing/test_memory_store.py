@@ -21,7 +21,7 @@ def test_nothing_is_visible_before_the_commit_ends() -> None:
     assert [(one.sequence, one.events, one.bytes, dict(one.failures)) for one in done] == [(0, 2, 2, {})]
 
 
-def test_a_failed_commit_takes_the_appends_behind_it_along_and_then_numbers_go_on_without_a_gap() -> None:
+def test_a_failed_commit_fails_the_appends_after_it_and_then_offsets_continue_without_a_gap() -> None:
     store, done = MemoryStore(auto=False), list[CommitDone]()
     store.on_commit = done.append
     partition = store.create("log", LogSettings(), incarnation="i").partitions[0]

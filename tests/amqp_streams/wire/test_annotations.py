@@ -58,7 +58,7 @@ def test_runs_with_different_timestamps_are_those_of_the_single_records(
     ]
 
 
-def test_runs_go_on_over_the_thousands() -> None:
+def test_runs_continue_over_the_thousands() -> None:
     writer = AnnotationWriter("0")
     times = [1] * 999 + [2] * 1002 + [3]
     assert writer.runs(998, times) == [writer.run(998 + index, at, 1)[0] for index, at in enumerate(times)]

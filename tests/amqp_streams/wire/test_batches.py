@@ -32,7 +32,7 @@ def columns(events: list[tuple[int, int, bytes]]) -> tuple["array[int]", "array[
 
 @settings(deadline=None)
 @given(EVENTS)
-def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) -> None:
+def test_written_batches_are_read_back(events: list[tuple[int, int, bytes]]) -> None:
     offsets, stamps, messages = columns(events)
     written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5)
     batch = read_batch(written)
@@ -79,7 +79,7 @@ def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int
     }
 
 
-def test_a_batch_without_events_tells_how_far_was_looked() -> None:
+def test_a_batch_without_events_reports_how_far_the_node_read() -> None:
     written = write_batch("0", array("Q"), array("q"), [], next_offset=99)
     batch = read_batch(written)
     assert (batch.partition, batch.next_offset, batch.messages) == ("0", 99, [])
@@ -106,7 +106,7 @@ def test_sizes_may_be_missing_and_sections_short() -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
+def test_any_bytes_are_a_batch_or_a_wire_error(data: st.DataObject) -> None:
     written = bytearray(
         write_batch("0", array("Q", [1, 2]), array("q", [5, 5]), [b"a", b"bc"], next_offset=3)
     )
@@ -133,14 +133,14 @@ def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
         b"\x00\x53\x71\x40\x00\x53\x75\xa0\x01x",
     ],
 )
-def test_what_is_no_batch_is_refused_in_words(message: bytes) -> None:
+def test_a_text_that_is_not_a_batch_is_refused_with_a_message(message: bytes) -> None:
     with pytest.raises(WireError):
         read_batch(message)
 
 
 @settings(deadline=None)
 @given(EVENTS, st.data())
-def test_formats_that_are_not_0_are_told_by_the_places_of_their_events(
+def test_formats_that_are_not_0_are_given_by_the_indices_of_their_events(
     events: list[tuple[int, int, bytes]], data: st.DataObject
 ) -> None:
     offsets, stamps, messages = columns(events)

@@ -18,7 +18,7 @@ def test_every_value_survives_the_wire(value: object) -> None:
 
 
 @given(strategies.values, st.binary(max_size=20), st.binary(max_size=20))
-def test_what_stands_around_a_value_changes_nothing(value: object, before: bytes, after: bytes) -> None:
+def test_bytes_around_a_value_change_nothing(value: object, before: bytes, after: bytes) -> None:
     encoded = before + encode(value) + after
     decoded, end = decode(encoded, len(before))
     assert strategies.same(decoded, value)

@@ -90,7 +90,7 @@ def test_a_value_cut_short_is_a_wire_error(value: object, data: st.DataObject) -
         ("e0 01 00", "byte 3"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(data: str, words: str) -> None:
+def test_malformed_bytes_are_reported_with_their_position(data: str, words: str) -> None:
     with pytest.raises(WireError, match=words):
         decode(bytes.fromhex(data))
 

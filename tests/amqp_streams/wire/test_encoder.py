@@ -101,7 +101,7 @@ def test_sizes_widen_only_when_they_must(value: object, small: int | None, wide:
         Array(type(None), (None,) * 17),
     ],
 )
-def test_what_has_no_encoding_is_a_wire_error(value: object) -> None:
+def test_a_value_without_an_encoding_is_a_wire_error(value: object) -> None:
     with pytest.raises(WireError):
         encode(value)
 

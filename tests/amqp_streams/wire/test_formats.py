@@ -232,7 +232,7 @@ def test_a_tag_that_is_used_again_after_an_abort_does_not_keep_the_format() -> N
     assert not finder.busy
 
 
-def test_what_nobody_takes_is_bounded() -> None:
+def test_formats_that_are_never_taken_are_bounded() -> None:
     stream = Stream()
     stream.feed(AMQP)
     for number in range(5000):

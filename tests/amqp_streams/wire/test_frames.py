@@ -97,7 +97,7 @@ def test_a_performative_is_read_as_written(code: int) -> None:
         encode(Described(Symbol("x"), [])),
     ],
 )
-def test_what_is_no_performative_is_an_error(body: bytes) -> None:
+def test_a_body_that_is_not_a_performative_is_an_error(body: bytes) -> None:
     with pytest.raises(WireError):
         read_performative(body)
 
@@ -118,7 +118,7 @@ def proton_output() -> bytes:
     return bytes(sent)
 
 
-def test_what_proton_sends_is_read() -> None:
+def test_frames_of_proton_are_read() -> None:
     read = [read_performative(found.body) for found in read_frames(proton_output()[8:])]
     assert [performative.name for performative in read] == ["open", "begin", "attach", "flow"]
     assert read[0].fields["container-id"] == "probe"

@@ -65,5 +65,5 @@ def test_arbitrary_bytes_raise_nothing(garbage: bytes) -> None:
     found(garbage, b"\x00\x00\x00\x40\x02\x00\x00\x00\x00\x53\x12" + garbage, opened=False)
 
 
-def test_what_is_found_is_bounded() -> None:
+def test_the_number_of_findings_is_bounded() -> None:
     assert len(found(*(attach(f"{number}\0") for number in range(3000)))) == 1024

@@ -78,7 +78,7 @@ def proton_messages() -> list[Message]:
     return made
 
 
-def test_what_proton_sends_is_what_proton_reads_less_the_delivery_annotations() -> None:
+def test_messages_of_proton_equal_those_that_proton_reads_without_delivery_annotations() -> None:
     for message in proton_messages():
         received = bytes(message.encode())
         size, stored = strip(received)
@@ -175,7 +175,7 @@ def test_a_batch_that_stays_as_it_is_is_not_copied() -> None:
         (b"\x00\x53\x71\xd1\xff\xff\xff\xff" + DATA, "beyond the end"),
     ],
 )
-def test_what_is_no_message_is_refused_with_the_reason(message: bytes, words: str) -> None:
+def test_malformed_messages_are_refused_with_the_reason(message: bytes, words: str) -> None:
     with pytest.raises(WireError, match=words):
         strip(message)
 
@@ -265,18 +265,18 @@ def test_a_routing_hint_of_another_type_is_an_error(value: object) -> None:
 @pytest.mark.parametrize(
     "other", [{Symbol("x"): GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(GROUP_KEY): None}]
 )
-def test_the_name_of_a_hint_elsewhere_is_no_hint(other: dict) -> None:
+def test_the_name_of_a_hint_elsewhere_is_not_a_hint(other: dict) -> None:
     assert group_key(short(0x72, other) + DATA) is None
 
 
 @pytest.mark.parametrize("front", [b"", short(0x70, []), short(0x70, [True])])
 @pytest.mark.parametrize("form", [short, wide])
-def test_a_hint_in_the_other_annotations_is_no_hint(front: bytes, form: Form) -> None:
+def test_a_hint_in_the_other_annotations_does_not_count(front: bytes, form: Form) -> None:
     assert group_key(front + form(0x71, {Symbol(GROUP_KEY): "a"}) + DATA) is None
     assert target_partition(front + form(0x72, {Symbol(TARGET_PARTITION): "a"}) + DATA) is None
 
 
-def test_annotations_too_large_to_search_are_refused_only_if_there_is_something_to_find() -> None:
+def test_annotations_too_large_to_search_are_refused_only_if_they_have_a_searched_name() -> None:
     large = {Symbol("x"): "y" * ANNOTATIONS_SIZE_MAX}
     assert group_key(short(0x72, large) + DATA) is None
     with pytest.raises(WireError, match="65536 are allowed"):
@@ -290,7 +290,7 @@ def test_a_routing_hint_that_is_cut_by_the_end_of_its_section_is_an_error(tail: 
         group_key(b"\x00\x53\x72\xc1" + bytes((len(entries),)) + entries + DATA[:3])
 
 
-def test_a_routing_hint_that_is_no_text_is_an_error() -> None:
+def test_a_routing_hint_that_is_not_text_is_an_error() -> None:
     with pytest.raises(WireError, match="invalid continuation"):
         group_key(b"\x00\x53\x72\xc1\x1e\x02" + KEY + b"\xa1\x02\xc3\x28" + DATA)
 

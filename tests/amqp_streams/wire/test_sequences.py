@@ -51,20 +51,20 @@ def test_a_batch_is_taken_apart_as_each_of_its_messages_is(
         max_size=4,
     )
 )
-def test_a_batch_with_anything_else_in_it_is_left_to_those_who_look_closely(messages: list[bytes]) -> None:
+def test_a_batch_with_anything_else_in_it_is_left_to_the_general_decoder(messages: list[bytes]) -> None:
     split = split_batch(messages)
     if split is not None:
         assert split.stored == [strip(message)[1] for message in messages]
         assert list(split.sequences) == [sequence_of(message) for message in messages]
 
 
-def test_a_message_that_is_cut_short_is_no_part_of_a_batch() -> None:
+def test_an_incomplete_message_is_not_part_of_a_batch() -> None:
     whole = with_sequence(BARE, 7)
     for end in range(len(whole) - len(BARE) + 3):
         assert split_batch([whole, whole[:end]]) is None
 
 
-def test_what_proton_writes_is_understood() -> None:
+def test_messages_of_proton_are_understood() -> None:
     message = proton.Message(body="x")
     message.instructions = {proton.symbol(names.SEQUENCE): proton.ulong(1 << 40)}
     encoded = bytes(message.encode())
@@ -105,6 +105,6 @@ def test_other_annotations_stay_and_an_earlier_number_goes(message: bytes, first
     assert strip(numbered) == strip(targeted)
 
 
-def test_bytes_that_are_no_message_get_no_number() -> None:
+def test_bytes_that_are_not_a_message_get_no_number() -> None:
     with pytest.raises(WireError):
         with_sequence(b"no message", 1)

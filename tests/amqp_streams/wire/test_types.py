@@ -69,7 +69,7 @@ def test_a_char_is_one_unicode_character(text: str) -> None:
         Char(text)
 
 
-def test_a_code_point_beyond_unicode_is_no_char() -> None:
+def test_a_code_point_beyond_unicode_is_not_a_char() -> None:
     with pytest.raises(ValueError, match="Unicode"):
         Char.of(0x110000)
 

@@ -86,7 +86,7 @@ def test_the_sdk_reads_it() -> None:
 
 
 @pytest.mark.parametrize("mode", [sdk.to_binary, sdk.to_structured])
-def test_what_the_sdk_writes_is_read(mode: object) -> None:
+def test_messages_of_the_sdk_are_read(mode: object) -> None:
     theirs = mode(
         SdkEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, {"a": 1}), JSONFormat()
     )  # type: ignore[operator]
@@ -189,7 +189,7 @@ def test_pieces_of_data_are_put_together() -> None:
     assert decode(message).data == b"abcde"
 
 
-def test_headers_and_annotations_are_passed_over() -> None:
+def test_headers_and_annotations_are_skipped() -> None:
     theirs = Message(
         b"x",
         inferred=True,
@@ -229,14 +229,14 @@ def test_wide_and_long_spellings_are_read() -> None:
         ({}, "application/cloudevents+json", b"{", "JSON"),
     ],
 )
-def test_what_is_no_event_is_told(
+def test_a_message_that_is_not_an_event_is_reported(
     properties: dict[str, object], content_type: str | None, body: object, words: str
 ) -> None:
     with pytest.raises(InvalidEventError, match=words):
         decode(Event(body, properties=properties or None, content_type=content_type).encode())
 
 
-def test_a_time_that_is_none_is_told() -> None:
+def test_a_time_that_is_not_valid_is_reported() -> None:
     with pytest.raises(InvalidEventError, match="not a time between the years"):
         decode(
             bytes(
@@ -248,7 +248,7 @@ def test_a_time_that_is_none_is_told() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 255))
-def test_garbage_is_told_and_nothing_else(garbage: bytes, at: int, value: int) -> None:
+def test_garbage_is_reported_and_nothing_else_happens(garbage: bytes, at: int, value: int) -> None:
     message = encode(CloudEvent({**REQUIRED, "n": 5, "datacontenttype": "text/plain"}, b"data"))
     flipped = bytearray(message)
     flipped[at % len(message)] = value
@@ -269,7 +269,7 @@ def test_the_message_has_the_sections_of_the_binding() -> None:
     assert [section.code for section in sections(message)] == [0x72, 0x73, 0x74, 0x75]
 
 
-def test_headers_go_with_an_event_and_are_no_attributes() -> None:
+def test_headers_are_sent_with_an_event_and_are_not_attributes() -> None:
     event = CloudEvent({**REQUIRED, "datacontenttype": "a/b"}, b"x")
     message = encode(event, {"x-request-id": "r", "knative-a": "é" * 200})
     assert decode(message) == event

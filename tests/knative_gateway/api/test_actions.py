@@ -28,7 +28,7 @@ class Recorder:
         return {"events": 3}
 
 
-async def test_the_history_tells_failures_and_positions(api: Api, store: Store) -> None:
+async def test_the_history_shows_failures_and_positions(api: Api, store: Store) -> None:
     uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
     assert (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json["failures"] == []
     await store.cursors.save({(uid, 1): "0A", (uid, 0): "07"})
@@ -73,6 +73,6 @@ async def test_replay_and_redrive_are_the_data_plane_s(store: Store) -> None:
     await api.close()
 
 
-async def test_what_nobody_carries_out_is_not_implemented(api: Api) -> None:
+async def test_an_operation_without_an_implementation_is_not_implemented(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger())
     assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "earliest"})).code == 501

@@ -41,7 +41,7 @@ async def ask(api: Api, who: str, method: str, path: str, body: object = None) -
     return await call(api, method, path, body, headers={"authorization": f"Bearer {who}"} if who else {})
 
 
-async def test_nobody_and_strangers_are_unauthorized_everywhere(guarded: Api) -> None:
+async def test_unauthenticated_and_unknown_users_are_unauthorized_everywhere(guarded: Api) -> None:
     for who in ("", "stranger"):
         for path in ("/version", "/apis", TRIGGERS, "/nowhere"):
             answer = await ask(guarded, who, "GET", path)
@@ -52,7 +52,7 @@ async def test_nobody_and_strangers_are_unauthorized_everywhere(guarded: Api) ->
             ), path
 
 
-async def test_rules_say_who_may_what_and_where(guarded: Api) -> None:
+async def test_rules_give_rights_to_users_on_logs(guarded: Api) -> None:
     everywhere = "/apis/eventing.knative.dev/v1/triggers"
     elsewhere = TRIGGERS.replace("default", "elsewhere")
     allowed: Iterator[tuple[str, str, str, int]] = iter(
@@ -98,7 +98,7 @@ class Away:
         (KeyError("secret"), 500, "InternalError", "Internal error occurred: see the gateway's log"),
     ],
 )
-async def test_what_goes_wrong_inside_is_a_status_too(
+async def test_an_internal_error_is_a_status_too(
     store: Store, error: Exception, code: int, reason: str, words: str
 ) -> None:
     resources = Away(store.resources, error)
@@ -121,7 +121,7 @@ async def test_every_path_is_answered_with_a_status(api: Api, path: str) -> None
     assert (answer.code, answer.json["kind"], answer.json["code"]) == (404, "Status", 404)
 
 
-async def test_a_client_that_goes_away_in_the_middle_is_no_error(api: Api) -> None:
+async def test_a_client_that_leaves_in_the_middle_is_not_an_error(api: Api) -> None:
     sent: list[object] = []
 
     async def receive() -> dict[str, object]:

@@ -49,7 +49,7 @@ async def test_a_kind_goes_with_all_its_objects(api: Api, store: Store) -> None:
     assert (await store.resources.list("serving.knative.dev", "Service"))[1] == []
 
 
-async def test_our_own_kinds_are_told_as_definitions_and_cannot_be_changed(api: Api) -> None:
+async def test_our_own_kinds_are_served_as_definitions_and_cannot_be_changed(api: Api) -> None:
     addressable = {"labelSelector": "duck.knative.dev/addressable=true"}
     found = (await call(api, "GET", CRDS, query=addressable)).json["items"]
     assert [each["spec"]["names"]["kind"] for each in found] == ["Broker", "Channel", "InMemoryChannel"]
@@ -68,7 +68,7 @@ async def test_our_own_kinds_are_told_as_definitions_and_cannot_be_changed(api: 
         assert (await anext(events))["object"]["metadata"]["name"] == "brokers.eventing.knative.dev"
 
 
-async def test_a_definition_is_followed_whoever_stored_it(tmp_path: Path) -> None:
+async def test_a_definition_is_followed_whichever_process_stored_it(tmp_path: Path) -> None:
     """Two gateways on one store, as two replicas on PostgreSQL; and after a restart."""
     async with open_store(sqlite_url(tmp_path)) as store:
         one, other = Api(store.resources, store.cursors), Api(store.resources, store.cursors)

@@ -65,7 +65,7 @@ async def test_a_name_may_be_generated(api: Api) -> None:
     assert all(name.startswith("t-") and len(name) == 7 for name in names)
 
 
-async def test_what_is_wrong_is_told_with_its_fields(api: Api) -> None:
+async def test_errors_are_reported_with_their_fields(api: Api) -> None:
     answer = await call(api, "POST", TRIGGERS, trigger(broker="", delivery={"retry": -1}))
     assert reason(answer) == (422, "Invalid")
     assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["spec.delivery.retry"]
@@ -183,7 +183,7 @@ async def test_a_dry_run_stores_nothing(api: Api) -> None:
     )
 
 
-async def test_unknown_fields_are_refused_told_or_ignored(api: Api) -> None:
+async def test_unknown_fields_are_refused_reported_or_ignored(api: Api) -> None:
     body = trigger(brokr='x"ü')
     strict = await call(api, "POST", TRIGGERS, body, query={"fieldValidation": "Strict"})
     assert reason(strict) == (400, "BadRequest")
@@ -302,14 +302,14 @@ async def test_other_forms_are_metadata_alone_or_none(api: Api) -> None:
         ("GET", f"{TRIGGERS}/t/replay", (405, "MethodNotAllowed")),
     ],
 )
-async def test_paths_and_verbs_that_are_not_there_are_told_as_a_status(
+async def test_unknown_paths_and_verbs_are_answered_with_a_status(
     api: Api, method: str, path: str, expected: tuple[int, str]
 ) -> None:
     assert reason(await call(api, method, path)) == expected
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'"x"', b"NaN", b'{"a":' * 100_000, b"\xff", b"{}", b""])
-async def test_a_body_that_is_no_object_is_refused(api: Api, body: bytes) -> None:
+async def test_a_body_that_is_not_an_object_is_refused(api: Api, body: bytes) -> None:
     assert reason(await call(api, "POST", TRIGGERS, body)) == (400, "BadRequest")
 
 
@@ -383,7 +383,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
     assert reason(await call(api, "DELETE", "/api/v1/namespaces/default")) == (403, "Forbidden")
 
 
-async def test_a_path_that_is_no_name_names_nothing(api: Api) -> None:
+async def test_a_path_that_is_not_a_name_names_nothing(api: Api) -> None:
     for name in ("\x00", "a\nb", "\ud800", "a" * 3_000):
         assert (await call(api, "GET", f"{TRIGGERS}/{name}")).code == 404
 

@@ -123,7 +123,7 @@ def test_get_follows_with_watch(kubectl: Run, named: str, environment: dict[str,
         process.terminate()
 
 
-def test_describe_tells_conditions_and_events(kubectl: Run, named: str, url: str) -> None:
+def test_describe_shows_conditions_and_events(kubectl: Run, named: str, url: str) -> None:
     write_status(kubectl, url, named)
     uid = json.loads(kubectl("get", "trigger", named, "-o", "json"))["metadata"]["uid"]
     involved = {
@@ -218,7 +218,7 @@ def test_delete_takes_it_away(kubectl: Run, named: str) -> None:
     assert "NotFound" in kubectl("get", "trigger", named, status=1)
 
 
-def test_what_is_wrong_is_told_by_its_field(kubectl: Run) -> None:
+def test_an_error_is_reported_with_its_field(kubectl: Run) -> None:
     assert "spec.subscriber: Required value" in kubectl(
         "apply", "--validate=false", "-f", "-", given=trigger("bad", subscriber={}), status=1
     )
@@ -230,7 +230,7 @@ def test_fields_are_explained_and_unknown_ones_refused(kubectl: Run) -> None:
     assert "unknown field" in kubectl("apply", "-f", "-", given=body, status=1)
 
 
-def test_what_one_may_is_told(kubectl: Run) -> None:
+def test_the_rights_of_a_user_are_reported(kubectl: Run) -> None:
     assert kubectl("auth", "can-i", "create", "triggers") == "yes\n"
 
 
@@ -240,7 +240,7 @@ def test_a_dry_run_makes_nothing(kubectl: Run, where: str) -> None:
     assert "NotFound" in kubectl("get", "trigger", "dry", status=1)
 
 
-def test_what_is_taken_out_of_a_service_goes(kubectl: Run) -> None:
+def test_a_port_removed_from_a_service_is_removed_from_the_object(kubectl: Run) -> None:
     ports = [{"name": name, "port": port} for name, port in (("one", 80), ("two", 81))]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}}
     kubectl("apply", "-f", "-", given=service | {"spec": {"ports": ports}})

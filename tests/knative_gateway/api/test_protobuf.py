@@ -130,7 +130,7 @@ def test_a_time_is_read_as_kubernetes_writes_it() -> None:
         envelope("v1", "ConfigMap", field(1, field(1, b"\xff"))),
     ],
 )
-def test_what_is_no_such_message_is_refused(raw: bytes) -> None:
+def test_messages_of_another_form_are_refused(raw: bytes) -> None:
     with pytest.raises(ProtobufError):
         read_protobuf(raw)
 
@@ -153,7 +153,7 @@ def test_garbage_is_refused_or_read_and_nothing_else(kind: str, content: bytes) 
         ),
     ],
 )
-def test_what_kubectl_asks_about_its_user_is_read(
+def test_kubectl_s_question_about_its_user_is_read(
     api_version: bytes, kind: bytes, content: bytes, spec: object
 ) -> None:
     type_ = b"\x0a" + bytes([len(api_version)]) + api_version + b"\x12" + bytes([len(kind)]) + kind

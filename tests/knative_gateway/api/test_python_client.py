@@ -52,7 +52,7 @@ def test_custom_objects_are_made_read_changed_and_deleted(objects: Any) -> None:
     assert objects.delete_collection_namespaced_custom_object(*TRIGGERS)["items"] == []
 
 
-def test_a_watch_tells_what_happens(objects: Any) -> None:
+def test_a_watch_reports_changes(objects: Any) -> None:
     version = objects.list_namespaced_custom_object(*TRIGGERS)["metadata"]["resourceVersion"]
     objects.create_namespaced_custom_object(*TRIGGERS, trigger("seen"))
     objects.delete_namespaced_custom_object(*TRIGGERS, "seen")

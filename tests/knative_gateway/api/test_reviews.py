@@ -54,7 +54,7 @@ def test_the_answer_is_that_of_the_rules(who: str, verb: str, namespace: str, al
     assert ("triggers.eventing.knative.dev is forbidden" in status.get("reason", "")) is not allowed
 
 
-def test_what_is_no_resource_is_open_to_all() -> None:
+def test_a_path_that_is_not_a_resource_is_open_to_all() -> None:
     body = {
         "kind": "SelfSubjectAccessReview",
         "spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}},
@@ -73,7 +73,7 @@ async def test_it_is_asked_by_post(api: Api) -> None:
     assert (await call(api, "GET", PATH)).code == 404
 
 
-def test_who_somebody_is_can_be_asked() -> None:
+def test_the_user_of_a_client_can_be_asked_for() -> None:
     found = reviews.who(
         {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
         Identity("me", frozenset({"b", "a"})),
@@ -87,7 +87,7 @@ def test_who_somebody_is_can_be_asked() -> None:
     ("user", "namespace", "verbs"),
     [("reader", "default", 3), ("writer", "default", 8), ("writer", "other", 0), ("nobody", "default", 0)],
 )
-def test_what_somebody_may_in_a_namespace_can_be_listed(user: str, namespace: str, verbs: int) -> None:
+def test_the_rights_of_a_user_in_a_namespace_can_be_listed(user: str, namespace: str, verbs: int) -> None:
     asked = {"kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
     found = reviews.rules(asked, GATE, Identity(user))
     assert sum(len(entries(each, "verbs")) for each in entries(found, "status", "resourceRules")) == verbs

@@ -50,7 +50,7 @@ async def test_all_files_are_applied_definitions_first(api: Api, tmp_path: Path)
         ),
     ],
 )
-async def test_what_cannot_be_applied_is_told_with_its_file(
+async def test_an_object_that_cannot_be_applied_is_reported_with_its_file(
     api: Api, tmp_path: Path, content: str, words: str
 ) -> None:
     (tmp_path / "broken.yaml").write_text(content)
@@ -58,6 +58,6 @@ async def test_what_cannot_be_applied_is_told_with_its_file(
         await load_directory(api, tmp_path)
 
 
-async def test_a_directory_that_is_not_there_is_told(api: Api, tmp_path: Path) -> None:
+async def test_a_directory_that_does_not_exist_is_reported(api: Api, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere: No such file"):
         await load_directory(api, tmp_path / "nowhere")

@@ -38,7 +38,7 @@ async def test_a_watch_of_no_version_begins_with_what_is_there(api: Api, query: 
         assert await take(events, 2) == [("MODIFIED", "a"), ("DELETED", "a")]
 
 
-async def test_a_watch_of_a_version_goes_on_behind_it(api: Api) -> None:
+async def test_a_watch_of_a_version_continues_after_it(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger("a"))
     version = (await call(api, "GET", TRIGGERS)).json["metadata"]["resourceVersion"]
     await call(api, "POST", TRIGGERS, trigger("b"))
@@ -51,7 +51,7 @@ async def test_a_watch_of_a_version_goes_on_behind_it(api: Api) -> None:
         assert await take(events, 1) == [("ADDED", "c")]
 
 
-async def test_there_are_only_so_many_watches(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watches_are_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "WATCHES_MAX", 1)
     await call(api, "POST", TRIGGERS, trigger("a"))
     async with watching(api, TRIGGERS) as events:
@@ -66,7 +66,7 @@ async def test_there_are_only_so_many_watches(api: Api, monkeypatch: pytest.Monk
         assert await take(events, 1) == [("ADDED", "a")]
 
 
-async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: Api) -> None:
+async def test_objects_that_begin_to_match_are_added_and_others_deleted(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger("a"))
     version = (await call(api, "GET", TRIGGERS)).json["metadata"]["resourceVersion"]
     async with watching(api, TRIGGERS, {"resourceVersion": version, "labelSelector": "l=x"}) as events:
@@ -90,7 +90,7 @@ async def test_one_object_is_watched_by_its_name(api: Api) -> None:
         assert await take(events, 1) == [("ADDED", "b")]
 
 
-async def test_kubectl_is_told_in_tables(api: Api) -> None:
+async def test_kubectl_gets_tables(api: Api) -> None:
     await call(api, "POST", TRIGGERS, trigger("a"))
     async with watching(api, TRIGGERS, headers=TABLE) as events:
         event = await anext(events)
@@ -106,7 +106,7 @@ async def test_the_time_of_a_watch_is_over_when_the_client_said(api: Api) -> Non
         ] == [("BOOKMARK", "Trigger", "2")]
 
 
-async def test_bookmarks_tell_of_versions_that_have_nothing_for_this_watch(
+async def test_bookmarks_report_versions_without_an_event_for_this_watch(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "BOOKMARK_S", 0)

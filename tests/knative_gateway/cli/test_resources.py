@@ -42,7 +42,7 @@ def run(url: str, tmp_path: Path) -> Run:
     return asked
 
 
-def test_apply_tells_what_became_of_each(run: Run) -> None:
+def test_apply_reports_the_result_for_each_object(run: Run) -> None:
     both = [trigger("applied"), config_map("applied", a="b")]
     names = ["trigger.eventing.knative.dev/applied", "configmap/applied"]
     assert run("apply", "-f", "-", given=both, status=0).stdout.splitlines() == [
@@ -150,7 +150,7 @@ def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.
     ]
 
 
-def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
+def test_a_subscriber_is_paused_resumed_and_shows_its_history(run: Run) -> None:
     run("apply", "-f", "-", given=[trigger("asked")])
     assert run("pause", "trigger/asked").stdout == "trigger/asked paused\n"
     assert (
@@ -200,7 +200,7 @@ def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyP
     assert asked == [({"start": "offset=0=42"},), ({"start": "time=2026-01-31T12:00:00.000Z"},)]
 
 
-def test_what_cannot_be_reached_or_is_not_known_is_told(run: Run, tmp_path: Path) -> None:
+def test_unreachable_and_unknown_servers_are_reported(run: Run, tmp_path: Path) -> None:
     assert "cannot be reached" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
     assert "is not an http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
     assert (

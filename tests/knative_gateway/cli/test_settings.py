@@ -56,7 +56,7 @@ def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
         ("x = ", "is not valid TOML"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name_and_place(file: str, words: str, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused_with_name_and_source(file: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "g.toml"
     path.write_text(file)
     with pytest.raises(ConfigError, match=words):
@@ -76,7 +76,7 @@ def test_a_variable_that_names_no_setting_is_refused() -> None:
         gateway_settings({}, {"KNATIVE_GATEWAY_LIMITS_BODY": "x"}, None)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         gateway_settings({}, {}, tmp_path / "none.toml")
 

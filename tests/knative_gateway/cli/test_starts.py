@@ -36,6 +36,6 @@ def test_a_start_is_written_as_the_api_takes_it(text: str, written: str) -> None
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "-", "42", "offset=42", "time=soon", "-1x", "99999-01-01"])
-def test_what_is_not_a_start_is_refused_with_the_forms(text: str) -> None:
+def test_a_text_that_is_not_a_start_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a valid start\. Use earliest, latest, a time"):
         written_start(text, NOW)

@@ -30,7 +30,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Here]:
         yield made_
 
 
-async def test_what_is_there_at_the_start_and_what_comes_later_becomes_ready(here: Here) -> None:
+async def test_existing_and_later_objects_become_ready(here: Here) -> None:
     first = await here.send(broker())
     async with here.controller():
         found = await here.ready(first)
@@ -210,7 +210,7 @@ async def test_it_knows_whether_all_is_served(here: Here) -> None:
         await soon(whole)
 
 
-async def test_what_a_user_changes_meanwhile_is_not_written_over(here: Here) -> None:
+async def test_a_concurrent_change_of_a_user_is_not_overwritten(here: Here) -> None:
     """A write is against the version that it was decided from."""
     await here.send(broker())
     key = await here.send(trigger())
@@ -263,7 +263,7 @@ async def test_a_namespace_takes_its_objects_along(here: Here) -> None:
         await here.until(key, lambda found: found is None)
 
 
-async def test_what_is_owned_goes_with_its_owner(here: Here) -> None:
+async def test_owned_objects_are_deleted_with_their_owner(here: Here) -> None:
     async with here.controller():
         owner = await here.send(service("owner"))
         uid = text(await here.store.resources.get(owner) or {}, "metadata", "uid")

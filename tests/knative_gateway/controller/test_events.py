@@ -78,7 +78,7 @@ def test_events_that_were_lost_to_a_subscriber_are_an_event_that_counts() -> Non
     assert len({key_of(each).name for change in changes for each in change}) == 2
 
 
-def test_figures_that_begin_again_are_no_loss() -> None:
+def test_figures_that_restart_are_not_a_loss() -> None:
     before, after = ({**TRIGGER, "status": {"deliveries": {"dropped": dropped}}} for dropped in (5, 0))
     assert of_change(before, after) == []
 

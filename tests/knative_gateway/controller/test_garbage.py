@@ -28,11 +28,11 @@ def known() -> Belongings:
     return belongings
 
 
-def test_what_has_no_owner_left_goes_with_the_last_one() -> None:
+def test_an_object_without_owners_is_deleted_with_the_last_one() -> None:
     assert known().left_behind(key("gone"), owned("gone")) == [key("a"), key("d")]
 
 
-def test_what_came_with_owners_that_were_never_here_stays() -> None:
+def test_objects_with_owners_that_never_existed_stay() -> None:
     assert known().left_behind(key("x"), owned("x")) == []
 
 
@@ -41,7 +41,7 @@ def test_a_namespace_takes_everything_in_it_along() -> None:
     assert known().left_behind(Key("", "Namespace", "", "other"), gone) == [key("f", "other")]
 
 
-def test_what_is_gone_or_has_another_owner_by_now_does_not_go_again() -> None:
+def test_objects_that_are_gone_or_have_another_owner_are_not_deleted_again() -> None:
     belongings = known()
     belongings.note(key("a"), None)
     belongings.note(key("d"), owned("d", "c"))

@@ -117,5 +117,5 @@ async def test_objects_of_declared_kinds_are_listed_too() -> None:
     assert Key("serving.knative.dev", "Service", "n", "x") in mirror.objects
 
 
-def test_what_has_no_version_is_older_than_all() -> None:
+def test_an_object_without_a_version_is_older_than_all() -> None:
     assert version_of(None) == version_of({}) == version_of({"metadata": {"resourceVersion": "x"}}) == 0

@@ -12,7 +12,7 @@ def test_an_object_is_written_so_often_and_no_more_until_the_window_is_over() ->
     assert pace.may_write(KEY, 100.0 + WINDOW_S)
 
 
-def test_what_is_counted_is_bounded() -> None:
+def test_the_number_of_counted_objects_is_bounded() -> None:
     pace = Pace()
     for _ in range(WRITES_MAX):
         pace.may_write(KEY, 100.0)

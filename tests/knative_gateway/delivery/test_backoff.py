@@ -39,7 +39,7 @@ def test_waits_grow_as_the_policy_says_from_the_delay_on(policy: BackoffPolicy, 
     assert [backoff_ms(delivery, retry) for retry in range(1, 7)] == waits
 
 
-def test_without_a_delay_there_is_no_wait() -> None:
+def test_a_delay_of_zero_does_not_wait() -> None:
     assert [backoff_ms(Delivery(), retry) for retry in (1, 2, 100)] == [0, 0, 0]
 
 
@@ -104,7 +104,7 @@ def test_retry_after_is_seconds_or_a_date(value: str, asked: int | None) -> None
         ),
     )
 )
-def test_whatever_retry_after_says_it_is_a_time_or_nothing(value: str) -> None:
+def test_any_retry_after_is_a_time_or_nothing(value: str) -> None:
     asked = retry_after_ms(value, AT_MS)
     assert asked is None or asked >= 0
 

@@ -46,7 +46,7 @@ def test_it_comes_to_what_a_subscriber_bears() -> None:
         assert max(settled) <= 2 * bears + 1
 
 
-def test_it_finds_more_room_when_there_is_more() -> None:
+def test_it_finds_more_room_when_it_becomes_available() -> None:
     congestion = Congestion()
     assert rounds(congestion, 100, bears=10)[-1] <= 20
     assert rounds(congestion, 200, bears=1000)[-1] > 100

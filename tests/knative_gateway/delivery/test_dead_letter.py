@@ -24,7 +24,7 @@ def failed(
     return Attempt("subscriber", url, 3, AT_MS, code, reason, body, retryable=True)
 
 
-def test_attributes_describe_the_failure_and_the_rest_stays() -> None:
+def test_attributes_describe_the_failure_and_the_others_stay() -> None:
     """Delivery design: the error event is the original event annotated; deadlettersubscriberuri,
     deadletterreason, deadletterretry. Event delivery: knativeerrorcode is the status of the final attempt,
     knativeerrordata its body."""
@@ -46,7 +46,7 @@ def test_attributes_describe_the_failure_and_the_rest_stays() -> None:
     }
 
 
-def test_what_logs_in_at_a_url_is_not_shown() -> None:
+def test_credentials_in_a_url_are_not_shown() -> None:
     """The sink is somebody else, and so is who reads the history."""
     url = "https://user:secret@x.example:8443/a?b=c@d"
     made = dead_letter(event(), failed(url=url), subscriber_url=url, attempts=1)
@@ -65,7 +65,7 @@ def test_the_code_is_there_also_when_no_answer_came() -> None:
     assert made.attributes["knativeerrordata"] == ""
 
 
-def test_what_failed_may_be_another_than_the_subscriber() -> None:
+def test_a_failure_may_be_of_another_destination_than_the_subscriber() -> None:
     made = dead_letter(event(), failed(url="http://reply.example/"), subscriber_url=SUBSCRIBER, attempts=1)
     assert made.attributes["knativeerrordest"] == "http://reply.example/"
     assert made.attributes["deadlettersubscriberuri"] == SUBSCRIBER
@@ -102,7 +102,7 @@ def test_the_body_becomes_a_valid_string_of_at_most_1024_characters(body: bytes,
 
 
 @given(st.binary(max_size=3000), st.text(max_size=2000))
-def test_whatever_was_answered_the_event_goes_through_http_unchanged(body: bytes, reason: str) -> None:
+def test_the_event_goes_through_http_unchanged_after_any_answer(body: bytes, reason: str) -> None:
     made = dead_letter(event(), failed(body=body, reason=reason), subscriber_url=SUBSCRIBER, attempts=1)
     message = to_binary(made)
     read = from_http(

@@ -60,13 +60,13 @@ def test_when_to_come_again_goes_with_a_reply_only() -> None:
         (b"knative-x", b"x" * FORWARDED_BYTES_MAX),
     ],
 )
-def test_what_is_not_a_header_field_is_dropped_and_the_others_are_kept(field: tuple[bytes, bytes]) -> None:
+def test_invalid_header_fields_are_dropped_and_the_others_kept(field: tuple[bytes, bytes]) -> None:
     """Clients that write into a log over AMQP choose these headers: the event must still be delivered."""
     assert forwarded([field, (b"knative-y", b"1"), field]) == [("knative-y", "1")]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9).map(b"knative-".__add__), st.binary(max_size=9))))
-def test_whatever_is_passed_on_can_be_sent(headers: list[tuple[bytes, bytes]]) -> None:
+def test_every_forwarded_header_can_be_sent(headers: list[tuple[bytes, bytes]]) -> None:
     lines(forwarded(headers))
     amqp_binding.encode(event(), stored_with_reply(headers))
 

@@ -44,7 +44,7 @@ def test_any_2xx_completes_the_delivery(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", NO_RETRY)
-def test_what_the_table_does_not_retry_is_a_failure_for_good(status: int) -> None:
+def test_a_status_that_the_table_does_not_retry_is_a_permanent_failure(status: int) -> None:
     """Table: 1xx, 3xx, 400 and other 4xx: no retry, not completed, error; senders MUST handle these codes as
     errors.
     """
@@ -72,7 +72,7 @@ def test_200_with_an_event_is_a_reply() -> None:
     assert verdict(answer(200, event=event()), reply_wanted=True) is Verdict.REPLIED
 
 
-def test_200_with_a_body_that_is_no_event_is_accepted() -> None:
+def test_200_with_a_body_that_is_not_an_event_is_accepted() -> None:
     assert verdict(answer(200, body=b"<html>"), reply_wanted=True) is Verdict.ACCEPTED
 
 
@@ -85,7 +85,7 @@ def test_only_200_is_a_reply(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 500, 302])
-def test_an_event_in_an_error_is_no_reply(status: int) -> None:
+def test_an_event_in_an_error_is_not_a_reply(status: int) -> None:
     assert verdict(answer(status, event=event()), reply_wanted=True) in (Verdict.RETRY, Verdict.FAILED)
 
 
@@ -109,7 +109,7 @@ def test_a_reply_that_was_not_asked_for_is_not_processed() -> None:
         (200, False),
     ],
 )
-def test_what_says_too_much_slows_down(status: int | None, expected: bool) -> None:
+def test_a_subscriber_that_answers_429_slows_deliveries_down(status: int | None, expected: bool) -> None:
     assert overloaded(answer(status)) is expected
 
 

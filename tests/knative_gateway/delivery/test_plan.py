@@ -72,13 +72,13 @@ def test_a_retry_that_is_accepted_completes() -> None:
     assert plan.answered(answer(200), 0) == Done(End.COMPLETED, 2)
 
 
-def test_without_retry_there_is_one_attempt() -> None:
+def test_without_retry_one_attempt_is_made() -> None:
     plan = Plan(subscriber(), event())
     plan.start()
     assert done(plan.answered(answer(503), 0)).end is End.DROPPED
 
 
-def test_what_is_not_retryable_is_not_retried() -> None:
+def test_an_outcome_that_is_not_retryable_is_not_retried() -> None:
     plan = Plan(subscriber(retry=5), event())
     plan.start()
     ended = done(plan.answered(answer(400, body=b"bad" * 10_000), 0))
@@ -120,7 +120,7 @@ def test_an_event_that_cannot_be_delivered_goes_to_the_dead_letter_sink() -> Non
     assert ended.failure.code == 500
 
 
-def test_an_event_in_the_sink_s_answer_is_no_reply() -> None:
+def test_an_event_in_the_sink_s_answer_is_not_a_reply() -> None:
     plan = Plan(subscriber(dead_letter_url=SINK, reply_log=LOG), event())
     plan.start()
     plan.answered(answer(500), 0)

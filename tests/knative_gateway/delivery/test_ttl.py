@@ -34,7 +34,7 @@ def test_a_new_event_gets_the_default() -> None:
     assert stored.data == event().data
 
 
-def test_what_is_no_integer_counts_as_none() -> None:
+def test_a_count_that_is_not_an_integer_counts_as_absent() -> None:
     stored = arriving(event(**{TTL: "forever"}))
     assert stored is not None
     assert stored.attributes[TTL] == TTL_DEFAULT

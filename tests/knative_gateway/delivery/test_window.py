@@ -136,7 +136,7 @@ STEPS = st.lists(
 
 
 @given(st.sampled_from(Order), st.integers(1, 8), STEPS)
-def test_whatever_happens_nothing_open_is_passed_and_order_is_kept(
+def test_no_open_event_is_passed_and_order_is_kept(
     order: Order, look_ahead: int, steps: list[tuple[str, int, str | None]]
 ) -> None:
     """The model: a list of all events, each waiting, running or completed."""

@@ -25,7 +25,7 @@ from tests.knative_gateway.dispatcher.rig import until as until_
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 
 
-def test_what_is_no_event_says_why() -> None:
+def test_a_message_that_is_not_an_event_has_a_reason() -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, b"nonsense"), "0000000000000000")
     assert arrival.event is None
     assert "not an AMQP message" in arrival.problem
@@ -64,7 +64,7 @@ def test_a_message_in_an_unknown_event_format_says_why(content_type: str) -> Non
         (None, ("", "")),
     ],
 )
-def test_what_cannot_be_decoded_is_known_by_its_id_and_source(
+def test_an_event_that_cannot_be_decoded_is_known_by_its_id_and_source(
     properties: dict[str, object] | None, found: tuple[str, str]
 ) -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, Event(b"x", properties=properties).encode()), "")
@@ -147,7 +147,9 @@ def delivered(event: CloudEvent, *, structured: bool) -> CloudEvent:
 
 
 @given(st.lists(objects(), max_size=3), st.booleans())
-def test_what_the_ingress_admits_a_subscriber_reads(found: list[dict[str, object]], structured: bool) -> None:
+def test_events_that_the_ingress_admits_are_readable_by_a_subscriber(
+    found: list[dict[str, object]], structured: bool
+) -> None:
     """In structured mode, in a batch, and what binary mode makes of it: nothing that got a 202 is lost
     because it cannot be read.
     """

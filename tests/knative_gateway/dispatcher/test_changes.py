@@ -67,7 +67,7 @@ async def test_pausing_cuts_nothing_off_and_begins_nothing(rig: Rig, server: Sub
     assert sorted(server.ids) == ["1", "1", "2"]
 
 
-async def test_what_waits_for_a_retry_goes_where_it_is_sent_now(rig: Rig, server: SubscriberServer) -> None:
+async def test_waiting_retries_go_to_the_current_destination(rig: Rig, server: SubscriberServer) -> None:
     """A subscriber's URL was wrong, and is put right: no event is lost for it, and none waits an hour for its
     next try.
     """
@@ -130,7 +130,7 @@ async def test_a_recreated_subscriber_is_another(rig: Rig, server: SubscriberSer
     assert [got.path for got in server.got] == ["/old", "/new"]
 
 
-async def test_what_is_forgotten_stays_forgotten(rig: Rig, server: SubscriberServer) -> None:
+async def test_forgotten_deliveries_stay_forgotten(rig: Rig, server: SubscriberServer) -> None:
     """A deletion: nothing is kept of it after its place is gone, not even by a delivery that ends later."""
     answer = asyncio.Event()
 
@@ -277,7 +277,7 @@ async def test_dead_letters_are_delivered_again_by_request(rig: Rig, server: Sub
     await until(lambda: rig.store.positions["u"] == place(4))
 
 
-async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -> None:
+async def test_the_memory_of_a_redrive_is_bounded_for_any_number_of_requests() -> None:
     """A subscriber that does not answer: each redrive would hold a hundred events of any size more."""
     answer = asyncio.Event()
 

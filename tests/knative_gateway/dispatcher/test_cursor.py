@@ -9,7 +9,7 @@ def cursor(start: str = "", completed: list[Range] | None = None) -> Cursor:
     return Cursor(("u", 0), Window(Order.UNORDERED, 10, start), start, completed or [])
 
 
-def test_what_the_shared_reader_skips_is_completed_for_its_members() -> None:
+def test_events_that_the_shared_reader_skips_are_completed_for_its_members() -> None:
     one, shared = cursor("03"), ReadPosition("05")
     one.join(shared)
     shared.offset = "09"

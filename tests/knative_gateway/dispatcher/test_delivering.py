@@ -150,7 +150,7 @@ async def test_an_attempt_has_its_time(rig: Rig) -> None:
 # -- dead letters
 
 
-async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(
+async def test_an_undeliverable_event_goes_to_the_dead_letter_sink(
     rig: Rig, server: SubscriberServer
 ) -> None:
     """Spec: Event Delivery 5: the event MUST be delivered to the `deadLetterSink`; knative-event-delivery,
@@ -427,7 +427,7 @@ async def test_with_a_reply_alone_events_go_there(rig: Rig, server: SubscriberSe
     assert len(server.got) == 1
 
 
-async def test_an_answer_that_is_no_event_is_accepted(rig: Rig, server: SubscriberServer) -> None:
+async def test_an_answer_that_is_not_an_event_is_accepted(rig: Rig, server: SubscriberServer) -> None:
     server.answers = [web.Response(text="thank you")]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=3)))
     await rig.send(event(1))

@@ -90,7 +90,7 @@ async def test_long_ids_and_sources_are_cut() -> None:
     assert {(len(failure.event_id), len(failure.event_source)) for failure in kept.failures} == {(1024, 1024)}
 
 
-async def test_what_cannot_be_kept_is_held_in_order() -> None:
+async def test_outcomes_that_cannot_be_stored_are_kept_in_order() -> None:
     history, kept = History(), Kept()
     kept.away = True
     history.note(1, ARRIVAL, attempt(1))

@@ -138,7 +138,7 @@ async def test_counters_survive_changes() -> None:
         assert rig.dispatcher.counters()["u"]["inFlight"] == 0
 
 
-async def test_there_is_no_histogram_of_a_subscriber_without_events() -> None:
+async def test_a_subscriber_without_events_has_no_histogram() -> None:
     async with Rig(partitions=1) as rig, SubscriberServer() as server:
         await rig.serve(subscriber("u", server.url()))
         values = told(rig)

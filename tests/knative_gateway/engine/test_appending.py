@@ -56,7 +56,7 @@ class SilentClient:
         ((False, True, True), UnavailableError),
     ],
 )
-async def test_who_was_away_for_a_while_did_not_push_back(
+async def test_a_node_that_was_away_for_a_while_did_not_push_back(
     attached: tuple[bool, ...], expected: type[GatewayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """429 says that there is too much; a node that came back a moment before the time was over had no time."""
@@ -90,7 +90,7 @@ async def test_all_logs_together_are_bounded_and_stuck_ones_leave_room_for_the_o
     await appender.close(0)
 
 
-async def test_what_the_node_says_goes_to_the_sender_and_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_node_s_reason_goes_to_the_sender_and_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is not a log that is busy: 503 with the node's sentence, and one line in a while."""
     monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
     client = SilentClient()

@@ -49,13 +49,13 @@ async def test_it_listens_and_comes_back_where_it_was(
     assert "data_dir=" in capfd.readouterr().err
 
 
-async def test_what_it_cannot_be_told_is_told(tmp_path: Path) -> None:
+async def test_a_failure_to_notify_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ended with status 2"):
         async with EmbeddedNode(tmp_path, message_bytes=1):
             pass
 
 
-async def test_one_that_does_not_start_is_tried_again_and_given_up(
+async def test_a_node_that_does_not_start_is_retried_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "FIRST_TRIES", 2)

@@ -68,7 +68,7 @@ async def test_a_log_is_made_once(log: EventLog, name: str) -> None:
     assert await log.ends(name) == {0: None, 1: None, 2: None}
 
 
-async def test_what_is_appended_is_read_in_order(log: EventLog, name: str) -> None:
+async def test_appended_events_are_read_in_order(log: EventLog, name: str) -> None:
     """The order of a partition; events of one key are in one."""
     await log.ensure(name, partitions=2, retention_ms=None)
     for number in range(20):
@@ -105,7 +105,7 @@ async def test_reading_begins_behind_a_time(log: EventLog, name: str) -> None:
     assert await log.before(name, times[5]) == await log.ends(name)
 
 
-async def test_a_log_made_anew_is_another(log: EventLog, name: str) -> None:
+async def test_a_recreated_log_is_another_log(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=1, retention_ms=None)
     first = (await log.extents(name)).incarnation
     assert first
@@ -133,14 +133,14 @@ async def test_many_at_once_are_all_stored(log: EventLog, name: str) -> None:
     assert sorted(map(int, ids(events))) == list(range(1000))
 
 
-async def test_a_log_that_is_not_there_is_unavailable(log: EventLog, name: str) -> None:
+async def test_a_log_that_does_not_exist_is_unavailable(log: EventLog, name: str) -> None:
     with pytest.raises(UnavailableError):
         await log.append(name, message(1))
     with pytest.raises(UnavailableError):
         await log.ends(name)
 
 
-async def test_a_log_that_was_not_there_is_tried_again_later(node: NodeProcess, name: str) -> None:
+async def test_a_log_that_did_not_exist_is_retried_later(node: NodeProcess, name: str) -> None:
     async with AmqpEventLog(node.url, limits=AppendLimits(retry_s=0.0)) as log:
         with pytest.raises(UnavailableError, match="not-found"):
             await log.append(name, message(1))
@@ -177,7 +177,7 @@ async def test_nothing_is_read_twice_or_missed_when_the_node_dies(
             assert ids(await take(reading, 1)) == ["1"]
 
 
-async def test_a_node_that_is_away_is_told_as_such(name: str) -> None:
+async def test_a_node_that_is_away_is_reported_as_such(name: str) -> None:
     limits = AppendLimits(events=2, wait_s=0.05)
     async with AmqpEventLog("amqp://127.0.0.1:1", limits=limits) as log:
         assert not log.connected
@@ -231,7 +231,7 @@ async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(
         assert "message-annotations of" in str(done[1])
 
 
-async def test_one_who_gives_up_harms_nobody(node: NodeProcess, name: str) -> None:
+async def test_a_caller_that_gives_up_harms_no_other(node: NodeProcess, name: str) -> None:
     async with AmqpEventLog(node.url) as log:
         await log.ensure(name, partitions=1, retention_ms=None)
         given_up = asyncio.create_task(log.append(name, message(0)))

@@ -54,7 +54,7 @@ async def test_a_node_that_is_gone_is_a_problem_at_once(node: NodeProcess, log: 
     await until(lambda: log.problem == "the event log node is unreachable")
 
 
-async def test_a_node_that_is_not_there_is_awaited_aloud_without_its_password() -> None:
+async def test_a_node_that_does_not_run_is_awaited_with_messages_without_its_password() -> None:
     with capture_logs() as lines:
         async with AmqpEventLog("amqp://ann:secret@127.0.0.1:1", probes=TIMES) as log:
             await until(lambda: len(lines) > 0)

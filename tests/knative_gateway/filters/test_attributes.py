@@ -44,5 +44,5 @@ def test_the_schema_of_an_event_of_version_0_3_has_both_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["datamediatype", "dataschema", "schemaurl"])
-def test_what_is_derived_is_absent_where_its_origin_is(name: str) -> None:
+def test_a_derived_attribute_is_absent_without_its_origin(name: str) -> None:
     assert lookup(name)({"id": "1"}) is None

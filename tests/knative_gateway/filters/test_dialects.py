@@ -105,14 +105,14 @@ def test_all_filters_of_a_trigger_must_pass() -> None:
 
 
 @pytest.mark.parametrize("expression", ["count + 1", "'true'", "absent = 'x'", "NOT 10", "1 / 0 = 0"])
-def test_an_expression_that_fails_or_is_no_boolean_passes_nothing(expression: str) -> None:
+def test_an_expression_that_fails_or_is_not_a_boolean_passes_nothing(expression: str) -> None:
     """CESQL 1.2; and its negation by `not` is that of false, no error of its own."""
     assert not passes({"cesql": expression})
     assert passes({"not": {"cesql": expression}})
 
 
 @pytest.mark.parametrize("nothing", NOTHING)
-def test_a_dialect_without_content_is_no_filter(nothing: Filter) -> None:
+def test_a_dialect_without_content_is_not_a_filter(nothing: Filter) -> None:
     assert passes(nothing)
     assert passes({"not": nothing})
     assert passes({"any": [nothing]})
@@ -129,7 +129,7 @@ def test_no_filters_pass_every_event() -> None:
     assert passes(*trigger_filters({"filter": None, "filters": None}))
 
 
-def test_filters_take_the_place_of_the_older_filter_unless_there_are_none() -> None:
+def test_filters_replace_the_older_filter_unless_they_are_empty() -> None:
     older = {"attributes": {"type": "com.example.deleted"}}
     assert trigger_filters({"filter": older, "filters": [CREATED]}) == [CREATED]
     assert trigger_filters({"filter": older, "filters": []}) == [older]

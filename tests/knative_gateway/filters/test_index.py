@@ -106,6 +106,6 @@ def test_the_attribute_that_rules_out_most_is_looked_up() -> None:
     assert event.looks["source"] == 1
 
 
-def test_values_that_are_no_strings_are_looked_up_by_their_text() -> None:
+def test_values_that_are_not_strings_are_looked_up_by_their_text() -> None:
     index = Index([("five", [{"exact": {"number": "5"}}]), ("flag", [{"attributes": {"flag": "true"}}])])
     assert index.matching({**EVENT, "flag": True}) == ["five", "flag"]

@@ -103,7 +103,7 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
         ("x", Problem("filters", "invalid value: x", "expected a list of filters")),
     ],
 )
-def test_a_problem_is_told_with_its_field_and_what_is_expected(filters: object, problem: Problem) -> None:
+def test_a_problem_is_reported_with_its_field_and_the_expectation(filters: object, problem: Problem) -> None:
     """Subscriptions API 3.2.4: an unsupported dialect MUST be rejected with an error; names and values MUST
     NOT be empty; invalid expressions SHOULD be rejected."""
     assert validate(filters) == [problem]
@@ -116,7 +116,7 @@ def test_the_path_is_the_caller_s_and_the_words_are_in_one_text() -> None:
     assert str(bare) == "multiple dialects found, filters can have only one dialect set: spec.filters[0]"
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = validate(
         [{"exact": {"A": "x", "b": ""}}, {"cesql": "("}, {"any": [{"x": 1}, {"prefix": {"C": "x"}}]}]
     )
@@ -142,7 +142,7 @@ def test_all_problems_are_told_at_once() -> None:
         [{"cesql": "1 + 1"}],
     ],
 )
-def test_what_can_be_used_has_no_problem(filters: object) -> None:
+def test_usable_filters_have_no_problem(filters: object) -> None:
     assert validate(filters) == []
 
 
@@ -192,7 +192,7 @@ JUNK = st.recursive(
 
 
 @given(st.one_of(st.lists(JUNK, max_size=3), JUNK))
-def test_whatever_is_given_what_has_no_problem_can_be_compiled(filters: object) -> None:
+def test_any_filter_without_a_problem_can_be_compiled(filters: object) -> None:
     problems = validate(filters)
     if not problems:
         assert filters is None or isinstance(filters, list)

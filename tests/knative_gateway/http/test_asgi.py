@@ -94,7 +94,7 @@ async def test_a_body_comes_in_parts_to_its_end_and_then_nothing_until_the_answe
     assert seen[-1] == {"type": "http.disconnect"}
 
 
-async def test_an_application_is_told_that_its_client_has_gone_and_what_it_sends_is_dropped() -> None:
+async def test_an_application_is_notified_that_its_client_has_left_and_what_it_sends_is_dropped() -> None:
     """So a watch ends."""
     entered = asyncio.Event()
 

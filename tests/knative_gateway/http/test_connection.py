@@ -152,7 +152,7 @@ def test_every_valid_request_is_answered_once_and_in_order(sent: list[bytes]) ->
         (CHUNKED.replace(b"x=y", b"x" * 2 * HEAD_BYTES_MAX), 431),
     ],
 )
-def test_what_others_could_read_otherwise_or_has_no_end_is_refused(sent: bytes, status: int) -> None:
+def test_ambiguous_and_endless_requests_are_refused(sent: bytes, status: int) -> None:
     """Spec: RFC 9112, 5.1, 5.2, 6.1, 6.3, 7.1; 11.2 on request smuggling."""
     for pieces in (
         [GET + sent + GET],
@@ -180,7 +180,7 @@ def test_an_upgrade_is_ignored_and_its_body_is_a_body() -> None:
     assert not wire.transport.is_ended
 
 
-def test_what_follows_an_ignored_upgrade_is_refused_as_it_would_be_alone() -> None:
+def test_a_request_after_an_ignored_upgrade_is_refused_as_it_would_be_alone() -> None:
     """Not as a fault of the gateway: the parser keeps the reason as the context of its own error."""
     wire = Wire()
     assert statuses(wire.send(post(b"abc", UPGRADE[:-2]) + b"CONNECT a:1 HTTP/1.1\r\n\r\n")) == [200, 501]
@@ -193,7 +193,7 @@ def test_the_last_request_is_the_last() -> None:
         assert wire.transport.is_closed
 
 
-def test_a_client_that_waits_for_100_is_invited_and_one_that_is_refused_cannot_go_on() -> None:
+def test_a_client_that_waits_for_100_is_invited_and_a_refused_one_cannot_continue() -> None:
     waiting = post(b"abc", b"expect: 100-continue")
     wire = Wire()
     assert wire.send(waiting[:-3]) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -205,7 +205,7 @@ def test_a_client_that_waits_for_100_is_invited_and_one_that_is_refused_cannot_g
     assert b"close: True" in refusing.transport.written
 
 
-def test_who_sends_ahead_waits_and_nothing_is_lost() -> None:
+def test_a_client_that_sends_ahead_waits_and_nothing_is_lost() -> None:
     """The product of requests and their bodies is bounded."""
     wire = Wire(Later)
     wire.send(GET * 5000)
@@ -243,7 +243,7 @@ def test_a_body_that_no_one_takes_is_not_read() -> None:
     assert taken + handler.exchange.take() == b"x" * 1_000_000
 
 
-def test_the_rest_of_a_body_is_dropped_when_the_answer_is_out() -> None:
+def test_the_remaining_body_is_dropped_after_the_answer() -> None:
     wire = Wire(Slow)
     wire.send(b"POST / HTTP/1.1\r\ncontent-length: 500000\r\n\r\n" + b"x" * 100_000)
     assert wire.transport.is_paused
@@ -254,7 +254,7 @@ def test_the_rest_of_a_body_is_dropped_when_the_answer_is_out() -> None:
     assert [handler.exchange.target for handler in wire.handlers] == [b"/", b"/g"]
 
 
-def test_who_does_not_read_its_answers_is_not_read_and_cut_in_the_end() -> None:
+def test_a_client_that_does_not_read_its_answers_is_not_read_and_finally_disconnected() -> None:
     wire = Wire()
     wire.connection.pause_writing()
     wire.send(GET)
@@ -324,7 +324,7 @@ def test_after_a_refusal_the_client_has_time_to_see_it() -> None:
     assert wire.transport.is_closed
 
 
-def test_one_who_closes_its_side_gets_all_answers() -> None:
+def test_a_client_that_closes_its_side_gets_all_answers() -> None:
     wire = Wire(Later)
     wire.send(post(b"a") * 2000)
     assert wire.connection.eof_received()
@@ -334,7 +334,7 @@ def test_one_who_closes_its_side_gets_all_answers() -> None:
     assert wire.transport.is_closed
 
 
-def test_one_who_closes_its_side_in_a_request_gets_the_answers_to_those_before_it() -> None:
+def test_a_client_that_closes_its_side_in_a_request_gets_the_answers_to_earlier_ones() -> None:
     wire = Wire(Later)
     wire.send(post(b"a") * 2000 + post(b"a")[:-1])
     assert wire.connection.eof_received()
@@ -345,14 +345,14 @@ def test_one_who_closes_its_side_in_a_request_gets_the_answers_to_those_before_i
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", GET, post(b"abc")[:-1], post(b"a") + GET])
-def test_one_who_only_reads_or_sent_a_part_and_closes_its_side_has_gone(sent: bytes) -> None:
+def test_a_client_that_only_reads_or_sent_a_part_and_closes_its_side_has_left(sent: bytes) -> None:
     wire = Wire(Later)
     wire.send(sent)
     assert not wire.connection.eof_received()
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_the_handler_is_told_once_that_the_client_has_gone(whole: bool) -> None:
+def test_the_handler_is_notified_once_that_the_client_has_left(whole: bool) -> None:
     wire = Wire(Later)
     wire.send(post(b"abc")[: None if whole else -1])
     wire.send(GET if whole else b"")
@@ -363,7 +363,7 @@ def test_the_handler_is_told_once_that_the_client_has_gone(whole: bool) -> None:
     assert not wire.service.connections
 
 
-def test_the_handler_of_a_body_that_turns_out_wrong_is_told_and_the_client_too() -> None:
+def test_the_handler_of_a_body_that_turns_out_wrong_is_notified_and_the_client_too() -> None:
     wire = Wire(Later)
     wire.send(CHUNKED.replace(b"1\r\nd", b"zz\r\nd"))
     assert wire.handlers[0].lost_times == 1

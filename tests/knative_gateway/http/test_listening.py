@@ -127,7 +127,9 @@ async def test_headers_without_end_are_refused(server: HttpServer) -> None:
 
 
 @pytest.mark.parametrize("requests", [1, 5])
-async def test_who_closes_its_side_gets_the_answers_still(server: HttpServer, requests: int) -> None:
+async def test_a_client_that_closed_its_side_still_gets_the_answers(
+    server: HttpServer, requests: int
+) -> None:
     reader, writer = await opened(server)
     writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" * requests)
     writer.write_eof()
@@ -181,7 +183,7 @@ async def test_going_down_answers_what_is_here(server: HttpServer) -> None:
     writer.close()
 
 
-async def test_an_address_that_is_taken_is_told(server: HttpServer) -> None:
+async def test_an_address_that_is_taken_is_reported(server: HttpServer) -> None:
     with pytest.raises(ConfigError, match="cannot listen on"):
         await serve_http(app, [ANY, Listener.model_validate(server.addresses[0])], limits=Limits())
 
@@ -202,7 +204,7 @@ async def test_https_is_served_and_its_certificate_read_again(tmp_path: Path) ->
     await running.close(1.0)
 
 
-async def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_certificate_is_reported(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("x")
     with pytest.raises(ConfigError, match="tls: "):
         await serve_http(

@@ -78,7 +78,7 @@ async def test_the_pause_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.gather(shared.turn(), shared.turn(), shared.turn())
 
 
-async def test_a_client_that_has_gone_holds_up_nobody() -> None:
+async def test_a_client_that_has_left_delays_no_other_client() -> None:
     shared = Turns()
     first, gone, waits = (asyncio.create_task(shared.turn()) for _ in range(3))
     await asyncio.sleep(0)

@@ -36,7 +36,7 @@ async def got(app: Web, path: str, method: str = "GET") -> tuple[int, str]:
     return answered.status, answered.body.decode()
 
 
-async def test_events_go_to_the_ingress_and_the_rest_elsewhere() -> None:
+async def test_events_go_to_the_ingress_and_other_requests_elsewhere() -> None:
     app = web([])
     assert await got(app, "/broker/a/b", "POST") == (200, "ingress /broker/a/b")
     assert await got(app, "/channel/a/b") == (200, "ingress /channel/a/b")
@@ -98,7 +98,7 @@ class Slow(Collector):
         yield from ()
 
 
-async def test_the_figures_are_made_beside_the_loop_and_once_for_all_who_ask() -> None:
+async def test_the_figures_are_computed_in_a_thread_and_once_for_all_requests() -> None:
     """Thousands of subscribers take seconds: a scrape must not stop the events."""
     registry, slow = CollectorRegistry(auto_describe=False), Slow()
     slow.go.set()
@@ -115,7 +115,7 @@ async def test_the_figures_are_made_beside_the_loop_and_once_for_all_who_ask() -
     assert figures.made == 1
 
 
-async def test_what_changes_while_the_figures_are_made_does_not_fail_them() -> None:
+async def test_changes_during_a_scrape_do_not_fail_it() -> None:
     class Changing(Collector):
         times = 0
 
@@ -151,7 +151,7 @@ class Changing(Collector):
         yield from ()
 
 
-async def test_figures_that_changed_meanwhile_are_made_again_beside_the_loop() -> None:
+async def test_figures_that_changed_meanwhile_are_computed_again_in_a_thread() -> None:
     """On the loop it would stop the events, whenever somebody makes and deletes Triggers."""
     registry, changing = CollectorRegistry(), Changing()
     registry.register(changing)

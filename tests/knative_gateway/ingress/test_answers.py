@@ -33,7 +33,7 @@ def headers(answer: answers.Answer) -> dict[bytes, bytes]:
         (ConflictError("odd"), 500, None),
     ],
 )
-def test_each_error_has_its_status_and_tells_why(
+def test_each_error_has_its_status_and_a_reason(
     error: GatewayError, status: int, header: tuple[bytes, bytes] | None
 ) -> None:
     answer = answers.refusal(error)

@@ -41,7 +41,7 @@ async def test_an_event_is_stored_with_its_bytes(app: Ingress, log: MemoryEventL
     assert event.attributes["knativebrokerttl"] == 255
 
 
-async def test_nobody_is_told_that_a_broker_is_not_there_before_all_are_known(app: Ingress) -> None:
+async def test_no_client_learns_that_a_broker_does_not_exist_before_all_are_known(app: Ingress) -> None:
     """404 is an end for many senders: 503 is not."""
     app.starting = True
     for method in ("POST", "OPTIONS"):
@@ -61,7 +61,7 @@ async def test_nobody_is_told_that_a_broker_is_not_there_before_all_are_known(ap
 @pytest.mark.parametrize(
     ("known", "status"), [(True, 503), (False, 404), (UnavailableError("the database is away"), 503)]
 )
-async def test_what_another_replica_was_told_of_is_not_unknown(
+async def test_a_broker_that_another_replica_knows_is_not_unknown(
     app: Ingress, known: bool | UnavailableError, status: int
 ) -> None:
     asked: list[str] = []
@@ -121,7 +121,7 @@ async def test_one_failure_fails_the_batch(app: Ingress, log: MemoryEventLog) ->
         (BROKER.path, "POST", (*BINARY, ("ce-knativebrokerttl", "1")), b"", 400, "went round"),
     ],
 )
-async def test_what_is_not_taken_is_told(
+async def test_a_producer_is_notified_of_events_that_are_not_accepted(
     app: Ingress,
     log: MemoryEventLog,
     *,
@@ -140,7 +140,7 @@ async def test_what_is_not_taken_is_told(
     assert not log.messages(BROKER.log)
 
 
-async def test_a_body_that_may_go_on_for_ever_costs_its_connection(app: Ingress) -> None:
+async def test_a_body_without_an_end_costs_its_connection(app: Ingress) -> None:
     told = await ask(app, body=[b"x" * 150, b"x" * 150, b""])
     assert told is not None
     assert told.headers["connection"] == "close"
@@ -168,7 +168,9 @@ async def test_a_body_that_does_not_come_is_waited_for_a_while(app: Ingress) -> 
     assert sent[0]["status"] == 408
 
 
-async def test_one_who_leaves_gets_no_answer_and_stores_nothing(app: Ingress, log: MemoryEventLog) -> None:
+async def test_a_client_that_leaves_gets_no_answer_and_stores_nothing(
+    app: Ingress, log: MemoryEventLog
+) -> None:
     assert await ask(app, body=[b"a", b"b"], leave=True) is None
     assert not log.messages(BROKER.log)
     assert app.figures.of(BROKER).in_flight == 0
@@ -177,7 +179,7 @@ async def test_one_who_leaves_gets_no_answer_and_stores_nothing(app: Ingress, lo
 @pytest.mark.parametrize(
     ("error", "status"), [(OverloadedError("full", retry_after_s=2), 429), (UnavailableError("away"), 503)]
 )
-async def test_a_log_that_does_not_take_it_is_told(
+async def test_a_failed_append_is_reported(
     app: Ingress, log: MemoryEventLog, error: OverloadedError, status: int
 ) -> None:
     log.failing = [error]
@@ -187,7 +189,7 @@ async def test_a_log_that_does_not_take_it_is_told(
     assert int(answered.headers["retry-after"]) >= 1
 
 
-async def test_a_fault_of_ours_is_told_as_such(app: Ingress, log: MemoryEventLog) -> None:
+async def test_a_fault_of_the_node_is_reported_as_such(app: Ingress, log: MemoryEventLog) -> None:
     log.logs[BROKER.log] = []
     answered = await ask(app)
     assert answered is not None

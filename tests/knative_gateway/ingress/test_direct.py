@@ -156,7 +156,7 @@ async def test_a_request_in_many_pieces_is_one(client: Client, log: MemoryEventL
         (request(headers=(("content-type", "application/cloudevents+xml"),)), 415, b"xml"),
     ],
 )
-async def test_what_is_refused_is_told_and_the_connection_goes_on(
+async def test_a_refusal_is_reported_and_the_connection_continues(
     client: Client, app: Counting, sent: bytes, status: int, words: bytes
 ) -> None:
     for _ in range(2):
@@ -176,7 +176,7 @@ async def test_what_is_refused_is_told_and_the_connection_goes_on(
         (TooLargeError("large"), 413, None),
     ],
 )
-async def test_what_the_log_says_is_told(
+async def test_a_failure_of_the_log_is_the_answer(
     client: Client, log: MemoryEventLog, error: OverloadedError, status: int, retry: str | None
 ) -> None:
     log.failing = [error]
@@ -185,7 +185,7 @@ async def test_what_the_log_says_is_told(
     assert (told[0], told[1].get("retry-after")) == (status, retry)
 
 
-async def test_a_fault_of_ours_is_told_as_such(
+async def test_a_fault_of_the_node_is_reported_as_such(
     client: Client, log: MemoryEventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -221,7 +221,7 @@ async def test_a_fault_of_ours_is_told_as_such(
         (request(headers=(*BINARY, ("expect", "100-continue"))), 100),
     ],
 )
-async def test_what_is_not_for_here_goes_the_long_way(
+async def test_an_unusual_request_takes_the_general_path(
     client: Client, app: Counting, sent: bytes, status: int
 ) -> None:
     body = 8 if status == 100 else 0
@@ -296,7 +296,7 @@ async def settled(app: Counting) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_one_who_leaves_in_the_middle_stores_nothing(
+async def test_a_client_that_leaves_in_the_middle_stores_nothing(
     server: HttpServer, log: MemoryEventLog, app: Counting
 ) -> None:
     _, writer = await opened(server)
@@ -309,7 +309,7 @@ async def test_one_who_leaves_in_the_middle_stores_nothing(
     assert not log.messages(BROKER.log)
 
 
-async def test_one_who_leaves_before_the_answer_is_stored_all_the_same(
+async def test_the_event_of_a_client_that_leaves_before_the_answer_is_stored_all_the_same(
     server: HttpServer, log: MemoryEventLog, app: Counting
 ) -> None:
     log.gate.clear()
@@ -356,7 +356,7 @@ async def test_a_route_may_go_or_change_while_an_event_comes(
     assert len(log.messages(BROKER.log)) == (status == 202)
 
 
-def test_what_is_answered_most_is_written_once_a_second() -> None:
+def test_the_most_common_answer_is_formatted_once_a_second() -> None:
     headers = [(b"date", b"now")]
     first = rendered(answers.ACCEPTED, headers, close=False)
     assert rendered(answers.ACCEPTED, headers, close=False) is first

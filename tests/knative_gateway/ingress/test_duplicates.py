@@ -16,14 +16,14 @@ def test_an_event_is_known_within_the_window() -> None:
     assert not window.knows(("/t", "1"), 1)
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_old_ids_are_forgotten() -> None:
     window = Window(100)
     for at in range(1000):
         window.note(("/s", str(at)), at)
     assert len(window) == 101
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_ids_is_bounded() -> None:
     window = Window(1000, events_max=10)
     for number in range(100):
         window.note(("/s", str(number)), 0)

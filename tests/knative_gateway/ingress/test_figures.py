@@ -12,7 +12,7 @@ def text(figures: Figures) -> str:
     return generate_latest(registry).decode()
 
 
-def test_what_is_counted_is_told_by_route() -> None:
+def test_requests_are_counted_by_route() -> None:
     figures = Figures()
     figures.use(routes(BROKER, CHANNEL))
     one = figures.of(BROKER)

@@ -68,7 +68,7 @@ async def test_without_rules_or_tokens_every_namespace_may(log: MemoryEventLog) 
     assert Gate().may_pass("a", "b")
 
 
-async def test_what_is_gone_or_broken_is_answered_as_over_http(log: MemoryEventLog) -> None:
+async def test_a_missing_or_broken_destination_is_answered_as_over_http(log: MemoryEventLog) -> None:
     door, _ = inside(log)
     assert (await door.take(f"{BASE}/broker/default/gone", "default", HEADERS, b"{}")).status == 404
     assert (await door.take(BASE + BROKER.path, "default", HEADERS[1:], b"{}")).status == 400

@@ -54,7 +54,7 @@ def test_the_trace_of_the_request_is_kept_unless_the_event_has_one() -> None:
     assert received(EVENT, None, {"tracestate": "a=b"}) is EVENT
 
 
-def test_arrivals_are_told_to_the_microsecond() -> None:
+def test_arrivals_are_reported_to_the_microsecond() -> None:
     arrivals = Arrivals()
     told = [
         arrivals.text(at) for at in (1767323045_000678_999, 1767323045_999999_000, 1767323046_000000_000, 0)

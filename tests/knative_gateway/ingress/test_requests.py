@@ -7,7 +7,7 @@ from knative_gateway.ingress import requests
 from knative_gateway.ingress.requests import Request
 
 
-def test_what_matters_is_found_and_the_rest_is_left() -> None:
+def test_the_relevant_headers_are_found_and_the_others_left() -> None:
     found = Request(
         [
             (b"host", b"h"),
@@ -51,7 +51,7 @@ def test_all_that_is_kept_together_is_bounded(name: str) -> None:
     assert sum(len(name) + len(value) for name, value in found.items()) <= 4096 + len("knative-hops7") + 10
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_kept_headers_are_bounded() -> None:
     many = [(b"knative-%d" % number, b"x") for number in range(99)]
     found = Request(
         [
@@ -89,12 +89,12 @@ def test_two_authorizations_are_refused() -> None:
         ((b"content-encoding", b"gzip"), UnsupportedMediaError),
     ],
 )
-def test_what_cannot_be_taken_is_refused(header: tuple[bytes, bytes], error: type[Exception]) -> None:
+def test_an_unacceptable_request_is_refused(header: tuple[bytes, bytes], error: type[Exception]) -> None:
     with pytest.raises(error, match="Content-"):
         Request([header])
 
 
-def test_identity_is_no_encoding() -> None:
+def test_identity_is_not_an_encoding() -> None:
     assert Request([(b"content-encoding", b"Identity")]).length is None
 
 

@@ -74,7 +74,7 @@ async def test_a_trace_that_the_event_brings_stays_its_own(spans: Spans) -> None
     assert [f"{link.context.trace_id:032x}" for link in second.links] == [TRACE]
 
 
-async def test_what_is_not_stored_is_an_error(spans: Spans) -> None:
+async def test_an_event_that_is_not_stored_is_an_error(spans: Spans) -> None:
     log = MemoryEventLog()
     log.failing = [UnavailableError("away")]
     answered = await ask(await ingress(spans, log))

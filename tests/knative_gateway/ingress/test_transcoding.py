@@ -157,7 +157,7 @@ def test_garbage_is_left_alone(headers: Headers) -> None:
     ],
 )
 @pytest.mark.parametrize("body", [b"1234", b"x" * 255, b"x" * 256, b"x" * 70_000])
-def test_what_nearly_every_request_is_is_made_here(more: Headers, body: bytes) -> None:
+def test_the_usual_request_is_transcoded_here(more: Headers, body: bytes) -> None:
     headers = [*PLAIN, *more, (b"content-length", str(len(body)).encode())]
     assert check(headers, body, NOW)
     assert check(headers, body, None)

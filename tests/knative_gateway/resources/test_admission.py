@@ -77,7 +77,7 @@ def test_a_name_can_be_generated() -> None:
     assert at(create(request(called=""), sent, uid=UID).object, "metadata", "name") == "mine-0b3c5"
 
 
-def test_what_a_store_gives_cannot_be_brought() -> None:
+def test_fields_that_the_store_sets_cannot_be_given() -> None:
     with pytest.raises(StatusError, match="resourceVersion should not be set"):
         create(request(called=""), put(TRIGGER, ("metadata", "resourceVersion"), "1"), uid=UID)
 
@@ -114,7 +114,7 @@ def test_an_unknown_field_is_refused_warned_of_or_left_out() -> None:
     assert create(request(called="", validation=FieldValidation.IGNORE), sent, uid=UID).warnings == ()
 
 
-def test_what_breaks_the_rules_is_refused_with_the_field() -> None:
+def test_an_object_that_breaks_the_rules_is_refused_with_the_field() -> None:
     for body in (put(TRIGGER, ("spec", "broker"), 1), drop(TRIGGER, ("spec", "broker"))):
         with pytest.raises(StatusError) as refused:
             create(request(called=""), body, uid=UID)
@@ -122,7 +122,7 @@ def test_what_breaks_the_rules_is_refused_with_the_field() -> None:
         assert [cause.field for cause in refused.value.causes] == ["spec.broker"]
 
 
-def test_a_filter_of_a_kind_that_nobody_knows_is_refused_not_left_out() -> None:
+def test_a_filter_of_an_unknown_kind_is_refused_and_not_ignored() -> None:
     """Left out, it would let every event through."""
     with pytest.raises(StatusError, match="unknown dialect"):
         create(
@@ -166,7 +166,7 @@ def test_status_is_written_alone() -> None:
     assert new["status"] == {"subscriberUri": "u"}
 
 
-def test_a_writer_who_saw_another_version_is_refused() -> None:
+def test_a_writer_that_read_another_version_is_refused() -> None:
     old = stored()
     assert replace(request(), old, put(TRIGGER, ("metadata", "resourceVersion"), "7"))
     for name, value in (("resourceVersion", "6"), ("uid", "another")):
@@ -253,7 +253,7 @@ def test_an_object_has_the_names_of_its_path_however_it_comes() -> None:
     )
 
 
-def test_an_apply_against_somebody_else_s_field_is_refused_unless_forced() -> None:
+def test_an_apply_to_a_field_of_another_manager_is_refused_unless_forced() -> None:
     old = stored()
     other = Request(kind("Trigger"), "default", "x", NOW_MS, manager="other")
     wanted = put(TRIGGER, ("spec", "subscriber", "uri"), "http://elsewhere/")
@@ -290,14 +290,14 @@ def test_a_delete_may_demand_a_uid_and_a_version() -> None:
             check_preconditions(request(), old, {"preconditions": {name: "another"}})
 
 
-def test_what_has_no_namespace_gets_none() -> None:
+def test_cluster_scoped_objects_get_no_namespace() -> None:
     admitted = create(Request(kind("Namespace"), "", "", NOW_MS), made("Namespace", namespace="n"), uid=UID)
     assert at(admitted.object, "metadata", "namespace") is None
     assert at(admitted.object, "status", "phase") == "Active"
 
 
 @given(JSON, st.sampled_from(["metadata", "spec", "status"]))
-def test_whatever_is_sent_is_taken_or_refused(value: object, where: str) -> None:
+def test_any_object_is_accepted_or_refused(value: object, where: str) -> None:
     for body in (value, {**TRIGGER, where: value}):
         try:
             admitted = create(request(called=""), body, uid=UID).object

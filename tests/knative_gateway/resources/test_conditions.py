@@ -36,7 +36,7 @@ def test_ready_says_why_not() -> None:
     assert summary(conditions[:1]) == Condition("Ready", UNKNOWN, "Waiting", "for b")
 
 
-def test_what_is_not_true_needs_a_reason() -> None:
+def test_a_condition_that_is_not_true_needs_a_reason() -> None:
     with pytest.raises(AssertionError):
         Condition("A", FALSE)
 

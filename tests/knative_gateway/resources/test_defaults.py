@@ -19,7 +19,7 @@ def test_a_broker_gets_its_class_and_how_its_events_are_retried() -> None:
     }
 
 
-def test_what_an_author_says_holds() -> None:
+def test_values_of_the_author_are_kept() -> None:
     broker = fill("Broker", made("Broker", {"delivery": {"retry": 1}}, annotations={BROKER_CLASS: "Mine"}))
     assert annotation(broker, BROKER_CLASS) == "Mine"
     assert at(broker, "spec", "delivery") == {"retry": 1}
@@ -34,7 +34,7 @@ def test_a_broker_with_a_config_may_find_its_delivery_there() -> None:
     assert at(broker, "spec", "config", "namespace") == "n"
 
 
-def test_what_was_decided_once_is_carried_over() -> None:
+def test_earlier_decisions_are_carried_over() -> None:
     old = made("Broker", {}, annotations={BROKER_CLASS: "Mine"})
     assert annotation(fill("Broker", made("Broker", {}), old), BROKER_CLASS) == "Mine"
     template = {"apiVersion": "messaging.knative.dev/v1", "kind": "Mine"}

@@ -51,13 +51,13 @@ def test_a_duration_means_so_many_milliseconds(written: str, milliseconds: int) 
         "PT٣S",
     ],
 )
-def test_what_is_no_duration_is_refused_with_what_is_expected(written: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused_with_the_valid_form(written: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         duration_ms(written)
 
 
 @given(st.integers(0, DURATION_MS_MAX))
-def test_what_is_written_is_read_back(milliseconds: int) -> None:
+def test_written_durations_are_read_back(milliseconds: int) -> None:
     assert duration_ms(duration(milliseconds)) == milliseconds
 
 

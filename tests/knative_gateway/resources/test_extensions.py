@@ -67,7 +67,7 @@ def test_an_annotation_asks_for_an_extension(name: str, value: str, extensions: 
         ("knative-gateway/duplicate-window", "PT1M"),
     ],
 )
-def test_a_wrong_or_misspelt_one_is_told_and_counts_as_not_there(name: str, value: str) -> None:
+def test_a_wrong_or_misspelt_one_is_reported_and_counts_as_absent(name: str, value: str) -> None:
     extensions, (cause,) = of_subscriber(with_annotations(**{name: value}))
     assert extensions == Extensions()
     assert cause.field == f"metadata.annotations[{name}]"

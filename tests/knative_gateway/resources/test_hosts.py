@@ -27,7 +27,7 @@ def test_names_of_hosts(host: str) -> None:
         "ß",
     ],
 )
-def test_what_would_change_a_url_is_not_one(host: str) -> None:
+def test_a_text_that_would_change_a_url_is_not_a_host(host: str) -> None:
     assert not is_dns_name(host)
 
 
@@ -49,5 +49,5 @@ def test_the_host_of_a_url_is_looked_up_in_ascii(host: str, written: str) -> Non
     "host",
     ["", "a b", "\u00e9\u00e9\x7f", "a\x00", "::1%a b", ":", "fe80::x", "\u00e9" * 300, "\ud800", "a%41"],
 )
-def test_what_cannot_be_looked_up_is_not_the_host_of_a_url(host: str) -> None:
+def test_a_name_that_cannot_be_resolved_is_not_the_host_of_a_url(host: str) -> None:
     assert ascii_host(host) is None

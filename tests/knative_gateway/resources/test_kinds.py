@@ -88,7 +88,7 @@ def test_a_stored_definition_declares_a_kind_in_each_served_version() -> None:
     assert [each.version for each in registry.stored() if each.group == "serving.knative.dev"] == ["v1"]
 
 
-def test_what_every_object_has_is_no_business_of_a_declared_schema() -> None:
+def test_fields_that_every_object_has_are_not_part_of_a_declared_schema() -> None:
     (declared, _) = declared_by(SERVING)
     assert declared.schema["required"] == ["spec"]
     assert list(child(declared.schema, "properties")) == ["spec"]

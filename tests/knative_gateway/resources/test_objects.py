@@ -25,7 +25,7 @@ PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
 
 
 @given(OBJECTS, PATHS, JSON)
-def test_what_is_put_is_there_and_nothing_else_is_touched(
+def test_a_put_value_is_present_and_nothing_else_changes(
     object_: dict[str, object], path: list[str], value: object
 ) -> None:
     before = repr(object_)

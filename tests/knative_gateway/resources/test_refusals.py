@@ -9,7 +9,7 @@ from knative_gateway.resources.refusals import (
 )
 
 
-def test_an_invalid_object_is_told_field_by_field() -> None:
+def test_an_invalid_object_is_reported_field_by_field() -> None:
     causes = [
         Cause(Because.REQUIRED, "spec.broker", ""),
         Cause(Because.INVALID, "spec.delivery.retry", "-1: must be at least 0"),

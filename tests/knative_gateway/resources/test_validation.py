@@ -14,7 +14,7 @@ def told(name: str, object_: Object, old: Object | None = None) -> list[str]:
     return [cause.field for cause in check_object(kind(name), object_, old)]
 
 
-def test_what_is_well_is_told_nothing() -> None:
+def test_valid_objects_have_no_problems() -> None:
     for name, object_ in (
         ("Trigger", TRIGGER),
         ("Subscription", SUBSCRIPTION),
@@ -93,7 +93,7 @@ def test_a_trigger_s_filters_and_annotations_are_checked() -> None:
         ({"regex": {"type": "."}}, "unknown dialect"),
     ],
 )
-def test_a_filter_that_cannot_be_is_told_with_its_place(filter_: Object, words: str) -> None:
+def test_a_filter_that_is_not_valid_is_reported_with_its_position(filter_: Object, words: str) -> None:
     (cause,) = check_object(kind("Trigger"), put(TRIGGER, ("spec", "filters"), [filter_]))
     assert cause.field.startswith("spec.filters[0]")
     assert words in cause.words

@@ -30,7 +30,7 @@ async def test_without_tokens_everybody_may_do_everything() -> None:
 
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Basic YTpi", "a", "Bearer c"])
-async def test_with_tokens_nobody_may_without_one(authorization: str | None) -> None:
+async def test_with_tokens_no_client_is_admitted_without_one(authorization: str | None) -> None:
     gate = Gate(TOKENS)
     with pytest.raises(UnauthenticatedError):
         gate.identify(authorization)
@@ -38,7 +38,7 @@ async def test_with_tokens_nobody_may_without_one(authorization: str | None) -> 
         await gate.may_send(authorization, ROUTE)
 
 
-async def test_with_tokens_and_no_rules_whoever_has_one_may() -> None:
+async def test_with_tokens_and_without_rules_every_valid_token_is_enough() -> None:
     gate = Gate(TOKENS)
     assert (gate.identify("Bearer a"), gate.identify("bearer  b")) == (ANNA, BEN)
     gate.check(BEN, Verb.WRITE, namespace="", what="x")

@@ -50,7 +50,7 @@ def test_link_local_and_metadata_addresses_are_denied_by_default_in_every_spelli
         "64:ff9b:1::5db8:d822",
     ],
 )
-def test_what_nobody_denies_is_allowed(address: str) -> None:
+def test_an_operation_that_no_rule_denies_is_allowed(address: str) -> None:
     assert DEFAULT.refusal("example.com", address) is None
 
 
@@ -103,7 +103,7 @@ def test_an_ipv4_address_within_an_ipv6_one_is_judged_as_itself(address: object)
         ("http://[::1", False),
     ],
 )
-def test_urls_that_cannot_be_destinations_are_refused_before_anybody_connects(
+def test_urls_that_cannot_be_destinations_are_refused_before_a_connection_is_made(
     url: str, allowed: bool
 ) -> None:
     assert (DEFAULT.refusal_of_url(url) is None) == allowed
@@ -115,14 +115,14 @@ def test_an_entry_that_is_neither_network_nor_name_is_refused(entry: str) -> Non
         Destinations.parse(deny=[entry])
 
 
-def test_addresses_are_told_from_names() -> None:
+def test_addresses_are_distinguished_from_names() -> None:
     assert literal("10.0.0.1")
     assert literal("fe80::1%eth0")
     assert not literal("2130706433")
     assert not literal("localhost")
 
 
-def test_what_is_connected_to_is_looked_at_once_more() -> None:
+def test_the_connected_address_is_checked_once_more() -> None:
     assert DEFAULT.refusal_of_address("127.0.0.1") is None
     assert DEFAULT.refusal_of_address("::ffff:169.254.169.254") is not None
     assert DEFAULT.refusal_of_address("2852039166") is not None

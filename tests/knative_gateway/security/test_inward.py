@@ -40,7 +40,7 @@ def test_a_namespace_may_send_to_itself_and_to_others_that_allow_it() -> None:
     "url",
     [f"{BASE}/broker/a/b", "https://events.example.com/channel/a/b/", "http://localhost:1/broker/a/b?x=1"],
 )
-def test_whatever_has_the_path_of_a_broker_or_channel_may_lead_back(url: str) -> None:
+def test_any_url_with_the_path_of_a_broker_or_channel_may_lead_back(url: str) -> None:
     assert looks_inward(url)
 
 

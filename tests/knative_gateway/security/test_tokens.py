@@ -96,7 +96,7 @@ def test_a_line_names_a_token_its_user_and_groups(tmp_path: Path) -> None:
         ('0123456789abcdef,anna,"', "is not valid CSV"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_without_the_token(tmp_path: Path, text: str, words: str) -> None:
+def test_an_error_in_a_file_is_reported_without_the_token(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         StaticTokens(token_file(tmp_path, text))
     assert "0123456" not in str(caught.value)
@@ -232,7 +232,7 @@ def test_a_file_without_a_usable_key_is_refused(tmp_path: Path, content: bytes) 
     st.text(max_size=100)
     | st.builds(".".join, st.lists(st.text("ABCabc012_-", max_size=20), min_size=2, max_size=4))
 )
-def test_garbage_is_nobody(checker: Checker, garbage: str) -> None:
+def test_garbage_is_not_a_user(checker: Checker, garbage: str) -> None:
     assert checker().identity(garbage) is None
 
 
@@ -264,6 +264,6 @@ def test_settings_say_whose_tokens_count_and_what_they_allow(tmp_path: Path, key
         {"jwt": {"issuer": "i", "audience": "a", "keys": "k", "algorithms": ["HS256"]}},
     ],
 )
-def test_settings_that_would_let_in_who_should_not_be_are_refused(given: dict[str, Any]) -> None:
+def test_settings_that_would_admit_unwanted_clients_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         GatewaySettings.model_validate(given)

@@ -87,7 +87,7 @@ async def test_an_event_is_not_accepted_before_it_is_stored(
 
 
 @BOTH
-async def test_the_status_tells_whether_an_event_is_accepted(app: Ingress, route: Route) -> None:
+async def test_the_status_decides_whether_an_event_is_accepted(app: Ingress, route: Route) -> None:
     """data-plane-contract and test-spec, Event Acknowledgement:
 
     MUST use the code; 202 accepted, 400 unparsable, 404 no endpoint.
@@ -104,7 +104,7 @@ async def test_duplicates_are_accepted(app: Ingress, log: MemoryEventLog, route:
     assert len(log.messages(route.log)) == 2
 
 
-async def test_duplicates_are_told_by_source_and_id(app: Ingress, log: MemoryEventLog) -> None:
+async def test_duplicates_are_recognized_by_source_and_id(app: Ingress, log: MemoryEventLog) -> None:
     """data-plane-contract, Event Acknowledgement:
 
     MUST use source and id; test-spec: if detection is implemented, MUST use them.

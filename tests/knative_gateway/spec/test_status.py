@@ -15,7 +15,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_observed_and_the_conditions_are_one_write(kind: str) -> None:
+def test_observations_and_conditions_are_one_write(kind: str) -> None:
     """test-spec, Broker, Trigger, Channel, Subscription, Status: if observedGeneration is updated, conditions
     MUST be, in the same transaction.
 

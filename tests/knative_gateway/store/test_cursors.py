@@ -132,7 +132,7 @@ async def test_replicas_that_begin_at_the_same_time_get_the_same_positions(store
     assert await store.cursors.begin({"none": StoredCursor()}) == {}
 
 
-async def test_what_is_completed_above_a_position_is_stored_until_it_is_reset(store: Store) -> None:
+async def test_completed_offsets_above_a_position_are_stored_until_a_reset(store: Store) -> None:
     ranges = [("03", "05"), ("07", "09")]
     await store.cursors.save(
         {("one", 0): "02"}, {("one", 0): ranges, ("one", 1): [("", "01")], ("other", 0): ranges}

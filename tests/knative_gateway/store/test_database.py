@@ -33,7 +33,7 @@ async def test_a_write_behind_one_that_does_not_end_fails_soon(tmp_path: Path) -
     await database.close()
 
 
-async def test_what_was_not_committed_is_undone(url: str) -> None:
+async def test_uncommitted_changes_are_undone(url: str) -> None:
     database = Database(url)
     await database.open()
 
@@ -49,7 +49,7 @@ async def test_what_was_not_committed_is_undone(url: str) -> None:
     await database.close()
 
 
-async def test_what_the_database_refuses_is_unavailable(url: str) -> None:
+async def test_a_refusal_of_the_database_is_unavailable(url: str) -> None:
     database = Database(url)
     await database.open()
     await database.write(_add)

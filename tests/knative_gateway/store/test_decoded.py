@@ -19,7 +19,7 @@ def test_an_older_version_does_not_replace_a_later_one() -> None:
     assert decoded.get(A, 8) == {"new": 1}
 
 
-def test_what_was_not_used_for_longest_goes_when_it_is_too_much() -> None:
+def test_the_least_recently_used_objects_are_removed_first() -> None:
     decoded = Decoded(25)
     for key in (A, B):
         decoded.keep(key, 1, {}, 10)

@@ -66,7 +66,7 @@ async def test_a_watch_that_is_far_behind_reads_the_table(
         assert [change.version for change in changes] == list(range(3, count + 2, 2))
 
 
-async def test_what_is_too_old_is_gone(url: str) -> None:
+async def test_old_entries_are_removed(url: str) -> None:
     async with open_store(url, changes_max=5) as store:
         for _ in range(10):
             await store.resources.write(key("a"), {}, expected_version=None)

@@ -85,7 +85,7 @@ async def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_pat
     assert "hunter2" not in str(caught.value)
 
 
-async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").write_bytes(b"no database" * 1000)
     with pytest.raises(UnavailableError, match="not a database"):
         async with open_store(sqlite_url(tmp_path)):

@@ -28,7 +28,7 @@ def version(object_: object) -> int:
     return int(object_["metadata"]["resourceVersion"])
 
 
-async def test_what_was_written_is_read_again_with_its_version(store: Store) -> None:
+async def test_written_objects_are_read_back_with_their_version(store: Store) -> None:
     strange = made(
         "a",
         spec={
@@ -74,7 +74,7 @@ async def test_a_list_is_sorted_and_may_be_of_one_namespace(store: Store) -> Non
 
 
 @pytest.mark.parametrize("expected", [1, 2, 7])
-async def test_what_is_not_there_is_not_of_any_version(store: Store, expected: int) -> None:
+async def test_a_missing_object_has_no_version(store: Store, expected: int) -> None:
     with pytest.raises(ConflictError, match="does not exist"):
         await store.resources.write(key("a"), made("a"), expected_version=expected)
     with pytest.raises(ConflictError, match="does not exist"):
@@ -93,7 +93,7 @@ async def test_a_write_on_another_version_is_refused_and_changes_nothing(store: 
     assert (await store.resources.list(*TRIGGERS))[0] == 3, "a refused write takes no version"
 
 
-async def test_what_is_deleted_comes_back_once_more_with_a_version_of_its_own(store: Store) -> None:
+async def test_a_deleted_object_comes_once_more_with_a_version_of_its_own(store: Store) -> None:
     stored = await store.resources.write(key("a"), made("a", spec=1), expected_version=None)
     gone = await store.resources.write(key("a"), None, expected_version=version(stored))
     assert gone is not None

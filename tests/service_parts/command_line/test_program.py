@@ -73,7 +73,7 @@ def test_how_a_command_ends_decides_the_status(end: str, status: int, words: str
     assert (done.exit_code, done.stdout, done.stderr) == (status, "", words)
 
 
-def test_the_product_is_told_when_errors_are_for_programs() -> None:
+def test_the_product_is_named_when_errors_are_for_programs() -> None:
     assert json.loads(sample("run", "--json", "refused").stderr) == {"error": "no"}
 
 

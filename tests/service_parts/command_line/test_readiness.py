@@ -49,7 +49,7 @@ def test_a_descriptor_gets_one_line_and_is_closed() -> None:
         assert json.loads(lines.read()) == ADDRESSES  # read() ends because the other side is closed
 
 
-def test_systemd_is_told(tmp_path: Path) -> None:
+def test_systemd_is_notified(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)

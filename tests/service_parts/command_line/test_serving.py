@@ -85,7 +85,9 @@ def test_the_schema_is_one_document() -> None:
 
 
 @pytest.mark.usefixtures("_logging_as_before")
-def test_a_service_logs_and_tells_when_it_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_logs_and_reports_when_it_listens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "ready.json"
     with started(LogFormat.JSON, LogLevel.INFO, ready_file=file, ready_fd=None) as ready:
         structlog.get_logger("sample").info("begun", token="secret")

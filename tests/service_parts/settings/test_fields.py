@@ -28,6 +28,6 @@ def test_numbers_and_text_are_read_alike() -> None:
         {"rate": float("inf")},
     ],
 )
-def test_what_is_not_a_quantity_is_refused(given: dict[str, object]) -> None:
+def test_a_text_that_is_not_a_quantity_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Some.model_validate(given)

@@ -148,7 +148,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_befalls_them_everything_is_processed_in_order_and_partitions_are_shared(seed: int) -> None:
+def test_everything_is_processed_in_order_and_partitions_are_shared_under_any_failures(seed: int) -> None:
     world = World(seed)
     world.run()
     world.assert_all_is_processed()

@@ -75,7 +75,7 @@ def failing(*errors: Exception) -> Callable[[Client], str]:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_may_pass_is_tried_again(
+def test_a_temporary_failure_is_retried(
     options: ConnectionOptions, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -96,7 +96,7 @@ def test_what_may_pass_is_tried_again(
     ],
     ids=["login", "link", "management", "certificate"],
 )
-def test_what_does_not_pass_is_said_at_once(
+def test_a_permanent_failure_is_reported_at_once(
     options: ConnectionOptions, error: Exception, wanted: str
 ) -> None:
     with pytest.raises(NodeError, match=wanted):
@@ -108,7 +108,7 @@ def test_what_does_not_pass_is_said_at_once(
     [LinkRefusedError("amqp:not-found", "no log"), ManagementError(404, "no log")],
     ids=["link", "management"],
 )
-def test_a_log_that_is_not_there_is_said_at_once(options: ConnectionOptions, error: Exception) -> None:
+def test_a_log_that_does_not_exist_is_reported_at_once(options: ConnectionOptions, error: Exception) -> None:
     with pytest.raises(StreamNotFoundError, match=r"no log .log 't', node amqp://"):
         connections.retried(options, "asking", failing(error), where="log 't'")
 

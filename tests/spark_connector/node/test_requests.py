@@ -34,7 +34,7 @@ def numbers(options: Options, wanted: OffsetRange, condition: str | None = None)
     return [number for run in requests.read(options, wanted, condition) for number in run.offsets]
 
 
-def test_what_logs_have_is_one_answer(client: Client, options: Options) -> None:
+def test_the_extents_of_several_logs_are_one_answer(client: Client, options: Options) -> None:
     log, other = logs.made(client, 3), logs.made(client, 1)
     logs.send(client, log, [b"x"] * 5, partition=1)
     found = requests.available(options, [other, log])

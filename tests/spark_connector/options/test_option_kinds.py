@@ -83,7 +83,7 @@ def test_values_are_read(kind: str, text: str, value: object) -> None:
         ("plain", ""),
     ],
 )
-def test_what_is_no_value_is_refused_with_what_is_wanted(kind: str, text: str) -> None:
+def test_a_text_that_is_not_a_value_is_refused_with_the_expected_form(kind: str, text: str) -> None:
     with pytest.raises(ValueError, match=r".") as refused:
         KINDS[kind].read(text)
     assert not text or len(text) < 3 or text not in str(refused.value)
@@ -91,7 +91,7 @@ def test_what_is_no_value_is_refused_with_what_is_wanted(kind: str, text: str) -
 
 
 @given(st.text(), st.sampled_from(sorted(KINDS)))
-def test_whatever_is_given_is_a_value_or_a_value_error(text: str, kind: str) -> None:
+def test_any_text_is_a_value_or_a_value_error(text: str, kind: str) -> None:
     found: Kind = KINDS[kind]
     try:
         found.read(text)

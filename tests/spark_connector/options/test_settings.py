@@ -12,14 +12,14 @@ REQUIRED = {"endpoint": "amqp://one,amqps://two:7000", "stream": "temps,doors"}
 TO_WRITE = REQUIRED | {"stream": "temps"}
 
 
-def test_what_is_required_has_to_be_given() -> None:
+def test_required_options_must_be_given() -> None:
     with pytest.raises(OptionError, match="no endpoint"):
         read_options({"stream": "t"}, streaming=False)
     with pytest.raises(OptionError, match=r"no log is given.*load"):
         read_options({"endpoint": "h"}, streaming=False)
 
 
-def test_a_batch_is_all_that_there_is_and_a_streaming_query_what_comes() -> None:
+def test_a_batch_query_reads_what_exists_and_a_streaming_query_what_arrives() -> None:
     batch = read_options(REQUIRED, streaming=False)
     assert (batch.starting, batch.ending) == (Positions(Edge.EARLIEST), Positions(Edge.LATEST))
     stream = read_options(REQUIRED, streaming=True)
@@ -51,7 +51,7 @@ def test_times_are_ms_or_iso_8601(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-31T12:00:00", "-5", "9" * 30, "0001-01-01T00:00:00Z"])
-def test_what_is_no_time_is_an_error(text: str) -> None:
+def test_a_text_that_is_not_a_time_is_an_error(text: str) -> None:
     with pytest.raises(OptionError, match="option 'startingTimestamp' is not a time"):
         read_options(REQUIRED | {"startingTimestamp": text}, streaming=True)
 
@@ -89,7 +89,7 @@ def test_times_for_each_partition_go_before_the_time_for_all() -> None:
         ({"startingOffsets": '{"temps": {"0": "x"}}'}, "option 'startingOffsets', log 'temps', partition 0"),
     ],
 )
-def test_what_does_not_go_together_is_an_error(given: dict[str, str], words: str) -> None:
+def test_options_that_exclude_each_other_are_an_error(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConnectorError, match=words) as refused:
         read_options(REQUIRED | given, streaming=False)
     assert isinstance(refused.value, OptionError | OffsetError)

@@ -38,7 +38,7 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest(name: str, use: Us
         known(REQUIRED | {name: "SECRET"}, Use.BATCH_READ)  # as long as nobody knows the use
 
 
-def test_what_counts_for_another_use_only_is_no_error_before_the_use_is_known() -> None:
+def test_a_setting_for_another_use_is_not_an_error_before_the_use_is_known() -> None:
     assert known(REQUIRED | {"maxOffsetsPerTrigger": "1"}, Use.BATCH_READ) == REQUIRED
 
 
@@ -106,7 +106,7 @@ def test_an_option_that_has_two_values_under_two_names_is_an_error() -> None:
         parse(REQUIRED | {"topic": "x"}, Use.BATCH_READ)
 
 
-def test_what_spark_passes_on_of_its_own_is_let_be() -> None:
+def test_options_that_spark_adds_are_ignored() -> None:
     parse(REQUIRED | {"checkpointLocation": "/tmp/x"}, Use.STREAM_READ)
 
 

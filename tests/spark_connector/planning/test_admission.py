@@ -95,7 +95,7 @@ def test_the_first_batch_is_made_even_of_nothing_so_that_the_checkpoint_knows_wh
     assert advance(end, available((0, 5), (3, 7)), Limits()) is end
 
 
-def test_what_is_gone_does_not_count_for_the_limit() -> None:
+def test_deleted_logs_do_not_count_for_the_limit() -> None:
     assert [lag.count for lag in lags(standing(5, 7), available((8, 10), (3, 9)))] == [2, 2]
     assert advance(standing(5, 7), available((8, 10), (3, 7)), Limits(1)).streams["t"].next == {0: 9, 1: 7}
 
@@ -104,7 +104,7 @@ def test_partitions_that_were_added_are_read_from_their_beginning() -> None:
     assert advance(standing(5), available((0, 5), (0, 3)), Limits()).streams["t"].next == {0: 5, 1: 3}
 
 
-def test_a_log_that_was_made_anew_is_read_from_its_beginning() -> None:
+def test_a_recreated_log_is_read_from_its_beginning() -> None:
     end = advance(standing(50), available((0, 3), incarnation="new"), Limits())
     assert end.streams["t"] == StreamOffsets("new", {0: 3})
 
@@ -120,7 +120,7 @@ def test_a_log_that_joins_a_running_query_is_read_from_its_earliest_and_the_end_
     assert [(one.stream, one.start, one.end) for one in plan(standing(5), end, both).ranges] == [("u", 4, 9)]
 
 
-def test_a_log_that_is_away_keeps_its_place_and_goes_on_there() -> None:
+def test_a_log_that_is_away_keeps_its_position_and_continues_there() -> None:
     both = Offsets({**standing(5).streams, "u": StreamOffsets("j", {0: 7})})
     assert advance(both, available((0, 5)), Limits()) is both
     away = advance(both, available((0, 6)), Limits())
@@ -134,7 +134,7 @@ def test_a_log_that_is_away_keeps_its_place_and_goes_on_there() -> None:
     assert len(found.losses) == 1
 
 
-def test_too_little_waits_but_not_for_ever() -> None:
+def test_too_little_waits_for_a_limited_time() -> None:
     assert held_back(5, 10, 0, 1000)
     assert not held_back(10, 10, 0, 1000)
     assert not held_back(5, 10, 1000, 1000)

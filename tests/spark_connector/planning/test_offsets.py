@@ -97,7 +97,7 @@ def test_partitions_are_in_the_order_of_their_numbers() -> None:
         {"version": 1, "streams": {}, "from": {"t": 1}},
     ],
 )
-def test_what_are_no_offsets_is_an_error_that_says_what_is_wanted(value: object) -> None:
+def test_texts_that_are_not_offsets_are_an_error_that_names_the_valid_form(value: object) -> None:
     with pytest.raises(OffsetError, match="earliest"):
         Offsets.of(value)
 
@@ -108,7 +108,7 @@ def test_what_are_no_offsets_is_an_error_that_says_what_is_wanted(value: object)
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_whatever_is_given_as_offsets_is_read_or_refused(value: object) -> None:
+def test_any_offsets_are_read_or_refused(value: object) -> None:
     for text in (json.dumps(value), str(value)):
         with suppress(OffsetError):
             assert isinstance(parse_positions(text, Edge.EARLIEST), Positions)

@@ -106,7 +106,7 @@ def test_few_tasks_have_nearly_as_much_each() -> None:
 
 
 @given(st.tuples(bounds, bounds), held)
-def test_what_is_wanted_is_there_or_lost_and_never_both(wanted: tuple[int, int], there: Held) -> None:
+def test_each_wanted_event_is_either_present_or_lost(wanted: tuple[int, int], there: Held) -> None:
     one = OffsetRange("t", 0, *wanted, "i")
     found, losses = clamp(one, there)
     assert len(found) >= 0
@@ -142,7 +142,7 @@ def test_what_is_wanted_is_there_or_lost_and_never_both(wanted: tuple[int, int],
         ((0, 1), None, "the partition no longer exists; .*1 event lost"),
     ],
 )
-def test_a_loss_tells_place_wanted_available_and_both_remedies(
+def test_a_loss_reports_position_wanted_available_and_both_remedies(
     wanted: tuple[int, int], there: Held | None, words: str
 ) -> None:
     _, losses = clamp(OffsetRange("temps", 3, *wanted, "i"), there)
@@ -199,7 +199,7 @@ def test_partitions_that_are_new_are_read_from_their_beginning() -> None:
     assert not found.losses
 
 
-def test_a_log_that_was_made_anew_is_read_from_its_beginning_and_that_is_told() -> None:
+def test_a_recreated_log_is_read_from_its_beginning_and_reported() -> None:
     found = plan(offsets("old", p0=50), offsets("new", p0=4), {"t": state("new", p0=(0, 9))})
     assert [(one.start, one.end, one.incarnation) for one in found.ranges] == [(0, 4, "new")]
     assert ["recreated" in str(loss) for loss in found.losses] == [True]
@@ -233,7 +233,7 @@ def test_positions_are_located_in_what_the_log_has() -> None:
         located(Positions(Edge.EARLIEST, {"t": {3: 0}}), available, Edge.EARLIEST)
 
 
-def test_offsets_of_an_earlier_log_of_the_name_are_told_as_lost() -> None:
+def test_offsets_of_an_earlier_log_of_the_name_are_reported_as_lost() -> None:
     available = {"t": state("new", p0=(0, 9))}
     assert [str(loss) for loss in replaced(Positions(Edge.EARLIEST, {"t": {0: 4}}, {"t": "old"}), available)]
     assert not replaced(Positions(Edge.EARLIEST, {"t": {0: 4}}, {"t": "new"}), available)

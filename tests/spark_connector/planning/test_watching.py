@@ -39,7 +39,7 @@ def test_an_idle_query_asks_fewer_than_five_times_a_second(every_ms: int) -> Non
     assert world.now - 1000.0 <= 50 * every_ms / 1000 + 0.001
 
 
-def test_what_is_known_already_is_not_waited_for() -> None:
+def test_known_events_are_not_waited_for() -> None:
     world = World()
     watch = world.watch(250)
     watch.fresh()
@@ -47,7 +47,7 @@ def test_what_is_known_already_is_not_waited_for() -> None:
     assert (world.now, len(world.asked)) == (1000.0, 1)
 
 
-def test_what_is_known_is_not_believed_for_ever() -> None:
+def test_a_known_end_is_asked_for_again_later() -> None:
     world = World()
     watch = world.watch(250)
     watch.fresh()
@@ -56,7 +56,7 @@ def test_what_is_known_is_not_believed_for_ever() -> None:
     assert len(world.asked) == 2
 
 
-def test_after_a_batch_nobody_waits_and_after_nothing_came_everybody_does() -> None:
+def test_after_a_batch_no_reader_waits_and_after_an_empty_answer_every_reader_waits() -> None:
     world = World()
     watch = world.watch(250)
     watch.fresh()

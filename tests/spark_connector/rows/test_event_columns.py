@@ -127,7 +127,7 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
         (Event(None, content_type="application/cloudevents"), "not a CloudEvent as JSON"),
     ],
 )
-def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str) -> None:
+def test_a_row_that_is_not_an_event_is_a_fault_of_that_row_alone(event: Event, reason: str) -> None:
     good = Event(b"d", properties=REQUIRED)
     events, parts = read(good, event, good)
     assert list(parts.faults) == [1]
@@ -144,7 +144,9 @@ def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str)
         (Timestamp((1 << 63) - 1), "outside the range"),
     ],
 )
-def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time: object, reason: str) -> None:
+def test_a_value_that_is_not_a_time_is_a_fault_of_its_row_and_the_other_rows_are_complete(
+    time: object, reason: str
+) -> None:
     events, parts = read(Event(b"d", properties=REQUIRED | {"cloudEvents_time": time}))
     assert events.times(parts.faults) == [None]
     assert reason in parts.faults[0]
@@ -178,7 +180,7 @@ json_values = st.recursive(
         json_values,
     )
 )
-def test_whatever_an_event_of_json_has_it_is_read_or_is_a_fault(attributes: dict[str, object]) -> None:
+def test_any_event_of_json_is_read_or_is_a_fault(attributes: dict[str, object]) -> None:
     events, parts = read(structured(**attributes))
     columns = [
         *map(events.texts, sorted(ATTRIBUTES)),

@@ -60,9 +60,7 @@ def test_wanting_less_gives_the_same_of_what_is_wanted(given_events: list[Event]
 
 
 @given(st.lists(st.binary(max_size=40) | events.map(Event.encode), max_size=5), st.data())
-def test_whatever_bytes_there_are_each_row_is_read_or_a_fault(
-    messages: list[bytes], data: st.DataObject
-) -> None:
+def test_each_row_of_any_bytes_is_read_or_a_fault(messages: list[bytes], data: st.DataObject) -> None:
     damaged = []
     for message in messages:
         at = data.draw(st.integers(0, max(len(message) - 1, 0)))
@@ -121,7 +119,7 @@ def test_distinct_sections_are_kept_once() -> None:
     assert parts.codes[0x72][:4] == [0, 1, 2, 0]
 
 
-def test_what_is_remembered_is_bounded_and_read_once() -> None:
+def test_remembered_parts_are_bounded_and_read_once() -> None:
     asked: list[bytes] = []
 
     def read(text: bytes) -> object:

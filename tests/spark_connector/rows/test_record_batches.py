@@ -101,7 +101,7 @@ def test_batches_have_the_schema_and_every_row_once(given_events: list[Event], r
 
 
 @given(st.lists(st.integers(0, 3000), max_size=40))
-def test_batches_are_no_larger_than_they_may_be(sizes: list[int]) -> None:
+def test_batches_are_not_larger_than_the_limit(sizes: list[int]) -> None:
     messages = [Event(bytes(size), properties={"n": index}).encode() for index, size in enumerate(sizes)]
     batches = list(
         maker("default", bytes_max=4096).batches(

@@ -28,7 +28,7 @@ def test_every_column_has_a_type_of_spark_and_of_arrow() -> None:
     assert arrow_schema(struct(choose(["enqueued_time"]))).field(0).type == pa.timestamp("us", tz="UTC")
 
 
-def test_a_schema_of_the_user_is_one_of_the_columns_that_there_are() -> None:
+def test_a_schema_of_the_user_is_a_selection_of_the_columns() -> None:
     given = StructType([StructField("body", StringType()), StructField("offset", LongType())])
     assert fitting(given, ("default",)).names == ("body", "offset")
     with pytest.raises(ConnectorError, match="columns of CloudEvents"):

@@ -37,7 +37,7 @@ def test_the_key_is_read_however_it_was_written(key: str) -> None:
     assert key_of(event[: -len(b"\x00\x53\x75\xa0\x00")]) == key
 
 
-def test_without_annotations_there_is_no_key() -> None:
+def test_without_annotations_a_message_has_no_key() -> None:
     assert key_of(b"") is None
     assert key_of(section(0x72, {})) is None
 
@@ -49,12 +49,12 @@ def test_pairs_are_names_and_texts_in_order(properties: dict[Value, Value]) -> N
     assert list(found.items()) == [(name, text_of(value)) for name, value in properties.items()]
 
 
-def test_a_section_that_is_not_there_is_not_an_empty_one() -> None:
+def test_a_section_that_is_absent_is_not_an_empty_one() -> None:
     assert pairs_of(b"") is None
     assert pairs_of(section(0x74, {})) == {}
 
 
-def test_names_that_are_no_strings_are_read() -> None:
+def test_names_that_are_not_strings_are_read() -> None:
     assert pairs_of(section(0x72, {Symbol("x-a"): 1, ULong(7): "b"})) == {"x-a": "1", "7": "b"}
     with pytest.raises(ValueError, match="twice"):
         pairs_of(section(0x74, {"7": "a", 7: "b"}))

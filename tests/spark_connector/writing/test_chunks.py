@@ -59,7 +59,7 @@ def test_rows_that_all_go_to_one_target_need_no_list_of_targets() -> None:
     assert [chunk.messages for chunk in Cutter(rows_max=1).add([b"a"], None)] == [{None: [b"a"]}]
 
 
-def test_nothing_is_no_chunk() -> None:
+def test_nothing_is_not_a_chunk() -> None:
     assert [*Cutter().add([], 0), *Cutter().rest()] == []
 
 
@@ -73,7 +73,7 @@ def test_sorted_rows_have_one_name_whatever_order_they_came_in() -> None:
     assert names[0] == names[1]
 
 
-def test_a_name_tells_tasks_chunks_targets_and_rows_apart() -> None:
+def test_a_name_distinguishes_tasks_chunks_targets_and_rows() -> None:
     """A replay that is not exact is not taken for one, so that nothing is lost."""
     base = Chunk(0, {0: [b"ab", b"c"], 1: [b"ab", b"c"]}, 4, 6)
     names = {

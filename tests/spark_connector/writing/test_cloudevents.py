@@ -61,7 +61,7 @@ def test_an_event_comes_out_as_the_gateway_knows_it() -> None:
     assert ReceivedEvent(message).key == "2010-01-01"
 
 
-def test_what_is_null_is_left_out() -> None:
+def test_null_columns_are_left_out() -> None:
     [bare, full] = messages(
         [
             {
@@ -144,7 +144,7 @@ def test_extensions_of_a_struct_keep_their_types() -> None:
         max_size=3,
     )
 )
-def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> None:
+def test_the_gateway_reads_every_written_event(rows: list[dict[str, Any]]) -> None:
     for row, message in zip(rows, messages(rows), strict=True):
         event = amqp_binding.decode(message)
         assert event.data == row["data"]
@@ -178,7 +178,7 @@ def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> No
         ({"extensions": [("site", "\x00")]}, "column extensions has a value with a control character"),
     ],
 )
-def test_a_row_that_is_no_event_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+def test_a_row_that_is_not_an_event_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     good: dict[str, Any] = dict(REQUIRED)
     with pytest.raises(RowError, match=words):
         messages([good, {**good, **change}])

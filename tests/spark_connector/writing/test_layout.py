@@ -17,7 +17,7 @@ def test_columns_are_found_whatever_the_case_and_order_of_their_names() -> None:
     )
 
 
-def test_cloudevents_are_told_by_their_columns() -> None:
+def test_cloudevents_are_recognized_by_their_columns() -> None:
     assert plan([*EVENT, Column("subject", "string")]).style is Style.CLOUDEVENTS
 
 

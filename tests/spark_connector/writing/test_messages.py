@@ -87,7 +87,7 @@ def test_a_partition_counts_more_than_a_key() -> None:
     assert ReceivedEvent(targets[1][0]).key == "x"
 
 
-def test_no_rows_are_no_messages() -> None:
+def test_an_empty_table_gives_no_messages() -> None:
     assert encode({"body": [], "key": [], "partition": []}) == {}
 
 

@@ -128,7 +128,7 @@ def test_a_row_that_is_too_large_for_the_node_is_said_to_be(options: WriteOption
         sending.send(chunk(0, {0: ["a", "x" * (17 << 20)]}))
 
 
-def test_a_log_that_is_not_there_is_not_tried_again(options: WriteOptions) -> None:
+def test_a_log_that_does_not_exist_is_not_retried(options: WriteOptions) -> None:
     missing = replace(options, stream="no-such-log")
     with pytest.raises(StreamNotFoundError, match=r"the log 'no-such-log' does not exist.*createPartitions"):
         partition_count(missing)

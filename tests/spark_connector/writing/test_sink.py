@@ -156,7 +156,9 @@ def test_cloudevents_are_read_as_the_gateway_reads_them(
     assert datetime.fromisoformat(str(read.attributes["time"])) == datetime(2010, 1, 1, tzinfo=UTC)
 
 
-def test_no_rows_are_no_events(spark: SparkSession, node: NodeProcess, client: Client, log: str) -> None:
+def test_an_empty_table_gives_no_events(
+    spark: SparkSession, node: NodeProcess, client: Client, log: str
+) -> None:
     write(spark.range(0).select(f.lit("x").alias("body")), node, log)
     assert bodies(client, log) == []
 
@@ -182,7 +184,7 @@ def test_a_log_is_made_when_that_is_asked_for(spark: SparkSession, node: NodePro
         ("select 'x' as body, 'y' as offset", "column offset is set by the log"),
     ],
 )
-def test_what_cannot_be_written_is_said(  # noqa: PLR0917 (fixtures)
+def test_a_row_that_cannot_be_written_is_reported(  # noqa: PLR0917 (fixtures)
     spark: SparkSession, node: NodeProcess, client: Client, log: str, query: str, words: str
 ) -> None:
     with pytest.raises(PySparkException, match=words):
@@ -205,7 +207,7 @@ def test_an_unknown_option_is_refused_before_anything_runs(
         write(spark.sql("select 'x' as body"), node, log, transactionId_="x")
 
 
-def test_what_is_read_can_be_written_again(
+def test_rows_that_were_read_can_be_written_again(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
     """A log is copied, except for what the log itself gives."""

@@ -19,7 +19,7 @@ def ask(infile: object, file: str = "site-packages/pyspark/worker.py", function:
 
 
 @pytest.mark.parametrize(("rest", "is_whole"), [(b"\xff\xff\xff\xfc", True), (b"", False)])
-def test_a_stream_is_whole_when_spark_goes_on_speaking(rest: bytes, is_whole: bool) -> None:
+def test_a_stream_is_complete_when_spark_continues_the_conversation(rest: bytes, is_whole: bool) -> None:
     stream = BufferedReader(BytesIO(rest))
     assert ask(stream) is is_whole
     assert stream.read() == rest, "Spark's word is left for its worker"

@@ -36,7 +36,7 @@ def test_producing_makes_the_log_and_leaves_its_events_there(node: FakeNode, run
     assert list(figures["latency_ms"]) == ["p50", "p95", "p99", "p99.9", "max"]
 
 
-def test_a_log_that_is_there_is_used_as_it_is(node: FakeNode, run: Run) -> None:
+def test_an_existing_log_is_used_unchanged(node: FakeNode, run: Run) -> None:
     assert run("bench", "produce", "temps", "--partitions", "9", "--events", "10").exit_code == 0
     assert len(node.logs["temps"]) == 2
 
@@ -61,7 +61,7 @@ def test_consumers_share_the_partitions(node: FakeNode, run: Run) -> None:
     assert [opened["partition"] for opened in node.opened] == ["0", "1"]
 
 
-def test_consuming_more_than_there_is_is_misuse(node: FakeNode, run: Run) -> None:
+def test_consuming_more_than_the_log_has_is_a_usage_error(node: FakeNode, run: Run) -> None:
     answer = run("bench", "consume", "temps", "--events", "1")
     assert answer.exit_code == 2
     assert "temps has 0 events" in answer.stderr
@@ -77,6 +77,6 @@ def test_people_get_a_table(node: FakeNode, run: Run) -> None:
     "words",
     [["--size", "big"], ["--events", "0"], ["--rate", "0"], ["--connections", "0"], ["--window", "0"]],
 )
-def test_misuse_is_found_before_anything_is_sent(node: FakeNode, run: Run, words: list[str]) -> None:
+def test_a_usage_error_is_found_before_anything_is_sent(node: FakeNode, run: Run, words: list[str]) -> None:
     assert run("bench", "produce", "temps", *words).exit_code == 2
     assert not node.endpoints

@@ -117,7 +117,7 @@ def test_a_cursor_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(
     assert [asked[0] for asked in kept.asked] == ["reset"]
 
 
-def test_a_name_that_nobody_has_or_two_have_is_not_guessed(kept: FakeNode, run: Run) -> None:
+def test_a_name_that_no_user_or_two_users_have_is_not_guessed(kept: FakeNode, run: Run) -> None:
     answer = run("cursor", "remove", "temps", "nope", "--yes")
     assert (answer.exit_code, answer.stderr) == (
         1,
@@ -157,7 +157,7 @@ def test_a_cursor_is_not_removed_for_any_other_answer(kept: FakeNode, run: Run, 
         (["remove"], "ADDRESS"),
     ],
 )
-def test_misuse_is_found_before_anybody_is_asked(
+def test_a_usage_error_is_found_before_a_server_is_asked(
     kept: FakeNode, run: Run, words: list[str], complaint: str
 ) -> None:
     answer = run("cursor", *words)

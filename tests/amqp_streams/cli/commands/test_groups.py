@@ -77,7 +77,7 @@ def test_a_group_that_is_misspelt_leads_to_the_one_that_was_meant(grouped: FakeN
     )
 
 
-def test_an_offset_needs_a_partition_where_there_are_several(grouped: FakeNode, run: Run) -> None:
+def test_an_offset_needs_a_partition_if_the_log_has_several(grouped: FakeNode, run: Run) -> None:
     answer = run("group", "reset", "temps", "billing", "--to", "42")
     assert (answer.exit_code, "name the partition with --partition, one of 0, 1" in answer.stderr) == (
         2,
@@ -97,7 +97,7 @@ def test_a_group_is_removed_when_the_answer_is_yes(grouped: FakeNode, run: Run) 
     assert grouped.asked[-1] == ("delete", "temps", "billing")
 
 
-def test_what_is_not_there_is_a_failure_in_words(grouped: FakeNode, run: Run) -> None:
+def test_a_missing_object_is_a_failure_with_a_message(grouped: FakeNode, run: Run) -> None:
     for words in (["describe"], ["reset", "--to", "earliest"], ["remove", "--yes"]):
         answer = run("group", words[0], "temps", "nope", *words[1:])
         assert (answer.exit_code, answer.stderr) == (
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_a_failure_in_words(grouped: FakeNode, run: Run) ->
         (["describe", "temps"], "GROUP"),
     ],
 )
-def test_misuse_is_found_before_anybody_is_asked(
+def test_a_usage_error_is_found_before_a_server_is_asked(
     grouped: FakeNode, run: Run, words: list[str], complaint: str
 ) -> None:
     answer = run("group", *words)

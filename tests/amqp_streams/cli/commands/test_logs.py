@@ -51,7 +51,7 @@ def test_a_log_that_is_there_already_is_a_failure(node: FakeNode, run: Run) -> N
         ([], "NAME"),
     ],
 )
-def test_what_cannot_be_is_misuse_before_anybody_is_asked(
+def test_a_value_that_is_not_valid_is_a_usage_error_before_a_server_is_asked(
     node: FakeNode, run: Run, words: list[str], complaint: str
 ) -> None:
     answer = run("log", "create", *words)
@@ -96,7 +96,7 @@ def test_only_what_is_given_is_changed_and_none_takes_a_bound_away(node: FakeNod
     }
 
 
-def test_changing_nothing_is_misuse(node: FakeNode, run: Run) -> None:
+def test_changing_nothing_is_a_usage_error(node: FakeNode, run: Run) -> None:
     answer = run("log", "update", "temps")
     assert answer.exit_code == 2
     assert "--retention" in answer.stderr
@@ -120,7 +120,7 @@ def test_a_log_is_not_deleted_for_any_other_answer(node: FakeNode, run: Run, std
     assert "temps" in node.logs
 
 
-def test_a_log_is_deleted_without_asking_when_told_so(node: FakeNode, run: Run) -> None:
+def test_a_log_is_deleted_without_a_question_if_the_flag_says_so(node: FakeNode, run: Run) -> None:
     assert run("log", "delete", "temps", "--yes").exit_code == 0
     assert node.logs == {}
     assert run("log", "delete", "temps", "--yes").exit_code == 1

@@ -149,7 +149,7 @@ def test_a_json_line_is_that_of_receive(run: Run, directory: Path) -> None:
         (["--partition", "1"], "other", 1),
     ],
 )
-def test_reading_starts_and_ends_where_it_is_told_to(
+def test_reading_starts_and_ends_where_the_options_say(
     run: Run, directory: Path, words: list[str], first: str, count: int
 ) -> None:
     lines = run("dump", str(directory), "temps", *words).stdout.splitlines()
@@ -157,7 +157,7 @@ def test_reading_starts_and_ends_where_it_is_told_to(
     assert lines[0].endswith(f"\t{first}")
 
 
-def test_what_lies_behind_damage_is_shown_and_the_damage_told(run: Run, damaged: Path) -> None:
+def test_records_after_damage_are_shown_and_the_damage_reported(run: Run, damaged: Path) -> None:
     answer = run("dump", str(damaged), "temps", "--json")
     assert answer.exit_code == 1
     bodies = [json.loads(line)["body"] for line in answer.stdout.splitlines()]
@@ -175,7 +175,7 @@ def test_what_lies_behind_damage_is_shown_and_the_damage_told(run: Run, damaged:
         (["temps", "--max", "0"], "--max"),
     ],
 )
-def test_misuse_is_named(run: Run, directory: Path, words: list[str], complaint: str) -> None:
+def test_a_usage_error_is_named(run: Run, directory: Path, words: list[str], complaint: str) -> None:
     answer = run("dump", str(directory), *words)
     assert answer.exit_code == 2
     assert complaint in answer.stderr
@@ -239,7 +239,7 @@ def test_producers_are_dumped_a_line_each(run: Run, directory: Path) -> None:
     assert "no partition 9" in run("dump", str(directory), "temps", "--producers", "--partition", "9").stderr
 
 
-def test_damaged_states_are_told_with_their_place(run: Run, directory: Path) -> None:
+def test_damaged_states_are_reported_with_their_file(run: Run, directory: Path) -> None:
     with opened(directory) as store:
         for number in range(3):
             store.states.write({f"{number}": b"x"})

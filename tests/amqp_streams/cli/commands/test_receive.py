@@ -20,7 +20,7 @@ def filled(node: FakeNode) -> FakeNode:
     return node
 
 
-def test_everything_there_is_is_read_by_default(filled: FakeNode, run: Run) -> None:
+def test_all_existing_events_are_read_by_default(filled: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--format", "body")
     assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\na1\na2\nb0\nb1\n", "")
     assert filled.opened == [{"log": "temps", "partition": None, "start": EARLIEST, "credit": 1000}]
@@ -30,7 +30,7 @@ def test_one_partition_is_read_alone(filled: FakeNode, run: Run) -> None:
     assert run("receive", "temps", "--format", "body", "--partition", "1").stdout == "b0\nb1\n"
 
 
-def test_an_unknown_partition_is_misuse_with_those_there_are(filled: FakeNode, run: Run) -> None:
+def test_an_unknown_partition_is_a_usage_error_with_the_existing_ones(filled: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--partition", "7")
     assert answer.exit_code == 2
     assert "its partitions are 0, 1" in answer.stderr
@@ -108,7 +108,7 @@ def test_the_start_goes_to_the_node(filled: FakeNode, run: Run, words: list[str]
     assert filled.opened[0]["start"] == start
 
 
-def test_following_goes_on_until_nothing_came_for_a_time(filled: FakeNode, run: Run) -> None:
+def test_following_continues_until_nothing_came_for_a_time(filled: FakeNode, run: Run) -> None:
     answer = run(
         "receive", "temps", "--follow", "--from", "earliest", "--format", "body", "--timeout", "0.001"
     )
@@ -157,7 +157,7 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
     assert shown(event, Format.TEXT) == Shown("0", 0, NOW_MS, key="a", body=b"a0")
 
 
-def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(
+def test_a_message_that_cannot_be_decoded_is_shown_whole_and_reported(
     filled: FakeNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One broken event must not stop everybody who reads the log there."""
@@ -186,7 +186,7 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(
         (["--group", "x", "--until", "-1h"], "only 'end'"),
     ],
 )
-def test_misuse_is_found_before_anybody_is_asked(
+def test_a_usage_error_is_found_before_a_server_is_asked(
     node: FakeNode, run: Run, words: list[str], complaint: str
 ) -> None:
     answer = run("receive", "temps", *words)
@@ -198,7 +198,7 @@ def test_misuse_is_found_before_anybody_is_asked(
 # -- filters, groups, subscriptions
 
 
-def test_filters_go_to_the_node_and_texts_are_no_patterns() -> None:
+def test_filters_go_to_the_node_and_texts_are_not_patterns() -> None:
     assert filters_of(None, []) == {}
     assert filters_of("a = 1", [("kind", "alarm"), ("x", "&p:b")]) == {
         "where": sql_filter("a = 1"),
@@ -206,7 +206,7 @@ def test_filters_go_to_the_node_and_texts_are_no_patterns() -> None:
     }
 
 
-def test_a_filtered_log_ends_when_the_node_says_that_there_is_no_more(filled: FakeNode, run: Run) -> None:
+def test_a_filtered_log_ends_when_the_node_reports_the_end(filled: FakeNode, run: Run) -> None:
     """The last events may not pass: waiting for the latest offset would be waiting forever."""
     filled.passes = lambda body: body in (b"a0", b"b0")
     filled.slow = 2
@@ -247,7 +247,7 @@ def test_a_moment_that_is_over_does_not_end_what_is_still_being_searched(filled:
     assert filled.slow == 0
 
 
-def test_following_a_filtered_log_beyond_its_end_goes_on(filled: FakeNode, run: Run) -> None:
+def test_following_a_filtered_log_beyond_its_end_continues(filled: FakeNode, run: Run) -> None:
     filled.passes = lambda body: body == b"a0"
     words = ("--where", "x = 1", "--from", "earliest", "--format", "body", "--timeout", "0.001")
     answer = run("receive", "temps", "--follow", "--until", "3", *words)
@@ -261,7 +261,7 @@ def test_a_filtered_log_that_takes_too_long_is_a_failure(filled: FakeNode, run: 
     assert (answer.exit_code, answer.stderr) == (1, "no event arrived for 0.001 s\n")
 
 
-def test_what_is_printed_of_a_subscription_is_settled(filled: FakeNode, run: Run) -> None:
+def test_printed_events_of_a_subscription_are_settled(filled: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--durable", "nightly", "--max", "2", "--format", "body")
     assert (answer.stdout, filled.settled) == ("a0\na1\n", [b"a0", b"a1"])
     assert filled.opened == [

@@ -141,7 +141,7 @@ def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(
         (["/nowhere/at/all"], "does not exist"),
     ],
 )
-def test_misuse_is_found_before_anything_is_sent(
+def test_a_usage_error_is_found_before_anything_is_sent(
     node: FakeNode, run: Run, words: list[str], complaint: str
 ) -> None:
     answer = run("send", "temps", *words)

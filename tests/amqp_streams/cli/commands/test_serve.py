@@ -83,7 +83,7 @@ def test_sighup_reads_the_file_again_under_the_same_flags(
     assert [(settings.container_id, str(settings.sync)) for settings in read] == [("after", "interval:5")]
 
 
-def test_whoever_waits_for_it_is_told_where_it_listens(
+def test_a_waiting_process_learns_where_the_service_listens(
     monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "ready.json"
@@ -114,7 +114,7 @@ def test_a_node_that_cannot_start_is_a_failure_in_words(
     assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: another process has it\n")
 
 
-def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(
+def test_settings_that_are_not_valid_are_a_usage_error_that_names_each_of_them(
     served: list[NodeSettings], run: Run
 ) -> None:
     answer = run(
@@ -126,7 +126,7 @@ def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(
     assert not served
 
 
-def test_every_variable_is_told_in_the_help(run: Run) -> None:
+def test_every_variable_is_documented_in_the_help(run: Run) -> None:
     told = run("serve", "--help").stdout
     for name in (
         "DATA_DIR",

@@ -8,7 +8,7 @@ from amqp_streams.cli.terminal.console import cell, human_bytes, human_duration,
 from service_parts.settings.units import duration_ms
 
 
-def test_a_table_is_never_cut_short_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_never_shortened_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME", "EVENTS"), [("x" * 300, 1_234_567), ("y", None)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["NAME", "EVENTS"]
@@ -52,7 +52,7 @@ def test_words_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "done\n")
 
 
-def test_there_is_no_progress_bar_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_progress_bar_is_not_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("sending", 10) as advance:
         advance(5, note="half")
     assert capsys.readouterr() == ("", "")

@@ -41,7 +41,7 @@ def test_a_line_is_the_body_as_it_is() -> None:
     assert event.properties is None
 
 
-def test_what_is_common_is_in_every_event() -> None:
+def test_common_values_are_in_every_event() -> None:
     common = Common(
         key="kitchen", content_type="text/plain", subject="reading", properties={"site": "lisbon"}
     )
@@ -87,7 +87,7 @@ def test_a_json_line_says_everything_about_its_event() -> None:
     assert event.properties == {"floor": 2, "ok": True, "note": None}
 
 
-def test_a_body_that_is_no_text_is_sent_as_json() -> None:
+def test_a_body_that_is_not_text_is_sent_as_json() -> None:
     event = draft_of(JsonDrafter(Common()), b'{"body": {"temp": 20.5}}').event
     assert json.loads(binary(event.body)) == {"temp": 20.5}
     assert isinstance(event.body, bytes)
@@ -113,14 +113,16 @@ def test_a_json_line_wins_over_what_is_common() -> None:
     st.one_of(st.none(), st.text(max_size=10)),
     st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)),
 )
-def test_what_receive_prints_send_takes(body: bytes, key: str | None, properties: dict[str, object]) -> None:
+def test_the_output_of_receive_is_input_of_send(
+    body: bytes, key: str | None, properties: dict[str, object]
+) -> None:
     """A log can be copied with `receive --format json | send --json-lines`."""
     line = render(Shown("1", 7, 1, key=key, properties=properties, body=body), Format.JSON)
     event, partition = draft_of(JsonDrafter(Common()), line.rstrip(b"\n"))
     assert (event.body, event.key, event.properties or {}, partition) == (body, key, properties, "1")
 
 
-def test_empty_lines_between_json_lines_are_no_events() -> None:
+def test_empty_lines_between_json_lines_are_not_events() -> None:
     assert drafted(JsonDrafter(Common()), b"", b"  ") == []
 
 
@@ -185,7 +187,7 @@ def test_a_column_may_have_any_name() -> None:
     assert draft_of(CsvDrafter(Common(), key_column="a{b}.c"), b"a{b}.c", b"x").event.key == "x"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_column() -> None:
+def test_a_byte_order_mark_is_not_a_part_of_the_first_column() -> None:
     assert draft_of(CsvDrafter(Common(), key_column="date"), b"\xef\xbb\xbfdate", b"x").event.key == "x"
 
 

@@ -23,7 +23,7 @@ def test_a_line_ends_with_lf_or_cr_lf_or_the_input() -> None:
     assert lines_of(b"a\nb\r\n\nc") == [b"a", b"b", b"", b"c"]
 
 
-def test_nothing_after_the_last_line_end_is_no_line() -> None:
+def test_nothing_after_the_last_line_end_is_not_a_line() -> None:
     assert lines_of(b"a\n") == [b"a"]
     assert lines_of(b"") == []
 
@@ -48,7 +48,7 @@ def test_a_quote_that_is_never_closed_is_found() -> None:
         lines_of(b'a\n"b\nc\n', quotes=True)
 
 
-def test_a_line_without_an_end_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amqp_streams.cli.terminal.reading.LINE_BYTES_MAX", 1000)
     with pytest.raises(InputError, match="longer than 1000 bytes"):
         lines_of(*[b"x" * 100] * 11)
@@ -67,7 +67,7 @@ async def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
         assert await collected(descriptor) == data
 
 
-async def test_a_pipe_is_read_as_it_comes_and_the_loop_goes_on() -> None:
+async def test_a_pipe_is_read_as_data_arrives_and_the_loop_continues() -> None:
     reading, writing = os.pipe()
     try:
         came = chunks(reading)
@@ -95,7 +95,9 @@ def on_stdin(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return left
 
 
-def test_a_password_is_the_first_line_of_stdin_and_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_the_first_line_of_stdin_and_the_other_lines_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     left = on_stdin("s\u00e9cret \r\n20.5\n".encode(), monkeypatch)
     assert password_from_stdin() == "s\u00e9cret "
     assert left == [b"20.5\n"]

@@ -50,7 +50,7 @@ def test_the_line_for_people_has_position_time_key_and_body() -> None:
     assert render(EVENT, Format.TEXT) == b"1:42\t2026-11-21T06:30:00.123Z\tkitchen\t20.5\n"
 
 
-def test_what_an_event_has_not_is_a_hyphen_for_people_and_null_for_programs() -> None:
+def test_an_absent_value_is_a_hyphen_for_people_and_null_for_programs() -> None:
     bare = Shown(None, None, None)
     assert render(bare, Format.TEXT) == b"-:-\t-\t-\t\n"
     assert as_json(bare)["key"] is None
@@ -63,7 +63,7 @@ def test_the_body_alone_is_byte_for_byte_what_was_sent() -> None:
     assert render(event, Format.BODY) == b"\x00\xff\n\n"
 
 
-def test_a_body_that_is_no_text_is_given_in_base64() -> None:
+def test_a_body_that_is_not_text_is_shown_in_base64() -> None:
     shown = as_json(Shown("0", 0, 0, body=b"\xff\xfe"))
     assert shown["body_base64"] == "//4="
     assert "body" not in shown
@@ -87,7 +87,7 @@ def test_a_line_is_one_line_whatever_is_in_the_event(body: bytes, key: str | Non
     assert b"\x1b" not in render(event, Format.TEXT)
 
 
-def test_a_long_body_is_cut_for_people_and_its_size_told() -> None:
+def test_a_long_body_is_shortened_for_people_and_its_size_shown() -> None:
     line = render(Shown("0", 0, 0, body=b"x" * 100_000), Format.TEXT)
     assert len(line) < 5000
     assert line.endswith(b"(100000 bytes)\n")

@@ -148,19 +148,19 @@ def test_an_end_that_was_passed_by_retention_is_noticed() -> None:
     assert read(Bounds(None, ends_of(info)), info, [("0", 9)]) == ([], False)
 
 
-def test_there_is_nothing_to_wait_for_in_an_empty_log() -> None:
+def test_an_empty_log_is_not_waited_for() -> None:
     info = a_log(0, 0)
     assert read(Bounds(None, ends_of(info)), info, []) == ([], False)
 
 
 @pytest.mark.parametrize("start", [LATEST, AfterOffset(4), AfterTime(NOW)])
-def test_there_is_nothing_to_wait_for_when_reading_starts_after_the_end(start: object) -> None:
+def test_a_start_after_the_end_is_not_waited_for(start: object) -> None:
     info = a_log(5)
     assert read(Bounds(None, ends_of(info)), info, [], start) == ([], False)
 
 
 @pytest.mark.parametrize("start", [EARLIEST, AfterOffset(3), AfterTime(NOW - 1)])
-def test_there_is_something_to_wait_for_when_reading_starts_before_the_end(start: object) -> None:
+def test_a_start_before_the_end_is_waited_for(start: object) -> None:
     info = a_log(5)
     assert read(Bounds(None, ends_of(info)), info, [], start) == ([], True)
 

@@ -27,7 +27,7 @@ def stdout_is(descriptor: int) -> Iterator[None]:
             sys.stdout = before
 
 
-async def test_a_pipe_takes_more_than_it_holds_while_the_loop_goes_on() -> None:
+async def test_a_pipe_takes_more_than_its_capacity_while_the_loop_continues() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     data = os.urandom(300_000)
@@ -43,7 +43,7 @@ async def test_a_pipe_takes_more_than_it_holds_while_the_loop_goes_on() -> None:
     assert bytes(taken) == data
 
 
-async def test_a_pipe_that_nobody_reads_is_noticed_with_nothing_to_write() -> None:
+async def test_a_pipe_without_a_reader_is_noticed_with_nothing_to_write() -> None:
     reading, writing = os.pipe()
     with stdout_is(writing):
         output = Output()

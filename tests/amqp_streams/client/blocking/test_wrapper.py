@@ -52,7 +52,7 @@ def test_a_call_raises_what_the_asyncio_method_raises(thread: Background) -> Non
         Outer(thread, Inner(1)).plus(-1)
 
 
-def test_what_is_made_is_blocking_as_well(thread: Background) -> None:
+def test_created_objects_are_blocking_too(thread: Background) -> None:
     assert Maker(thread, Inner(1)).another().plus(1) == 9
 
 

@@ -26,7 +26,7 @@ def test_urls_are_read(url: str, address: Address) -> None:
 @pytest.mark.parametrize(
     "url", ["http://host", "amqp://", "amqp://host:0x", "amqp://host:99999", "", "amqp://:5672"]
 )
-def test_what_is_no_url_of_a_node_says_so(url: str) -> None:
+def test_a_text_that_is_not_a_url_of_a_node_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"has no host|the port in|not one of"):
         Address.parse(url)
 

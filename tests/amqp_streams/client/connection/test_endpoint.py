@@ -8,7 +8,7 @@ from amqp_streams.client.connection.endpoint import Signal
 from amqp_streams.client.errors import TimedOutError
 
 
-async def test_fire_wakes_all_who_wait_and_is_not_remembered() -> None:
+async def test_fire_wakes_all_waiting_callers_and_is_not_remembered() -> None:
     signal = Signal()
     signal.fire()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]

@@ -48,7 +48,7 @@ async def received(node: RunningNode, log: str, **options: object) -> list[Recei
 
 
 @pytest.mark.parametrize("settle", ["auto", "none", "manual"])
-async def test_what_is_sent_with_a_format_comes_with_it_also_when_it_is_sent_on(
+async def test_a_format_is_sent_with_its_event_and_kept_when_it_is_forwarded(
     node: RunningNode, settle: str
 ) -> None:
     first, second = f"first-{settle}", f"second-{settle}"
@@ -66,7 +66,7 @@ async def test_what_is_sent_with_a_format_comes_with_it_also_when_it_is_sent_on(
     assert told(await received(node, second, settle=settle)) == EXPECTED
 
 
-async def test_ranges_and_raw_bytes_tell_the_formats_too_and_a_crash_leaves_them(node: RunningNode) -> None:
+async def test_ranges_and_raw_bytes_have_the_formats_too_and_a_crash_keeps_them(node: RunningNode) -> None:
     async with connect(node.url) as client:
         await client.management.create_log("ranges", partitions=1)
         async with client.producer("ranges") as producer:
@@ -111,7 +111,7 @@ async def test_large_messages_and_many_links_keep_their_formats_apart(node: Runn
             ]
 
 
-async def test_members_of_a_group_are_told_the_formats(node: RunningNode) -> None:
+async def test_members_of_a_group_learn_the_formats(node: RunningNode) -> None:
     async with connect(node.url) as client:
         await client.management.create_log("grouped", partitions=2)
         async with client.producer("grouped", partition=1) as producer:

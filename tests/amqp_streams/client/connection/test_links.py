@@ -17,7 +17,7 @@ from tests.amqp_streams.client.pairs import entries, message, opened, receiver, 
 from tests.amqp_streams.client.peer import Node
 
 
-def test_what_is_accepted_comes_back_in_order() -> None:
+def test_accepted_events_come_back_in_order() -> None:
     pair = opened()
     link = sender(pair)
     given_entries = entries(5)
@@ -57,7 +57,7 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(
         assert refusal.description == "no message"
 
 
-def test_an_event_that_there_is_no_space_for_is_not_refused_for_good() -> None:
+def test_an_event_that_no_space_is_left_for_is_not_refused_permanently() -> None:
     """A full disk heals: the node says so with rejected and this condition, and the event is sent again as if
     released.
     """
@@ -156,7 +156,7 @@ def test_a_large_message_is_taken_piece_by_piece_as_it_comes() -> None:
     assert got == [big]
 
 
-def test_an_aborted_message_is_dropped_and_its_credit_told() -> None:
+def test_an_aborted_message_is_dropped_and_its_credit_reported() -> None:
     pair = opened()
     link = receiver(pair)
     [their_end] = pair.peer.senders

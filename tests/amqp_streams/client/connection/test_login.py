@@ -70,7 +70,7 @@ async def test_a_token_that_cannot_be_had_now_may_be_had_later() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\n", "ü", "x" * 20_000])
-async def test_what_can_be_no_token_is_not_sent_and_not_told(token: str) -> None:
+async def test_a_text_that_cannot_be_a_token_is_not_sent_and_not_shown(token: str) -> None:
     with pytest.raises(ConnectError, match="the token is not valid") as caught:
         await credentials_for(HERE, None, SaslOptions(token=token))
     assert not token or token not in str(caught.value)

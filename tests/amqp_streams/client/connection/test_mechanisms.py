@@ -20,7 +20,7 @@ credentials = st.builds(
 
 
 @given(credentials, st.lists(st.sampled_from([*ALL, "GSSAPI", "CRAM-MD5"]), unique=True))
-def test_what_is_chosen_was_offered_and_shows_no_secret_to_strangers(
+def test_the_chosen_mechanism_was_offered_and_shows_no_secret_to_an_unknown_server(
     who: Credentials, offered: list[str]
 ) -> None:
     try:

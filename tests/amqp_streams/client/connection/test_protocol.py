@@ -27,7 +27,7 @@ def test_an_open_is_answered_and_says_whether_the_peer_is_an_event_stream_engine
     assert Pair(node).run() == [Opened("peer", event_streams=True)]
 
 
-def test_a_user_is_told_by_plain() -> None:
+def test_a_user_is_identified_by_plain() -> None:
     pair = opened(user="ann")
     [init] = pair.peer.saslframes
     assert described(init).value == [Symbol("PLAIN"), b"\0ann\0secret", "h"]
@@ -80,7 +80,7 @@ def test_a_peer_without_link_properties_has_none() -> None:
     assert sender(pair).properties == receiver(pair).properties == {}
 
 
-def test_a_refused_attach_is_told_with_its_condition_and_not_as_attached() -> None:
+def test_a_refused_attach_is_logged_with_its_condition_and_not_as_attached() -> None:
     pair = opened()
     pair.node.refused["log"] = proton.Condition(
         "amqp:not-found", "no such log", {proton.symbol("field"): "address"}
@@ -124,7 +124,7 @@ def test_a_session_that_ends_ends_its_link_only() -> None:
     assert any(isinstance(protocol_event, Outcomes) for protocol_event in pair.run())
 
 
-def test_closing_a_link_tells_nothing_and_leaves_the_others() -> None:
+def test_closing_a_link_reports_nothing_and_leaves_the_others() -> None:
     pair = opened()
     pair.node.outgoing["log"].append(message(1))
     first, second = sender(pair), receiver(pair)
@@ -178,7 +178,7 @@ def test_an_idle_client_sends_heartbeats() -> None:
 
 @given(st.integers(1, 40))
 @settings(max_examples=15, deadline=None)
-def test_bytes_in_pieces_tell_the_same(piece: int) -> None:
+def test_bytes_in_pieces_give_the_same_result(piece: int) -> None:
     def story(size: int) -> list[object]:
         pair = opened(piece=size)
         pair.node.outgoing["in"].extend(message(number) for number in range(10))

@@ -46,7 +46,7 @@ def test_user_password_and_way_stay_and_the_name_is_what_the_peer_is_called() ->
     )
 
 
-def test_the_address_there_is_the_one_that_is_told() -> None:
+def test_the_existing_address_is_the_one_that_is_reported() -> None:
     assert address_there(INFO, "log") == "log@beta"
     assert address_there({}, "log") == "log"
 
@@ -66,7 +66,9 @@ def test_the_address_there_is_the_one_that_is_told() -> None:
         ({"network-host": "b", "port": 1, "scheme": "amqp://x"}, "without TLS"),
     ],
 )
-def test_what_cannot_be_followed_or_would_be_less_secure_is_not(info: dict[str, object], words: str) -> None:
+def test_a_redirect_that_is_unusable_or_less_secure_is_not_followed(
+    info: dict[str, object], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         target(info, HOME)
 

@@ -171,7 +171,7 @@ def test_a_password_and_a_token_are_not_shown() -> None:
     assert "t.o.k" not in repr(TOKEN)
 
 
-def test_a_peer_that_cannot_tell_now_is_asked_again_later() -> None:
+def test_a_peer_that_has_no_answer_yet_is_asked_again_later() -> None:
     """Not an AuthenticationError, which nobody retries."""
     client = SaslClient(ANN, None)
     client.receive(offer("PLAIN"))
@@ -182,7 +182,7 @@ def test_a_peer_that_cannot_tell_now_is_asked_again_later() -> None:
 
 @pytest.mark.parametrize("credentials", [ANN, SCRAM, TOKEN, Credentials()])
 @pytest.mark.parametrize("early", [frame(0x44, UByte(0)), frame(0x42, b"x"), frame(0x43, b"x")])
-def test_an_outcome_before_we_said_who_we_are_is_no_outcome(credentials: Credentials, early: bytes) -> None:
+def test_an_outcome_before_the_client_s_init_is_an_error(credentials: Credentials, early: bytes) -> None:
     client = SaslClient(credentials, None)
     with pytest.raises(ConnectError, match="not expected"):
         client.receive(HEADER + early)

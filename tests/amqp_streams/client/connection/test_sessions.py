@@ -47,7 +47,7 @@ OPEN = frame(Described(ULong(0x10), ["peer", None, UInt(65536), UShort(3)]))
 
 
 @pytest.mark.parametrize("channel_max", [0, 1, 3, 63])
-def test_there_are_never_more_sessions_than_the_peer_takes_however_many_links_there_are(
+def test_sessions_never_exceed_the_peer_s_limit_for_any_number_of_links(
     channel_max: int,
 ) -> None:
     pair = pair_with(channel_max)
@@ -64,7 +64,7 @@ def test_the_first_links_have_a_session_each() -> None:
     assert len({link.session for link in made}) == SESSIONS_MAX
 
 
-def test_a_link_too_many_is_refused_here_and_the_others_go_on() -> None:
+def test_a_link_above_the_limit_is_refused_and_the_others_continue() -> None:
     pair = pair_with(0)
     made = attach(pair, SESSION_LINKS_MAX)
     assert pair.client.room == 0
@@ -105,7 +105,7 @@ def test_a_begin_without_a_handle_max_or_none_at_all_allows_any(received: bytes)
     assert looking.value == 0xFFFF_FFFF
 
 
-def test_what_proton_cannot_process_is_a_fault_and_not_silence() -> None:
+def test_a_frame_that_proton_cannot_process_is_a_fault_and_not_ignored() -> None:
     pair = pair_with(0)
     sessions_of = pair.client._sessions
     sessions_of.sessions_max = 5  # as if the peer had not been asked
@@ -157,7 +157,7 @@ def test_a_link_that_is_not_read_does_not_hold_up_the_others_of_its_session(
     assert slow.session.unread.set_aside == 0
 
 
-def test_what_is_set_aside_is_bounded_and_comes_before_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_data_is_bounded_and_comes_before_later_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SESSION_BYTES_MAX", 4 * FRAME_BYTES)
     monkeypatch.setattr(links, "SET_ASIDE_BYTES_MAX", 200_000)
     monkeypatch.setattr(links, "_SET_ASIDE_STEP", 1)

@@ -79,7 +79,7 @@ async def echo_websocket(connection: ServerConnection) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
-async def test_what_is_written_comes_back_over_tcp(size: int) -> None:
+async def test_written_bytes_come_back_over_tcp(size: int) -> None:
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     async with tcp(echo_tcp) as address:
         heard = Heard()
@@ -94,7 +94,7 @@ async def test_what_is_written_comes_back_over_tcp(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
-async def test_what_is_written_comes_back_over_a_websocket_in_fragments(size: int) -> None:
+async def test_written_bytes_come_back_over_a_websocket_in_fragments(size: int) -> None:
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     async with websocket(echo_websocket) as address:
         heard = Heard()
@@ -131,7 +131,7 @@ async def test_a_peer_that_does_not_read_fills_the_stream_and_empties_it_again()
         await heard.ended
 
 
-async def test_a_peer_that_closes_is_told_once() -> None:
+async def test_a_peer_that_closes_is_reported_once() -> None:
     async def close_tcp(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -145,7 +145,7 @@ async def test_a_peer_that_closes_is_told_once() -> None:
             await heard.ended
 
 
-async def test_nobody_listening_is_a_connect_error_that_names_the_address() -> None:
+async def test_a_connect_error_without_a_listener_names_the_address() -> None:
     async with tcp(echo_tcp) as address:
         pass
     with pytest.raises(ConnectError, match=str(address)):
@@ -158,7 +158,7 @@ async def test_a_websocket_that_does_not_speak_amqp_is_a_connect_error() -> None
             await open_stream(address, None, Heard())
 
 
-async def test_what_is_no_websocket_is_a_connect_error() -> None:
+async def test_an_answer_that_is_not_a_websocket_is_a_connect_error() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")

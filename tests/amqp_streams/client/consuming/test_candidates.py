@@ -23,7 +23,7 @@ def refuse(asked: Candidates, error: LinkRefusedError, now_s: float, lasted_s: f
     return asked.ended(asked.start(), error, held=False, lasted_s=lasted_s, now_s=now_s)
 
 
-def test_as_many_wait_as_may_and_as_there_are_partitions_left() -> None:
+def test_as_many_wait_as_the_limit_and_the_free_partitions_allow() -> None:
     assert candidates(8).due(0, 0.0) == 4
     assert candidates(8).due(6, 0.0) == 2
     assert candidates(8).due(8, 0.0) == 0
@@ -62,7 +62,7 @@ def test_a_refusal_after_a_long_wait_is_asked_again_at_once() -> None:
     assert asked.due(0, 30.0) == 4
 
 
-def test_a_partition_that_moved_away_is_no_failure() -> None:
+def test_a_partition_that_moved_away_is_not_a_failure() -> None:
     for condition in (names.LINK_DETACH_FORCED, names.LINK_STOLEN):
         asked = candidates(8)
         name = asked.start()
@@ -71,7 +71,7 @@ def test_a_partition_that_moved_away_is_no_failure() -> None:
         assert asked.due(0, 5.0) == 4
 
 
-def test_what_passes_is_tried_as_often_as_the_policy_says_and_a_refusal_for_good_not_again() -> None:
+def test_temporary_failures_are_retried_up_to_the_policy_s_limit_and_permanent_ones_are_not() -> None:
     asked = candidates(8)
     endings = [refuse(asked, SHORT, float(second)) for second in range(4)]
     assert endings == [Ending.AGAIN] * 3 + [Ending.FINAL]
@@ -97,7 +97,7 @@ def test_a_lost_connection_costs_nothing_but_the_links() -> None:
     st.integers(1, 6),
     st.integers(1, 6),
 )
-def test_there_are_never_more_links_than_partitions_nor_two_of_a_name(
+def test_links_are_never_more_than_partitions_and_no_two_have_the_same_name(
     steps: list[str], partitions: int, most: int
 ) -> None:
     asked = candidates(partitions, most)

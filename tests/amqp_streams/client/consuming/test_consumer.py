@@ -134,7 +134,7 @@ async def test_automatic_settling_accepts_what_was_taken_when_the_next_is_taken(
         assert len(node.outcomes) == 5
 
 
-async def test_manual_settling_says_what_it_is_told_and_bounds_what_is_unsettled(node: MemoryNode) -> None:
+async def test_manual_settling_settles_as_requested_and_bounds_unsettled_events(node: MemoryNode) -> None:
     node.outgoing["log"].extend(records(0, 30))
     async with connect(URL) as client, client.consumer("log", credit=8, settle="manual") as consumer:
         events = await consumer.receive(8)
@@ -164,7 +164,7 @@ async def test_events_kept_unsettled_do_not_starve_the_others(node: MemoryNode) 
         assert len(kept) == 18
 
 
-async def test_much_more_credit_than_the_window_holds_is_no_deadlock(node: MemoryNode) -> None:
+async def test_much_more_credit_than_the_window_allows_is_not_a_deadlock(node: MemoryNode) -> None:
     node.outgoing["log"].extend(records(0, 5000))
     async with connect(URL) as client, client.consumer("log", credit=100_000) as consumer:
         seen = 0
@@ -180,7 +180,7 @@ async def test_without_settling_the_node_settles_as_it_sends(node: MemoryNode) -
     assert node.outcomes == []
 
 
-async def test_after_a_loss_a_consumer_goes_on_behind_the_last_event_taken(node: MemoryNode) -> None:
+async def test_after_a_loss_a_consumer_continues_after_the_last_event_taken(node: MemoryNode) -> None:
     node.outgoing["log"].extend(records(0, 10))
     async with (
         connect(URL, retry=AT_ONCE) as client,
@@ -195,7 +195,7 @@ async def test_after_a_loss_a_consumer_goes_on_behind_the_last_event_taken(node:
     assert [asked(link) for link in node.attaches] == ["@earliest", "0000000000000003"]
 
 
-async def test_several_partitions_go_on_together_without_repeating_an_event(node: MemoryNode) -> None:
+async def test_several_partitions_continue_together_without_repeating_an_event(node: MemoryNode) -> None:
     info(node, "log", {"0": "0000000000000005", "1": "0000000000000002"})
     node.outgoing["log"].extend([*records(0, 4, 0), *records(0, 2, 1)])
     async with connect(URL, retry=AT_ONCE) as client, client.consumer("log", start=EARLIEST) as consumer:
@@ -277,7 +277,7 @@ async def test_when_no_connection_comes_back_receive_raises(node: MemoryNode) ->
             await consumer.receive()
 
 
-async def test_a_closed_consumer_says_so_to_whoever_waits(node: MemoryNode) -> None:
+async def test_a_closed_consumer_notifies_the_waiting_caller(node: MemoryNode) -> None:
     async with connect(URL) as client:
         consumer = client.consumer("log")
         await consumer.open()

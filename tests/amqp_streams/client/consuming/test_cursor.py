@@ -39,7 +39,7 @@ def test_a_start_is_a_filter_as_the_extensions_describe_it() -> None:
     assert asked(Cursor(EARLIEST, "0")) == "@earliest"
 
 
-def test_a_bound_consumer_goes_on_behind_the_last_event() -> None:
+def test_a_bound_consumer_continues_after_the_last_event() -> None:
     cursor = Cursor(EARLIEST, "3")
     assert cursor.note([at(3, 5), at(3, 6)]) == []
     assert asked(cursor) == offset(6)
@@ -47,7 +47,7 @@ def test_a_bound_consumer_goes_on_behind_the_last_event() -> None:
     assert asked(cursor) == offset(7)
 
 
-def test_several_partitions_go_on_from_the_one_furthest_behind_and_drop_what_comes_again() -> None:
+def test_several_partitions_continue_from_the_oldest_position_and_drop_repeated_events() -> None:
     cursor = Cursor(EARLIEST, None)
     cursor.note([at(0, 0), at(1, 0), at(0, 1), at(0, 2), at(1, 1)])
     assert asked(cursor, ("0", "1")) == offset(1)
@@ -110,7 +110,7 @@ def test_a_recreated_log_is_read_from_its_beginning() -> None:
     assert not cursor.other_log("b")
 
 
-def test_messages_of_a_peer_that_is_no_log_are_let_pass() -> None:
+def test_messages_of_a_peer_that_is_not_a_log_are_accepted() -> None:
     for partition in (None, "0"):
         cursor = Cursor(LATEST, partition)
         assert cursor.note([BODY, BODY]) == []

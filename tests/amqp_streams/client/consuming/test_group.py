@@ -38,7 +38,7 @@ async def everything(consumer: GroupConsumer) -> list[tuple[str | None, object]]
     return positions(found)
 
 
-async def test_attaches_wait_for_partitions_under_a_durable_source_and_no_more_than_there_are(
+async def test_attaches_wait_for_partitions_under_a_durable_source_up_to_their_number(
     node: MemoryNode,
 ) -> None:
     group = Coordinator(node, 6)
@@ -128,7 +128,7 @@ async def test_leaving_by_an_exception_settles_nothing(node: MemoryNode) -> None
         assert group.left == ["0"]
 
 
-async def test_each_event_is_settled_as_it_is_told(node: MemoryNode) -> None:
+async def test_each_event_is_settled_as_requested(node: MemoryNode) -> None:
     group = Coordinator(node, 2)
     async with connect(URL) as client, client.group_consumer(LOG, "g", settle="manual") as consumer:
         await group.assign(0, 1)
@@ -143,7 +143,7 @@ async def test_each_event_is_settled_as_it_is_told(node: MemoryNode) -> None:
         )
 
 
-async def test_a_partition_that_moves_away_is_told_and_its_events_are_not_handed_out(
+async def test_a_partition_that_moves_away_is_reported_and_its_events_are_not_returned(
     node: MemoryNode,
 ) -> None:
     group, told = Coordinator(node, 2), list[str]()
@@ -291,7 +291,7 @@ async def test_a_node_without_groups_is_not_read_as_if_it_had_them(node: MemoryN
                 pass
 
 
-async def test_a_log_that_is_not_there_is_refused(node: MemoryNode) -> None:
+async def test_a_log_that_does_not_exist_is_refused(node: MemoryNode) -> None:
     Coordinator(node, 1)
     node.refused[f"{LOG}/$info"] = proton.Condition("amqp:not-found", "no such log")
     async with connect(URL) as client:
@@ -300,7 +300,7 @@ async def test_a_log_that_is_not_there_is_refused(node: MemoryNode) -> None:
                 pass
 
 
-async def test_closing_gives_up_what_waits_and_wakes_whoever_receives(node: MemoryNode) -> None:
+async def test_closing_abandons_what_waits_and_wakes_the_receiving_caller(node: MemoryNode) -> None:
     group = Coordinator(node, 3)
     async with connect(URL) as client:
         consumer = client.group_consumer(LOG, "g")
@@ -320,7 +320,7 @@ async def test_closing_gives_up_what_waits_and_wakes_whoever_receives(node: Memo
             await consumer.open()
 
 
-async def test_what_was_unread_when_a_partition_went_does_not_use_up_the_window(node: MemoryNode) -> None:
+async def test_unread_events_of_a_lost_partition_do_not_use_up_the_window(node: MemoryNode) -> None:
     """The links share a session: what is dropped with one must not hold up the others."""
     group = Coordinator(node, 2)
     async with connect(URL, retry=AT_ONCE) as client, client.group_consumer(LOG, "g") as consumer:

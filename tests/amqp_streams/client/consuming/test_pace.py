@@ -34,7 +34,7 @@ def test_a_quick_application_gets_the_most_within_a_few_turns_and_a_slow_one_eve
     assert slow.ahead(1) == 1
 
 
-def test_what_is_fetched_lasts_as_long_as_it_should() -> None:
+def test_fetched_events_last_for_the_intended_time() -> None:
     pace = Pace(0.25, 1000)
     run(pace, 100, 20, 0.001)
     assert 240 <= pace.ahead(1) <= 250

@@ -185,7 +185,7 @@ async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_
         ({"incarnation": "another"}, names.RESOURCE_DELETED),
     ],
 )
-async def test_what_cannot_be_read_is_refused_in_words(
+async def test_an_unreadable_range_is_refused_with_a_message(
     client: Client, arguments: dict[str, object], condition: str
 ) -> None:
     log = await log_of(client, 3)
@@ -195,7 +195,7 @@ async def test_what_cannot_be_read_is_refused_in_words(
     assert caught.value.condition == condition
 
 
-async def test_an_unknown_log_is_told(client: Client) -> None:
+async def test_an_unknown_log_is_reported(client: Client) -> None:
     with pytest.raises(LinkRefusedError, match="no log"):
         await all_of(client.read_range("nowhere", 0))
 
@@ -226,7 +226,7 @@ async def test_a_node_without_batches_is_refused_and_not_read_one_by_one(
             await all_of(client.read_range("log", 0))
 
 
-async def test_silence_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await log_of(client, 100)
     reader = client.read_range(log, 0, batch_events=10, timeout=0.05)
     assert await reader.take()
@@ -245,7 +245,7 @@ def cut(client: Client) -> None:
     stream.abort()
 
 
-async def test_a_range_goes_on_where_it_was_after_each_cut(client: Client) -> None:
+async def test_a_range_continues_at_its_position_after_each_lost_connection(client: Client) -> None:
     log = await log_of(client, 4_000, size=100)
     chance, got, cuts = random.Random(7), list[Run](), 0
     async for run in client.read_range(log, 0, 3, 3_997, batch_bytes=16 << 10, prefetch_bytes=64 << 10):
@@ -257,7 +257,7 @@ async def test_a_range_goes_on_where_it_was_after_each_cut(client: Client) -> No
     assert offsets(got) == list(range(3, 3_997))
 
 
-async def test_a_range_goes_on_when_the_node_was_killed_and_started_again(tmp_path: Path) -> None:
+async def test_a_range_continues_when_the_node_was_killed_and_restarted(tmp_path: Path) -> None:
     running = RunningNode(tmp_path).start()
     try:
         async with connect(running.url, retry=RetryPolicy(first_ms=1, wait_max_ms=50)) as client:
@@ -272,7 +272,9 @@ async def test_a_range_goes_on_when_the_node_was_killed_and_started_again(tmp_pa
         running.kill()
 
 
-async def test_damaged_records_are_told_after_what_is_before_them_and_can_be_passed(tmp_path: Path) -> None:
+async def test_damaged_records_are_reported_after_the_ones_before_them_and_can_be_skipped(
+    tmp_path: Path,
+) -> None:
     running = RunningNode(tmp_path).start()
     try:
         async with connect(running.url) as client:
@@ -360,7 +362,7 @@ def test_filters_are_sql_or_named_values() -> None:
     assert named_filters({"mine": described}) == {"mine": described}
 
 
-async def test_what_retention_took_shows_in_the_offsets(client: Client) -> None:
+async def test_events_that_retention_removed_show_in_the_offsets(client: Client) -> None:
     async with asyncio.timeout(20):
         while (earliest := (await client.extents(OVERTAKEN))[OVERTAKEN].partitions[0].earliest) == 0:  # noqa: ASYNC110  the node tells nobody
             await asyncio.sleep(0.05)

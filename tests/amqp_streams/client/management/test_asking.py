@@ -11,7 +11,7 @@ from amqp_streams.client.received import ReceivedEvent
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 
 
-async def test_a_node_without_management_is_told(node: MemoryNode) -> None:
+async def test_a_node_without_management_is_reported(node: MemoryNode) -> None:
     node.refused[names.MANAGEMENT] = proton.Condition(names.NOT_FOUND, "no such node")
     async with connect("amqp://node", retry=AT_ONCE) as client:
         with pytest.raises(LinkRefusedError, match="no such node"):
@@ -25,7 +25,7 @@ async def test_a_node_that_does_not_answer_is_given_up_and_nothing_waits_for_it(
         assert client._asker._line is None or not client._asker._line._waiting
 
 
-async def test_who_waits_hears_of_the_end(node: MemoryNode) -> None:
+async def test_a_waiting_caller_is_notified_of_the_end(node: MemoryNode) -> None:
     async with connect("amqp://node", retry=AT_ONCE) as client:
         waiting = asyncio.ensure_future(client.extents("log", timeout=5))
         for _ in range(50):
@@ -34,7 +34,7 @@ async def test_who_waits_hears_of_the_end(node: MemoryNode) -> None:
         await waiting
 
 
-async def test_an_answer_that_cannot_be_read_or_comes_twice_is_passed_over(node: MemoryNode) -> None:
+async def test_an_answer_that_cannot_be_read_or_comes_twice_is_skipped(node: MemoryNode) -> None:
     def answer(request: bytes) -> None:
         asked = ReceivedEvent(request)
         properties = {names.STATUS_CODES[0]: 200}

@@ -107,7 +107,7 @@ async def test_an_offset_at_a_time_is_that_of_the_first_event_then_or_later(node
 @pytest.mark.parametrize(
     ("log", "partitions", "status"), [("nowhere", None, 404), ("here", 9, 404), ("no name", None, 400)]
 )
-async def test_what_is_not_there_is_told(
+async def test_missing_objects_are_reported(
     node: RunningNode, log: str, partitions: int | None, status: int
 ) -> None:
     async with connect(node.url) as client:
@@ -143,7 +143,7 @@ async def test_questions_share_links_and_survive_a_cut(node: RunningNode) -> Non
         assert client._pool._first._wire is not wire
 
 
-def test_what_is_asked_is_a_list_of_logs_and_more_only_where_given() -> None:
+def test_the_request_is_a_list_of_logs_with_options_only_if_given() -> None:
     assert extents_body(["a", "b"]) == {"logs": ["a", "b"]}
     assert extents_body(["a"], ["0"], 5) == {
         "logs": ["a"],

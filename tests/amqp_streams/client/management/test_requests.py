@@ -72,7 +72,7 @@ def test_figures_are_read_and_what_is_unknown_is_kept() -> None:
 
 
 @pytest.mark.parametrize("partitions", [None, 3, "x", [1, "a"], Array(int, (1, 2))])
-def test_figures_of_another_shape_are_no_partitions(partitions: object) -> None:
+def test_figures_of_another_shape_are_not_partitions(partitions: object) -> None:
     assert log_info("l", {"partitions": partitions}) == LogInfo("l", ())
 
 
@@ -80,7 +80,7 @@ def test_partitions_may_come_as_an_array() -> None:
     assert len(log_info("l", {"partitions": Array(dict, (PARTITION,))}).partitions) == 1
 
 
-def test_an_answer_that_is_no_map_is_an_error() -> None:
+def test_an_answer_that_is_not_a_map_is_an_error() -> None:
     with pytest.raises(LinkError, match="not a map"):
         log_info("l", "text")
 

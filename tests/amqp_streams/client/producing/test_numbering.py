@@ -48,7 +48,7 @@ def numbers(numbered: Sequence[Entry]) -> list[int | None]:
     st.lists(st.one_of(st.integers(1, 5), st.tuples(st.integers(0, 40), st.integers(1, 5))), max_size=8),
     st.integers(0, 60),
 )
-def test_numbers_rise_whoever_gives_them(steps: list[int | tuple[int, int]], highest: int) -> None:
+def test_numbers_rise_whichever_producer_gives_them(steps: list[int | tuple[int, int]], highest: int) -> None:
     """By itself, from a first number, after what the node said: what does not rise is refused and changes
     nothing.
     """
@@ -198,7 +198,7 @@ async def made(url: str, log: str, partitions: int = 1) -> None:
         await client.management.create_log(log, partitions=partitions)
 
 
-async def test_a_producer_that_comes_back_goes_on_where_the_node_says(running: RunningNode) -> None:
+async def test_a_producer_that_reconnects_continues_where_the_node_reports(running: RunningNode) -> None:
     await made(running.url, "back")
     for first in (0, 10, 20):
         async with connect(running.url) as client, client.producer("back", producer_id="p") as producer:
@@ -207,7 +207,7 @@ async def test_a_producer_that_comes_back_goes_on_where_the_node_says(running: R
     assert await stored(running.url, "back") == list(range(30))
 
 
-async def test_what_is_sent_again_under_its_numbers_is_stored_once(running: RunningNode) -> None:
+async def test_events_repeated_under_their_numbers_are_stored_once(running: RunningNode) -> None:
     """As a task does that was cut short and begins anew."""
     await made(running.url, "again")
     for end in (7, 20, 13):

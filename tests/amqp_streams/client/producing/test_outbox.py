@@ -53,7 +53,7 @@ def test_bytes_close_the_window_but_one_event_always_fits() -> None:
     assert box.bytes == 0
 
 
-def test_what_was_not_sent_after_all_goes_first_again() -> None:
+def test_unsent_events_go_first_again() -> None:
     box = outbox(4)
     taken = box.take(4)
     box.put_back(taken[1:])
@@ -102,7 +102,7 @@ def test_one_released_too_often_is_a_failure() -> None:
     assert box.events == 0
 
 
-def test_a_rejected_one_is_a_failure_at_once_and_told_once() -> None:
+def test_a_rejected_message_fails_at_once_and_is_reported_once() -> None:
     box = outbox(2)
     first, second = box.take(2)
     box.refused(first, REJECTED)
@@ -112,7 +112,7 @@ def test_a_rejected_one_is_a_failure_at_once_and_told_once() -> None:
     assert (box.events, box.bytes) == (0, 0)
 
 
-def test_one_whose_sender_waits_for_it_is_no_failure_of_the_flush() -> None:
+def test_an_event_whose_sender_waits_for_it_does_not_fail_the_flush() -> None:
     box = outbox()
     entry = LoneEntry("e", b"m")
     box.add([entry])

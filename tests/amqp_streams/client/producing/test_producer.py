@@ -225,7 +225,7 @@ async def test_a_refused_attach_is_raised_at_once(node: MemoryNode, null_termini
 @pytest.mark.parametrize(
     ("condition", "again"), [("amqp:link:detach-forced", True), ("amqp:link:stolen", False)]
 )
-async def test_a_detach_is_made_good_by_a_new_attach_only_if_that_can_help(
+async def test_a_detach_is_repaired_by_a_new_attach_only_if_that_can_help(
     node: MemoryNode, condition: str, again: bool
 ) -> None:
     async with connect(URL, retry=AT_ONCE) as client:
@@ -289,7 +289,7 @@ async def test_a_closed_producer_says_so(node: MemoryNode) -> None:
             await producer.post_batch([Event(1)])
 
 
-async def test_what_is_no_event_is_a_type_error(node: MemoryNode) -> None:
+async def test_a_value_that_is_not_an_event_is_a_type_error(node: MemoryNode) -> None:
     async with connect(URL) as client, client.producer("log") as producer:
         with pytest.raises(TypeError, match="str cannot be sent"):
             await producer.send("text")  # type: ignore[arg-type]  # the point
@@ -344,7 +344,7 @@ async def test_a_timeout_says_what_the_node_said(full: MemoryNode) -> None:
             await producer.close(timeout=0)
 
 
-async def test_a_timeout_says_why_there_is_no_connection(node: MemoryNode) -> None:
+async def test_a_timeout_says_why_the_connection_failed(node: MemoryNode) -> None:
     async with connect(URL, retry=RetryPolicy(first_ms=1)) as client, client.producer("log") as producer:
         node.unreachable = 1_000_000
         node.lose()

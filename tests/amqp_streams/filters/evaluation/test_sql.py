@@ -312,7 +312,7 @@ def test_reserved_offsets_compare_as_smaller_and_greater_than_all():
     assert truth("d.event-streams-offset = '@latest' OR d.event-streams-offset = '@earliest'", after) is False
 
 
-def test_a_message_that_is_no_message_fails_and_never_raises():
+def test_a_malformed_message_fails_and_never_raises():
     record = A.record()
     whole = record.message
     check = condition(
@@ -337,7 +337,7 @@ def test_long_descriptors_and_wide_encodings_are_read_like_the_short_ones():
 
 @settings(max_examples=200, deadline=None)
 @given(predicates, samples)
-def test_what_was_compiled_says_the_same_as_a_naive_interpreter(tree, sample):
+def test_a_compiled_filter_equals_a_naive_interpreter(tree, sample):
     assert condition(tree, FAILED)(sample.record()) is naive.holds(tree, sample)
 
 

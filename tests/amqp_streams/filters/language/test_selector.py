@@ -106,7 +106,7 @@ def test_a_selector_means_what_the_standard_says(text, expected):
     assert truth(text, MESSAGE, Dialect.SELECTOR) is expected
 
 
-def test_what_event_hubs_clients_send_starts_where_they_mean():
+def test_offsets_in_the_form_of_event_hubs_start_where_intended():
     """Their offsets are texts, `-1` is before all, and their times are milliseconds in quotes."""
     for text, expected in (
         ("amqp.annotation.x-opt-offset > '-1'", True),
@@ -148,7 +148,7 @@ def test_a_message_without_header_is_not_persistent_and_not_redelivered():
         ("age = 5x", 8),
     ],
 )
-def test_what_only_filtex_has_is_refused_in_a_selector(text, position):
+def test_elements_that_only_filtex_has_are_refused_in_a_selector(text, position):
     with pytest.raises(FilterError) as error:
         parse(text, Dialect.SELECTOR, LIMITS)
     assert error.value.position == position

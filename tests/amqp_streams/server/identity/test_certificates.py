@@ -61,11 +61,11 @@ def test_the_first_rule_that_fits_decides(rules: list[ExternalRule], user: str |
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\nb", "x" * 300])
-def test_a_name_that_no_user_can_have_is_nobody(name: str) -> None:
+def test_a_name_that_is_not_valid_belongs_to_no_user(name: str) -> None:
     assert user_of({"subject": ((("commonName", name),),)}, [rule("cn", "(?s).+", "{0}")]) is None
 
 
-def test_without_a_certificate_there_is_nobody() -> None:
+def test_without_a_certificate_no_user_is_known() -> None:
     rules = [rule(name, "(?s).*", "someone") for name in CertificateName]
     assert user_of({}, rules) is None
 
@@ -83,6 +83,6 @@ def test_without_a_certificate_there_is_nobody() -> None:
         ("a=b", "a=b"),
     ],
 )
-def test_what_has_a_meaning_in_a_distinguished_name_is_escaped(value: str, written: str) -> None:
+def test_special_characters_of_a_distinguished_name_are_escaped(value: str, written: str) -> None:
     """RFC 4514, section 2.4: or else `CN=x,O=Good` could be one name."""
     assert distinguished_name({"subject": ((("commonName", value),),)}) == f"CN={written}"

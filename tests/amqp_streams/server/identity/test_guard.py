@@ -75,7 +75,7 @@ def guard_of(users: UsersFile | None, **settings: Any) -> Guard:
 
 @pytest.mark.parametrize(("secure", "loopback", "openly"), list(product([False, True], repeat=3)))
 @pytest.mark.parametrize("anonymous", ["loopback", "always", "never"])
-def test_secrets_are_asked_for_where_nobody_listens_or_where_it_is_said(
+def test_secrets_are_prompted_for_unseen_or_when_requested(
     users: UsersFile, keys: KeyFolder, *, secure: bool, loopback: bool, openly: bool, anonymous: str
 ) -> None:
     """Strongest first; all combinations."""
@@ -90,7 +90,7 @@ def test_secrets_are_asked_for_where_nobody_listens_or_where_it_is_said(
     assert names == expected
 
 
-def test_external_is_offered_for_a_certificate_where_there_are_rules(users: UsersFile) -> None:
+def test_external_is_offered_for_a_certificate_if_rules_exist(users: UsersFile) -> None:
     for certificate, rules, there in (
         (CERTIFICATE, RULES, True),
         (CERTIFICATE, [], False),
@@ -101,13 +101,13 @@ def test_external_is_offered_for_a_certificate_where_there_are_rules(users: User
         assert ("EXTERNAL" in names) is there
 
 
-def test_scram_is_not_offered_before_anybody_can_use_it(tmp_path: Path) -> None:
+def test_scram_is_not_offered_before_a_user_can_use_it(tmp_path: Path) -> None:
     old = UsersFile.load(tmp_path / "old.json", hasher=CHEAP)
     assert offered(guard_of(old), Channel(secure=True)) == ["PLAIN"]
     assert offered(guard_of(None), Channel(loopback=True)) == ["ANONYMOUS"]
 
 
-def test_who_may_not_come_in_at_all_is_asked_for_no_secret(tmp_path: Path) -> None:
+def test_a_user_who_is_never_admitted_is_not_asked_for_a_secret(tmp_path: Path) -> None:
     """Some clients show their password to whoever offers PLAIN."""
     guard = guard_of(None, anonymous="never")
     mechanisms = guard.mechanisms(cast("ByteChannel", Channel()))

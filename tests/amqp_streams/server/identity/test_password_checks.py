@@ -68,7 +68,7 @@ def test_few_run_and_the_others_wait() -> None:
     assert desk.checks.waiting == 0
 
 
-def test_a_wrong_password_and_a_check_that_fails_are_told_alike() -> None:
+def test_a_wrong_password_and_a_check_that_fails_are_reported_alike() -> None:
     desk = Desk()
     desk.ask("a", "alice", "bad")
     desk.ask("a", "broken")
@@ -85,7 +85,7 @@ def test_addresses_take_turns() -> None:
     assert desk.told.index(("alice", True)) <= RUNNING_MAX + 1
 
 
-def test_what_waits_is_bounded_and_one_address_has_half_of_it() -> None:
+def test_waiting_checks_are_bounded_and_one_address_has_half_of_them() -> None:
     desk = Desk(waiting_max=8)
     taken = [desk.ask("flood", f"flood-{number}") for number in range(20)]
     assert sum(taken) == RUNNING_MAX + 4
@@ -100,7 +100,7 @@ def test_one_place_is_enough_for_one_check_at_a_time() -> None:
     assert [desk.ask("a", str(number)) for number in range(4)] == [True] * (RUNNING_MAX + 1) + [False]
 
 
-def test_who_has_gone_is_not_checked_and_not_told() -> None:
+def test_a_client_that_has_left_is_not_checked_and_not_notified() -> None:
     desk = Desk()
     for number in range(4):
         desk.ask("a", str(number), wanted=number % 2 == 0)
@@ -108,7 +108,7 @@ def test_who_has_gone_is_not_checked_and_not_told() -> None:
     assert desk.told == [("0", True), ("2", True)]
 
 
-def test_a_cancelled_check_is_told_as_a_wrong_password() -> None:
+def test_a_cancelled_check_is_reported_as_a_wrong_password() -> None:
     desk = Desk()
     desk.ask("a", "alice")
     desk.executor.held.pop()[0].cancel()

@@ -92,7 +92,7 @@ MECHANISMS = pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SC
 
 
 @MECHANISMS
-def test_who_knows_the_password_is_let_in_as_that_user(mechanism: str) -> None:
+def test_a_client_that_knows_the_password_logs_in_as_that_user(mechanism: str) -> None:
     node, users = InMemoryNode(anonymous="never"), Users()
     peer = dial(node, users, "ann", "secret", mechanism)
     assert peer.client.done
@@ -104,7 +104,7 @@ def test_who_knows_the_password_is_let_in_as_that_user(mechanism: str) -> None:
 
 @MECHANISMS
 @pytest.mark.parametrize(("user", "password"), [("ann", "wrong"), ("bob", "secret")])
-def test_who_does_not_is_refused_whether_there_is_such_a_user_or_not(
+def test_a_wrong_password_is_refused_alike_for_known_and_unknown_users(
     mechanism: str, user: str, password: str
 ) -> None:
     node = InMemoryNode(anonymous="never")
@@ -116,7 +116,7 @@ def test_who_does_not_is_refused_whether_there_is_such_a_user_or_not(
 
 @MECHANISMS
 @pytest.mark.parametrize("user", ["ann", "bob"])
-def test_who_guesses_too_often_is_told_later_to_come_again_later(mechanism: str, user: str) -> None:
+def test_a_client_that_guesses_too_often_is_refused_later_and_for_a_time(mechanism: str, user: str) -> None:
     """Though it has the right password at last: that is the point."""
     node, users = InMemoryNode(anonymous="never", limits=LIMITS), Users()
     for number in range(3):
@@ -145,7 +145,7 @@ def test_an_address_is_limited_over_all_users_and_ways() -> None:
     assert isinstance(peer.error, ConnectError)
 
 
-def test_a_user_who_has_been_there_before_is_not_kept_out_by_others() -> None:
+def test_a_user_with_an_earlier_login_is_not_kept_out_by_others() -> None:
     node, users = InMemoryNode(anonymous="never", limits=LIMITS), Users()
     assert dial(node, users, "ann", "secret").client.done
     for number in range(8):
@@ -185,7 +185,7 @@ def test_a_limited_peer_that_goes_away_or_sends_more_does_no_harm() -> None:
     assert not node.service.connections
 
 
-def test_a_failed_login_and_a_breach_of_the_protocol_are_told_apart() -> None:
+def test_a_failed_login_and_a_protocol_error_are_distinguished() -> None:
     node, users = InMemoryNode(anonymous="never"), Users()
     with structlog.testing.capture_logs() as lines:
         dial(node, users, "ann", "wrong")

@@ -42,9 +42,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> TokenCheck:
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_a_token_of_the_issuer_says_who_in_which_groups_and_until_when(
-    check: TokenCheck, algorithm: str
-) -> None:
+def test_a_token_of_the_issuer_gives_user_groups_and_expiry(check: TokenCheck, algorithm: str) -> None:
     good = check.verify(token(algorithm))
     assert good == Success("alice", groups=frozenset({"ops", "dev"}), expires_ms=NOW_MS + 60_000 + 30_000)
 
@@ -93,7 +91,7 @@ def test_clocks_may_differ_a_little_and_audiences_may_be_several(
     assert isinstance(check.verify(token(**changes)), Success)
 
 
-def test_a_signature_of_anybody_else_is_none(check: TokenCheck) -> None:
+def test_a_signature_of_another_key_does_not_count(check: TokenCheck) -> None:
     forged = token("ES256", ec.generate_private_key(ec.SECP256R1()))
     assert check.verify(forged) == Failure("token: no known key signed it")
     head, body, signature = token().split(".")
@@ -244,7 +242,7 @@ def test_a_secret_that_is_short_or_open_or_not_there_stops_the_start(
     | st.binary(max_size=40).map(bytes.hex)
     | st.lists(st.sampled_from([*token().split("."), "", "e30", "W10"]), max_size=5).map(".".join)
 )
-def test_arbitrary_text_is_no_token_and_raises_nothing(check: TokenCheck, text: str) -> None:
+def test_arbitrary_text_is_not_a_token_and_raises_nothing(check: TokenCheck, text: str) -> None:
     assert isinstance(check.verify(text), Failure) or text.count(".") == 2
 
 

@@ -42,7 +42,7 @@ def test_a_user_has_the_password_it_was_given_last(path: Path) -> None:
     assert not users.verify("bob", "second")
 
 
-def test_nobody_is_let_in_by_a_file_that_is_not_there(path: Path) -> None:
+def test_a_users_file_that_does_not_exist_admits_no_user(path: Path) -> None:
     users = load(path)
     assert users.names == []
     assert not users.verify("nobody", "nobody")
@@ -118,7 +118,7 @@ def test_credentials_of_other_kinds_are_kept_until_the_password_changes(path: Pa
 
 
 @pytest.mark.parametrize("hashed", [None, 5, "", "plain text", "$argon2id$v=19$m=8,t=1,p=1$broken"])
-def test_a_credential_that_is_no_hash_lets_nobody_in(path: Path, hashed: object) -> None:
+def test_a_credential_that_is_not_a_hash_admits_no_user(path: Path, hashed: object) -> None:
     path.write_text(json.dumps({"version": 1, "users": {"alice": {"argon2": hashed}}}))
     path.chmod(0o600)
     users = load(path)
@@ -155,7 +155,7 @@ def test_a_file_that_others_may_read_is_refused(path: Path, mode: int) -> None:
         load(path)
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
         load(tmp_path / "missing" / "users.json").add("alice", "secret")
     with pytest.raises(ConfigError, match="cannot read"):
@@ -194,7 +194,7 @@ def test_a_password_that_no_client_could_send_is_refused(path: Path, password: s
     assert not users.verify("alice", password)
 
 
-def test_a_password_longer_than_allowed_is_no_password_even_if_it_begins_right(path: Path) -> None:
+def test_a_password_longer_than_allowed_is_wrong_even_if_it_begins_right(path: Path) -> None:
     users = load(path)
     users.add("alice", "x" * PASSWORD_CHARACTERS_MAX)
     assert users.verify("alice", "x" * PASSWORD_CHARACTERS_MAX)
@@ -271,7 +271,7 @@ def test_two_users_of_one_password_have_different_salts_and_keys(path: Path) -> 
     assert len(set(parts)) == 4
 
 
-def test_a_user_that_there_is_not_is_answered_in_the_same_form_every_time_and_after_a_restart(
+def test_an_unknown_user_is_answered_in_the_same_form_every_time_and_after_a_restart(
     path: Path,
 ) -> None:
     users = load(path)
@@ -291,7 +291,7 @@ def test_a_user_that_there_is_not_is_answered_in_the_same_form_every_time_and_af
     assert counts == {4096, 9000}, "nobody is found out by an unusual count"
 
 
-def test_a_user_of_before_there_was_scram_is_answered_like_one_that_there_is_not(path: Path) -> None:
+def test_a_user_from_before_scram_is_answered_like_an_unknown_user(path: Path) -> None:
     path.write_text(json.dumps({"version": 1, "users": {"old": {"argon2": CHEAP.hash("secret")}}}))
     path.chmod(0o600)
     users = load(path)
@@ -339,7 +339,9 @@ def test_hashes_made_of_a_password_as_it_was_typed_stay_good(path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "password"), [("alice", "🙂 smile"), ("🙂", "secret"), ("alice", "tab\there")]
 )
-def test_what_saslprep_does_not_allow_is_good_for_plain_only(path: Path, name: str, password: str) -> None:
+def test_a_password_that_saslprep_does_not_allow_is_for_plain_only(
+    path: Path, name: str, password: str
+) -> None:
     users = load(path)
     users.add(name, password)
     assert users.verify(name, password)

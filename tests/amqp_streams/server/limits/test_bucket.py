@@ -93,7 +93,7 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
 @given(
     st.integers(1000, 10**9), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 10**9)), max_size=20)
 )
-def test_whoever_spends_only_what_is_there_never_gets_more_than_the_rate(
+def test_spending_only_available_tokens_never_exceeds_the_rate(
     rate: int, steps: list[tuple[int, int]]
 ) -> None:
     bucket, now_ms, spent = Bucket(rate, 0), 0, 0
@@ -188,7 +188,7 @@ def test_waiting_is_counted_and_timed() -> None:
     )  # for its first message, of which all that was saved is gone, and then for its second
 
 
-def test_a_link_that_is_gone_holds_nobody_up() -> None:
+def test_a_link_that_has_ended_delays_no_other() -> None:
     clock = Clock()
     shared = throttle(clock)
     one, other = Consumer(shared, RATE), Consumer(shared, 1000)
@@ -206,7 +206,7 @@ def test_a_link_that_is_gone_holds_nobody_up() -> None:
     assert shared.idle
 
 
-def test_debt_beyond_the_burst_is_told() -> None:
+def test_debt_beyond_the_burst_is_reported() -> None:
     clock = Clock()
     shared = throttle(clock)
     link = Producer(shared, 1)
@@ -228,7 +228,7 @@ def test_another_rate_counts_at_once(rate: int) -> None:
     assert 0.8 * 10 * rate < link.got - before < 1.3 * 10 * rate
 
 
-def test_without_a_bound_any_more_whoever_waits_goes_on() -> None:
+def test_a_removed_bound_wakes_the_waiting_caller() -> None:
     clock = Clock()
     shared = throttle(clock)
     told = []

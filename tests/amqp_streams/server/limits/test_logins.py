@@ -80,7 +80,7 @@ def test_a_success_gives_no_guesses_back() -> None:
     assert memory.limited(HERE, "alice", 0)
 
 
-def test_strangers_cannot_keep_a_user_out_of_where_it_has_been() -> None:
+def test_unauthenticated_clients_cannot_keep_a_user_out_of_an_address_it_used_before() -> None:
     memory = logins()
     memory.succeeded(HERE, "alice")
     for number in range(20):
@@ -115,5 +115,5 @@ def test_the_places_where_users_have_been_are_bounded() -> None:
         ("name:1", "name"),
     ],
 )
-def test_who_shares_a_network_counts_as_one(peer: str, network: str) -> None:
+def test_clients_of_one_network_count_as_one(peer: str, network: str) -> None:
     assert network_of(peer) == network

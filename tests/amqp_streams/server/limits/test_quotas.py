@@ -48,7 +48,7 @@ def test_a_user_without_a_quota_has_no_bound_and_no_throttle() -> None:
     assert bob.bytes_out is None
 
 
-def test_the_default_is_for_whoever_logged_in_and_has_none_of_its_own() -> None:
+def test_the_default_is_for_every_user_without_a_quota_of_its_own() -> None:
     all_quotas = made(anyone=Quota(connections=1, links=1), alice=Quota(connections=0))
     all_quotas.of("bob").enter()
     with pytest.raises(PeerError):
@@ -59,7 +59,7 @@ def test_the_default_is_for_whoever_logged_in_and_has_none_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("user", ["anonymous", "*"])
-def test_a_user_who_is_named_like_a_word_of_the_quotas_has_the_default(user: str) -> None:
+def test_a_user_named_like_a_word_of_the_quotas_has_the_default(user: str) -> None:
     all_quotas = made(anyone=Quota(connections=1), anonymous=Quota(connections=0))
     all_quotas.of(user).enter()
     with pytest.raises(PeerError):
@@ -109,7 +109,7 @@ def test_links_that_are_gone_are_forgotten_in_both_directions() -> None:
     assert alice.bytes_in.idle
 
 
-def test_who_comes_back_still_owes_what_it_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_returns_still_owes_its_debt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or else a new connection would be a new second's worth."""
     monkeypatch.setattr(quotas, "ACCOUNTS_MAX", 3)
     clock = Clock()
@@ -131,7 +131,7 @@ def test_who_comes_back_still_owes_what_it_owed(monkeypatch: pytest.MonkeyPatch)
     ]
 
 
-def test_figures_are_of_those_who_waited_or_were_refused_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_of_users_who_waited_or_were_refused_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas, "SHOWN_MAX", 2)
     all_quotas = made(anyone=Quota(links=0), bob=Quota())
     all_quotas.of("bob").require_link()

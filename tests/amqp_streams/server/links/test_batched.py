@@ -69,7 +69,7 @@ def body(message: bytes) -> bytes:
 # -- the attach
 
 
-def test_a_link_that_asks_is_told_what_it_gets() -> None:
+def test_a_link_that_asks_learns_what_it_gets() -> None:
     node, pair = with_events(1)
     properties = {names.BATCH_EVENTS: proton.uint(7), names.BATCH_BYTES: proton.ulong(1 << 40)}
     receiver = batched(pair, partition=0, properties=properties)
@@ -183,7 +183,7 @@ def test_max_message_size_bounds_a_batch_and_refuses_one_event_that_is_larger() 
     assert receiver.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
 
 
-def test_all_partitions_of_a_link_come_each_in_order_and_are_told_once() -> None:
+def test_all_partitions_of_a_link_come_each_in_order_and_are_reported_once() -> None:
     node, pair = with_events(90, partitions=3)
     receiver = batched(pair, properties={names.BATCH_EVENTS: proton.uint(4)})
     assert sorted(int(body(event[3])) for event in events(receiver)) == list(range(90))
@@ -199,7 +199,7 @@ def test_all_partitions_of_a_link_come_each_in_order_and_are_told_once() -> None
 @pytest.mark.parametrize(
     "outcome", [proton.Delivery.ACCEPTED, proton.Delivery.RELEASED, proton.Delivery.MODIFIED]
 )
-def test_whatever_becomes_of_a_batch_it_is_settled_and_does_not_come_again(outcome: Any) -> None:
+def test_a_batch_with_any_outcome_is_settled_and_does_not_come_again(outcome: Any) -> None:
     node, pair = with_events(5)
     receiver = batched(pair, partition=0)
     (arrived,) = receiver.arrived
@@ -253,7 +253,7 @@ def test_nothing_is_read_behind_an_upper_bound(monkeypatch: pytest.MonkeyPatch) 
     assert receiver.link.credit == 0
 
 
-def test_a_filter_that_rejects_everything_still_tells_how_far_it_was() -> None:
+def test_a_filter_that_rejects_everything_still_reports_its_position() -> None:
     node, pair = with_events(50)
     receiver = batched(pair, partition=0, credit=0, filters=sql("kind = 'none'"))
     receiver.link.drain(10)
@@ -263,7 +263,7 @@ def test_a_filter_that_rejects_everything_still_tells_how_far_it_was() -> None:
     assert receiver.link.credit == 0
 
 
-def test_a_long_stretch_without_an_event_is_told_on_the_way() -> None:
+def test_a_long_range_without_an_event_reports_progress() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x"] * (3 * PROGRESS_EVENTS))
     receiver = batched(EnginePair(node), partition=0, filters=sql("kind = 'none'"))
@@ -272,7 +272,7 @@ def test_a_long_stretch_without_an_event_is_told_on_the_way() -> None:
     assert PROGRESS_EVENTS <= offsets[0] <= offsets[1] - PROGRESS_EVENTS
 
 
-def test_events_that_retention_took_are_told_and_show_as_a_gap() -> None:
+def test_events_removed_by_retention_are_reported_and_show_as_a_gap() -> None:
     node = InMemoryNode({})
     node.create("temps", partitions=1, segment_bytes=64 << 10, retention_bytes=1 << 20)
     pair = EnginePair(node)
@@ -289,7 +289,9 @@ def test_events_that_retention_took_are_told_and_show_as_a_gap() -> None:
     assert set(told[1:]) == {None}
 
 
-def test_what_is_before_damage_comes_and_then_the_link_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_before_damage_are_delivered_and_then_the_link_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node, pair = with_events(10)
     partition = node.store.logs["temps"].partitions[0]
     read = partition.read

@@ -62,7 +62,7 @@ def test_a_write_that_failed_settles_nothing_and_is_made_again() -> None:
     assert settled(receiver) == 4
 
 
-def test_what_is_told_while_a_write_is_under_way_waits_for_the_next() -> None:
+def test_a_report_during_a_write_waits_for_the_next_write() -> None:
     node, _, receiver = subscribed()
     node.store.states.held = True
     tell(node, receiver, 2)
@@ -90,7 +90,7 @@ def test_a_receiver_that_settles_by_itself_after_all_needs_no_answer() -> None:
     assert subscribed(node)[2].bodies == []
 
 
-def test_what_is_given_back_is_settled_at_once_and_sent_again() -> None:
+def test_released_events_are_settled_at_once_and_sent_again() -> None:
     node, _, receiver = subscribed()
     first = receiver.arrived[0]
     first.delivery.update(proton.Delivery.RELEASED)

@@ -108,7 +108,7 @@ def test_the_bare_message_and_its_annotations_come_as_they_went() -> None:
     assert arrived.raw.endswith(bytes(bare))
 
 
-def test_a_consumer_is_told_of_its_partitions_once() -> None:
+def test_a_consumer_is_notified_of_its_partitions_once() -> None:
     """4.6.5: on the next transfer after the association changed; attaching is the only change there is."""
     _node, pair = with_events(5, partitions=2)
     receiver = pair.receiver("temps", filters=EARLIEST, credit=10)
@@ -144,7 +144,7 @@ def test_no_event_is_lost_when_credit_is_short_and_partitions_fill_unevenly() ->
         max_size=25,
     )
 )
-def test_whatever_the_order_of_appends_and_credit_every_event_arrives_in_order(
+def test_every_event_arrives_in_order_for_any_order_of_appends_and_credit(
     steps: list[tuple[str, int, int]],
 ) -> None:
     """First deliveries, that is: what was released comes again between them."""
@@ -176,7 +176,7 @@ def test_whatever_the_order_of_appends_and_credit_every_event_arrives_in_order(
 # -- settled, unsettled, never settled
 
 
-def test_a_consumer_that_never_settles_stops_at_the_limit_and_goes_on_as_it_settles() -> None:
+def test_a_consumer_that_never_settles_stops_at_the_limit_and_continues_as_it_settles() -> None:
     node, pair = with_events(100, limits=Limits(unsettled=20))
     receiver = pair.receiver("temps", filters=EARLIEST, credit=1000)
     assert numbers(receiver) == list(range(20))
@@ -209,7 +209,7 @@ def test_a_consumer_whose_session_window_is_shut_gets_what_fits() -> None:
     assert len(peer.take("transfer")) == 88
 
 
-def test_a_small_session_window_goes_on_without_waiting_for_a_tick() -> None:
+def test_a_small_session_window_continues_without_waiting_for_a_tick() -> None:
     """More than the engine may hold back waits behind a window of few frames."""
     node = InMemoryNode({"temps": 1})
     for _ in range(60):
@@ -306,7 +306,7 @@ def test_a_header_that_cannot_be_decoded_is_delivered_again_as_it_is(header: byt
 
 
 @pytest.mark.parametrize("how", ["rejected", "undeliverable here", "settled without an outcome", "accepted"])
-def test_what_is_final_does_not_come_again_on_this_link_and_stays_in_the_log(how: str) -> None:
+def test_events_with_a_final_outcome_do_not_come_again_on_this_link_and_stay_in_the_log(how: str) -> None:
     node, pair = with_events(2)
     receiver = pair.receiver("temps", filters=EARLIEST, credit=10)
     for each in receiver.take():
@@ -353,7 +353,7 @@ def test_an_event_given_back_after_retention_removed_it_is_gone() -> None:
 # -- drain
 
 
-def test_drain_sends_what_there_is_and_gives_the_rest_of_the_credit_back() -> None:
+def test_drain_sends_the_available_events_and_returns_the_other_credit() -> None:
     node, pair = with_events(3)
     receiver = pair.receiver("temps", filters=EARLIEST)
     receiver.link.drain(10)
@@ -391,7 +391,7 @@ def test_drain_beyond_a_turns_worth_is_answered_when_all_was_sent() -> None:
 # -- trouble
 
 
-def test_a_reader_overtaken_by_retention_goes_on_and_is_told() -> None:
+def test_a_reader_overtaken_by_retention_continues_and_is_notified() -> None:
     node = InMemoryNode()
     node.create("short", retention_ms=1000, segment_ms=1000)
     node.append("short", b"0", b"1")

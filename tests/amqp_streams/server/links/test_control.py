@@ -211,7 +211,7 @@ def test_a_request_before_any_receiver_is_rejected_and_does_nothing() -> None:
     assert not node.store.logs
 
 
-def test_no_request_is_carried_out_before_there_is_credit_for_its_answer() -> None:
+def test_no_request_is_performed_before_its_answer_has_credit() -> None:
     node = InMemoryNode({"temps": 1})
     pair, sender, receiver = managing(node, credit=0)
     sent = pair.send(sender, *[request("CREATE", f"new-{index}", id=index) for index in range(3)])
@@ -290,14 +290,14 @@ def test_a_drained_answer_link_gives_its_credit_back() -> None:
     assert receiver.link.credit == 0
 
 
-def test_a_request_that_is_too_large_closes_the_link_at_the_size_that_was_told() -> None:
+def test_a_request_that_is_too_large_closes_the_link_at_the_announced_size() -> None:
     pair, sender, _ = managing(InMemoryNode())
     assert sender.link.remote_max_message_size == REQUEST_BYTES_MAX
     pair.send(sender, request("CREATE", "new", "x" * REQUEST_BYTES_MAX))
     assert sender.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
 
 
-def test_a_requester_has_credit_for_ever() -> None:
+def test_a_requester_always_has_credit() -> None:
     pair, sender, receiver = managing(InMemoryNode({"temps": 1}), credit=10_000)
     sent: list[Sent] = []
     for _ in range(30):
@@ -327,7 +327,7 @@ def test_deleting_a_log_closes_its_links_and_no_others() -> None:
     assert sent.outcome == "accepted"
 
 
-def test_a_log_made_anew_after_its_deletion_begins_anew() -> None:
+def test_a_recreated_log_begins_at_the_first_offset() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", b"old")
     manager, sender, _ = managing(node)

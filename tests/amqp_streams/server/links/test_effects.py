@@ -79,7 +79,7 @@ def test_a_higher_epoch_ends_the_old_link_before_the_new_one_gets_anything() -> 
     assert old.take("transfer") == []
 
 
-def test_what_an_evicted_peer_s_session_had_no_room_for_never_reaches_it() -> None:
+def test_events_that_had_no_room_in_an_evicted_peer_s_session_never_reach_it() -> None:
     """The engine would send it, and the detach after it, whenever that peer opens its window: it is cut off
     instead.
     """
@@ -109,7 +109,7 @@ def test_a_peer_that_takes_its_own_partition_over_gets_what_was_sent_before_firs
     assert handles == [UInt(0)] * 10 + [UInt(1)] * 10
 
 
-def test_a_log_that_is_deleted_cuts_nobody() -> None:
+def test_a_deleted_log_closes_no_connection() -> None:
     node = grouped()
     peer = epoch_script(node, window=2)
     node.delete("temps")
@@ -118,7 +118,7 @@ def test_a_log_that_is_deleted_cuts_nobody() -> None:
 
 
 @pytest.mark.parametrize("settle", [None, PRESETTLED])
-def test_what_an_evicted_peer_did_not_read_never_reaches_it(settle: tuple[int, int] | None) -> None:
+def test_events_that_an_evicted_peer_did_not_read_never_reach_it(settle: tuple[int, int] | None) -> None:
     """A process that was stopped, and continues when another has taken over."""
     node = InMemoryNode({"temps": 1}, limits=Limits(connection_pending_bytes=64 << 10))
     for _ in range(20):
@@ -149,7 +149,7 @@ def test_an_evicted_peer_that_reads_keeps_its_other_links() -> None:
     assert other.bodies == [b"more"]
 
 
-def test_what_an_evicted_link_settles_changes_nothing() -> None:
+def test_settlements_of_an_evicted_link_change_nothing() -> None:
     node = grouped()
     first, second, third = (EnginePair(node) for _ in range(3))
     old = first.receiver("temps", partition=0, group="g", epoch=1, durable=True, filters=EARLIEST, credit=5)
@@ -296,7 +296,7 @@ def test_a_link_that_never_settles_is_closed_when_its_time_is_over() -> None:
     assert waiting.bodies == BODIES
 
 
-def test_what_a_leaving_link_gives_back_is_its_successor_s() -> None:
+def test_events_returned_by_a_leaving_link_go_to_its_successor() -> None:
     node = grouped(2)
     rich, held, _, waiting = rebalanced(node, durable=True)
     for link in held:

@@ -120,7 +120,7 @@ def test_pending_attaches_count_as_links() -> None:
     assert pair.receiver("temps").refused == names.RESOURCE_LIMIT_EXCEEDED
 
 
-def test_a_log_that_is_deleted_lets_nobody_wait() -> None:
+def test_a_deleted_log_lets_no_caller_wait() -> None:
     node, holder, (held,) = taken()
     waiting = EnginePair(node).receiver("temps", group="g")
     management, replies = holder.sender("$management"), holder.receiver("$management", credit=1)
@@ -151,7 +151,7 @@ def test_a_peer_may_take_its_pending_attach_back(closed: bool) -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_pending_attach_that_is_taken_back_and_made_again_in_one_block_waits_anew(closed: bool) -> None:
+def test_a_pending_attach_that_is_withdrawn_and_repeated_in_one_block_waits_again(closed: bool) -> None:
     node, holder, (held,) = taken()
     peer = waiting_script(node)
     again: dict[str, Any] = {
@@ -231,7 +231,7 @@ def test_a_node_that_stops_closes_the_connections_of_those_that_wait() -> None:
 # -- what is kept under a name
 
 
-def test_a_receiver_without_a_source_is_told_what_is_kept_under_its_name() -> None:
+def test_a_receiver_without_a_source_learns_what_is_kept_under_its_name() -> None:
     node = InMemoryNode({"temps": 1})
     EnginePair(node, container="app").receiver("temps", durable=True, name="sub")
     pair = EnginePair(node, container="app")

@@ -89,7 +89,7 @@ def test_nothing_is_accepted_before_it_is_durable() -> None:
     assert outcomes(sent) == ["accepted", "accepted"]
 
 
-def test_what_all_links_sent_in_a_turn_is_one_commit() -> None:
+def test_events_of_all_links_in_one_iteration_are_one_commit() -> None:
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 4}, store=store)
     pairs = [EnginePair(node) for _ in range(3)]
@@ -191,7 +191,7 @@ def test_deliveries_that_their_sender_aborts_give_their_credit_back(credit: int)
     assert last["delivery-count"] + last["link-credit"] > 3 * credit  # type: ignore[operator]  # numbers
 
 
-def test_a_producer_that_settles_first_goes_on_when_its_window_filled_up_during_a_slow_commit() -> None:
+def test_a_producer_that_settles_first_continues_when_its_window_filled_up_during_a_slow_commit() -> None:
     """rcv-settle-mode second: what was sent settled is settled here only when it is durable, and nothing else
     comes to ask for credit.
     """
@@ -289,7 +289,7 @@ def test_a_bound_link_feeds_its_partition_and_an_agnostic_one_all() -> None:
     assert bound.link.remote_properties == {names.PARTITION: "2"}
 
 
-def test_a_wrong_partition_is_rejected_with_a_named_error_and_the_rest_accepted() -> None:
+def test_a_wrong_partition_is_rejected_with_a_named_error_and_the_others_accepted() -> None:
     node = InMemoryNode({"temps": 2})
     pair = EnginePair(node)
     sent = pair.send(pair.sender("temps"), to_partition("0"), to_partition("7"), to_partition("1"))
@@ -327,7 +327,7 @@ def test_a_settled_message_for_an_unknown_address_closes_the_link() -> None:
 # -- when the disk fails
 
 
-def test_a_failed_commit_is_told_to_those_whose_events_it_held() -> None:
+def test_a_failed_commit_is_reported_to_the_producers_of_its_events() -> None:
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 2}, store=store)
     pair = EnginePair(node)
@@ -340,7 +340,7 @@ def test_a_failed_commit_is_told_to_those_whose_events_it_held() -> None:
     assert (partition(node, 0).end, partition(node, 1).end) == (0, 1)
 
 
-def test_an_agnostic_producer_goes_on_with_the_partitions_that_run() -> None:
+def test_an_agnostic_producer_continues_with_the_partitions_that_run() -> None:
     node = InMemoryNode({"temps": 2})
     pair = EnginePair(node)
     sender = pair.sender("temps")
@@ -360,7 +360,7 @@ def test_a_producer_bound_to_a_partition_that_stopped_is_detached() -> None:
 
 
 @pytest.mark.parametrize("at", ["append", "commit"])
-def test_a_full_disk_refuses_with_an_error_and_heals(at: str) -> None:
+def test_a_full_disk_refuses_with_an_error_and_recovers(at: str) -> None:
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node)
     sender = pair.sender("temps")
@@ -378,7 +378,7 @@ def test_a_full_disk_refuses_with_an_error_and_heals(at: str) -> None:
     assert partition(node).end == 1
 
 
-def test_what_is_durable_stays_readable_when_a_partition_stops() -> None:
+def test_durable_events_stay_readable_when_a_partition_stops() -> None:
     node = InMemoryNode({"temps": 1})
     node.append("temps", b"a", b"b")
     node.store.fail(partition(node), StorageError("broken"))

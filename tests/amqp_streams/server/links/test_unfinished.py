@@ -87,7 +87,7 @@ def test_a_message_counts_from_when_it_began_not_from_when_its_link_was_first_bu
     assert condition(idle) == [(0, names.RESOURCE_LIMIT_EXCEEDED)]
 
 
-def test_what_is_held_is_counted_to_the_byte() -> None:
+def test_unfinished_messages_are_counted_to_the_byte() -> None:
     node = small_node()
     peer = peer_of(node)
     begin(peer, 0, 1000)
@@ -138,7 +138,7 @@ def test_a_quota_is_spent_as_bytes_arrive(size: int) -> None:
     )
 
 
-def test_what_a_quota_took_for_a_part_it_does_not_take_again() -> None:
+def test_a_part_of_a_message_is_charged_to_the_quota_once() -> None:
     node = small_node(quotas={"alice": Quota(bytes_in=100_000)})
     peer = peer_of(node, "alice")
     peer.attach(0, target="temps")

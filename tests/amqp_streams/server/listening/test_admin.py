@@ -177,7 +177,7 @@ async def test_noise_does_not_end_the_server(start: Start, noise: bytes) -> None
     assert (await ask(server, "GET /healthz"))[0] == 200
 
 
-async def test_a_stranger_that_asks_nothing_is_sent_away(
+async def test_an_unauthenticated_client_that_sends_nothing_is_disconnected(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_module, "REQUEST_S", 0.01)
@@ -209,7 +209,7 @@ async def ended(sock: socket.socket) -> bool:
     return True
 
 
-async def test_half_requests_give_way_to_probes_the_oldest_of_the_largest_crowd_first(
+async def test_incomplete_requests_give_way_to_probes_oldest_of_the_busiest_address_first(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a few hundred of them keep the liveness probe out, and the orchestrator kills the node."""
@@ -268,7 +268,7 @@ async def test_tls_if_the_listener_says_so(start: Start, authority: Authority) -
     assert (await ask(server, "GET /healthz", tls=authority.client_context()))[0] == 200
 
 
-async def test_an_address_in_use_is_told(start: Start) -> None:
+async def test_an_address_in_use_is_reported(start: Start) -> None:
     taken = (await start()).addresses[0]
     with pytest.raises(ConfigError, match="Address already in use"):
         await start(Listener(host=taken.host, port=taken.port))

@@ -26,7 +26,7 @@ from tests.amqp_streams.server.peers import (
 BOTH_LOOPS = True
 
 
-async def test_bytes_come_back_and_the_end_is_told_once(
+async def test_bytes_come_back_and_the_end_is_reported_once(
     serve: Listen, connect: Connect, echoes: Echoes
 ) -> None:
     reader, writer = await connect(await serve(echoes))
@@ -180,7 +180,7 @@ async def test_abort_drops_what_is_buffered(serve: Listen, connect: Connect, ech
         assert len(await reader.read(-1)) < 64 << 20
 
 
-async def test_a_channel_that_broke_bears_every_call_until_it_is_told(
+async def test_a_broken_channel_accepts_every_call_until_the_break_is_reported(
     serve: Listen, connect: Connect, echoes: Echoes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await connect(await serve(echoes))
@@ -279,7 +279,7 @@ async def test_connections_beyond_the_limit_are_closed_and_counted(
     await hang_up(kept[1][1])
 
 
-async def test_a_stranger_gives_its_place_up_to_the_next_that_comes(
+async def test_an_unauthenticated_client_gives_its_slot_up_to_the_next(
     serve: Listen, connect: Connect, echoes: Echoes
 ) -> None:
     listeners = await serve(echoes, limits=Limits(connections=2))
@@ -362,7 +362,7 @@ async def test_listens_on_several_addresses_and_reports_each_port(
         assert await reader.readexactly(2) == b"hi"
 
 
-async def test_an_address_in_use_is_told_and_nothing_stays_bound(
+async def test_an_address_in_use_is_reported_and_nothing_stays_bound(
     serve: Listen, connect: Connect, echoes: Echoes
 ) -> None:
     taken = (await serve(echoes)).addresses[0]
@@ -380,7 +380,7 @@ async def test_an_address_in_use_is_told_and_nothing_stays_bound(
     ("host", "words"),
     [("nowhere.invalid", "nowhere.invalid:5672"), ("192.0.2.1", "Cannot assign requested address")],
 )
-async def test_an_address_that_is_not_here_is_told(
+async def test_an_address_that_is_not_local_is_reported(
     serve: Listen, connect: Connect, echoes: Echoes, host: str, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -435,7 +435,7 @@ def shortage(monkeypatch: pytest.MonkeyPatch, times: int) -> list[socket.socket]
     return attempts
 
 
-async def test_without_descriptors_accepting_rests_instead_of_spinning(
+async def test_without_descriptors_accepting_pauses_instead_of_spinning(
     serve: Listen, connect: Connect, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listening socket stays readable when it cannot be accepted from."""
@@ -451,7 +451,7 @@ async def test_without_descriptors_accepting_rests_instead_of_spinning(
     listeners.stop()
 
 
-async def test_accepting_goes_on_after_the_rest(
+async def test_accepting_continues_after_the_pause(
     serve: Listen, connect: Connect, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("amqp_streams.server.listening.sockets.BACK_OFF_S", 0.01)

@@ -50,7 +50,7 @@ def test_only_loopback_addresses_are_this_machine(host: str, loopback: bool) -> 
     assert is_loopback(host) is loopback
 
 
-async def test_admission_counts_each_member_once_and_forgets_strangers() -> None:
+async def test_admission_counts_each_member_once_and_forgets_other_containers() -> None:
     admission = Admission(2)
     assert admission.enter("a", peer="p")
     assert admission.enter("b", peer="p")
@@ -64,7 +64,7 @@ async def test_admission_counts_each_member_once_and_forgets_strangers() -> None
     assert admission.count == 2
 
 
-async def test_strangers_give_their_places_up_the_oldest_of_the_largest_crowd_first() -> None:
+async def test_unauthenticated_clients_give_their_slots_up_oldest_of_the_busiest_address_first() -> None:
     admission, gone = Admission(4), list[str]()
 
     def come(name: str, address: str) -> bool:
@@ -90,7 +90,7 @@ async def test_strangers_give_their_places_up_the_oldest_of_the_largest_crowd_fi
     assert (admission._networks, admission._strangers) == ({}, {})
 
 
-async def test_strangers_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unauthenticated_clients_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
     seldom = Seldom("connection_refused")
     with capture_logs() as lines:
         for number in range(1000):
@@ -103,7 +103,7 @@ async def test_strangers_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPa
     assert [line["peer"] for line in lines] == [0, "x", "y"]
 
 
-async def test_the_line_after_the_quiet_time_tells_how_many_were_left_out(
+async def test_the_line_after_the_quiet_time_shows_how_many_were_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seldom = Seldom("handshake_failed")

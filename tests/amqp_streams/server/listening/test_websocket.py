@@ -141,7 +141,7 @@ async def test_websockets_count_among_the_connections(start: Start, dial: Open, 
     assert await dial(server)
 
 
-async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(
+async def test_a_websocket_of_an_unauthenticated_client_gives_its_slot_up_to_the_next(
     start: Start, dial: Open, echoes: Echoes
 ) -> None:
     admission = Admission(1)
@@ -342,7 +342,7 @@ async def test_over_tls_the_certificate_is_shown(
         ("http://[", False),
     ],
 )
-async def test_a_strangers_web_page_is_no_local_program(
+async def test_a_foreign_web_page_is_not_a_local_program(
     start: Start, dial: Open, echoes: Echoes, origin: str | None, loopback: bool
 ) -> None:
     """A browser on this machine connects for whatever page it shows; anonymous access is for local programs."""

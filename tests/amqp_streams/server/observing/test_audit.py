@@ -14,7 +14,7 @@ from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from tests.amqp_streams.server.test_access_walk import Room
 
 
-def test_refusals_are_told_up_to_a_number_and_counted_beyond() -> None:
+def test_refusals_are_reported_up_to_a_number_and_counted_beyond() -> None:
     now = [0]
     audit = Audit(lambda: now[0])
     with capture_logs() as lines:
@@ -35,7 +35,7 @@ def test_refusals_are_told_up_to_a_number_and_counted_beyond() -> None:
     assert audit.refused_count == LINES_MAX + 7
 
 
-def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> None:
+def test_filters_that_are_refused_are_reported_without_filling_the_log_either() -> None:
     client = EnginePair(InMemoryNode({"temps": 1}), login=Login("alice"))
     with capture_logs() as lines:
         for _ in range(LINES_MAX + 5):
@@ -46,7 +46,7 @@ def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> N
     assert told[0]["reason"].startswith("filter f, position 4: the text ends")
 
 
-def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
+def test_changes_are_logged_and_look_ups_are_not() -> None:
     audit = Audit(lambda: 0)
     with capture_logs() as lines:
         for operation, status in (
@@ -79,7 +79,7 @@ def refused(lines: list[Any]) -> list[tuple[str, str]]:
     return [(line["user"], line["reason"]) for line in lines if line["event"] == "access_refused"]
 
 
-def test_a_link_a_message_and_a_request_that_are_refused_are_told_with_their_user() -> None:
+def test_a_refused_link_message_or_request_is_logged_with_its_user() -> None:
     rule = AccessRule.model_validate({"users": ["bob"], "logs": ["*"], "allow": ["send"]})
     node = InMemoryNode({"temps": 1}, access=[rule])
     alice, nobody = EnginePair(node, login=Login("alice")), EnginePair(node)

@@ -123,7 +123,7 @@ def test_figures_are_those_of_the_moment_of_the_scrape() -> None:
     assert scrape(metrics)["amqp_streams_ready"] == 0
 
 
-def test_before_there_is_a_node_the_process_can_be_scraped() -> None:
+def test_before_a_node_exists_the_process_can_be_scraped() -> None:
     samples = scrape(Metrics())
     assert samples["process_open_fds"] > 0
     assert "amqp_streams_connections" not in samples
@@ -144,7 +144,7 @@ async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
     assert samples["amqp_streams_connections"] == samples["amqp_streams_links{role=producer}"]
 
 
-def test_what_is_beyond_the_bounds_is_counted_instead_of_shown() -> None:
+def test_series_beyond_the_bounds_are_counted_instead_of_shown() -> None:
     samples = of(replace(STATUS, consumers_more=5, groups_more=6))
     assert samples["amqp_streams_consumers_not_shown"] == 5
     assert samples["amqp_streams_groups_not_shown"] == 6
@@ -161,7 +161,7 @@ def test_bounds_faults_and_hindrances_are_figures() -> None:
     assert of(STATUS)["amqp_streams_hindered"] == 0
 
 
-async def test_everybody_who_asks_within_a_second_is_given_the_same_exposition(
+async def test_requests_within_a_second_get_the_same_exposition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     metrics, source = Metrics(), Source(STATUS)
@@ -186,7 +186,7 @@ async def test_a_scrape_that_failed_is_not_shared_with_the_next(monkeypatch: pyt
 @pytest.mark.parametrize(
     "name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"]
 )
-def test_whatever_name_a_peer_chooses_the_scrape_parses(name: str) -> None:
+def test_the_scrape_parses_with_any_name_of_a_peer(name: str) -> None:
     twins = (ConsumerStatus("temps", 0, name, name, 1, 1), ConsumerStatus("temps", 0, name, name, 2, 2))
     samples = of(
         replace(

@@ -50,5 +50,5 @@ def test_logs_whose_timestamps_are_ahead_are_named_once_and_not_all() -> None:
         (StoreFacts(commit_ms=12_345), lambda words: "12 seconds" in words),
     ],
 )
-def test_what_hinders_the_store_is_said(facts: StoreFacts, right: Callable[[str | None], bool]) -> None:
+def test_a_failure_of_the_store_is_reported(facts: StoreFacts, right: Callable[[str | None], bool]) -> None:
     assert right(hindrance(facts))

@@ -81,7 +81,7 @@ def test_a_small_file_is_replaced_whole_or_not_at_all(files: FaultyFiles) -> Non
     assert read_file(files, path) == b"new!"
 
 
-def test_results_are_handled_once_by_the_loop_or_by_who_waits(files: FaultyFiles) -> None:
+def test_results_are_handled_once_by_the_loop_or_by_the_waiting_caller(files: FaultyFiles) -> None:
     loop, ended = ManualLoop(), list[int]()
     executor = InlineExecutor(files, results := Results(loop.call))
     for number in range(3):
@@ -92,7 +92,7 @@ def test_results_are_handled_once_by_the_loop_or_by_who_waits(files: FaultyFiles
     assert ended == [0, 1, 2]
 
 
-def test_a_thread_does_its_tasks_in_order_and_stops_when_told() -> None:
+def test_a_thread_does_its_tasks_in_order_and_stops_on_request() -> None:
     loop, order = ManualLoop(), list[int]()
     executor = ThreadExecutor("test", RealFiles(), Results(loop.call))
     for number in range(50):

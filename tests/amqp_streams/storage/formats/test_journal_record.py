@@ -46,7 +46,7 @@ def test_a_flipped_bit_spoils_the_header_or_a_batch(
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_no_record_and_never_raises(data: bytes) -> None:
+def test_garbage_is_not_a_record_and_never_raises(data: bytes) -> None:
     assert journal_record.decode(data, SEED) is None
     assert journal_record.decode(journal_record.MAGIC + data, SEED) is None
 

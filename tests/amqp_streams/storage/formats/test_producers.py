@@ -100,7 +100,7 @@ def test_room_is_reckoned_generously(chunk: Chunk) -> None:
     )
 
 
-def test_a_producer_that_was_forgotten_may_begin_anew() -> None:
+def test_a_producer_that_was_forgotten_may_begin_again() -> None:
     table = {"a": Reached(500, 1), "b": Reached(7, 2)}
     producers.apply(table, {"a": None}, 3)
     producers.apply(table, {"a": 0}, 4)
@@ -119,7 +119,7 @@ def victims(limit: int, *, busy: str = "", expired_before_ms: int = 0, coming: i
     return None if gone is None else list(gone)
 
 
-def test_nobody_is_forgotten_while_there_is_room() -> None:
+def test_no_producer_is_forgotten_while_space_is_available() -> None:
     assert victims(4) == []
 
 
@@ -129,7 +129,7 @@ def test_the_producer_idle_for_longest_makes_room() -> None:
     assert victims(3, coming=2) == ["a", "b"]
 
 
-def test_there_is_no_room_while_all_are_in_use() -> None:
+def test_no_room_is_left_while_all_are_in_use() -> None:
     assert victims(3, busy="abc") is None
     assert victims(2, busy="bc") is None
 

@@ -36,14 +36,14 @@ def file_of(writes: list[dict[str, bytes | None]]) -> tuple[bytes, list[int]]:
 
 
 @given(st.lists(changes, max_size=8))
-def test_what_was_written_is_read(writes: list[dict[str, bytes | None]]) -> None:
+def test_written_states_are_read_back(writes: list[dict[str, bytes | None]]) -> None:
     data, _ = file_of(writes)
     read = state_record.read(data, ID)
     assert (read.values, read.holes, read.end, read.directory_id) == (applied(writes), [], len(data), ID)
 
 
 @given(st.dictionaries(keys, st.binary(max_size=9000), max_size=12))
-def test_a_file_written_anew_holds_all_values_and_nothing_else(values: dict[str, bytes]) -> None:
+def test_a_rewritten_file_has_all_values_and_nothing_else(values: dict[str, bytes]) -> None:
     read = state_record.read(state_record.encode_file(values, ID), ID)
     assert (read.values, read.holes, read.end) == (values, [], read.size)
 
@@ -77,7 +77,7 @@ def test_a_damaged_place_costs_the_records_it_touches_and_no_others(
         assert read.holes == [state_record.Hole(places[touched[0]], places[touched[-1] + 1], torn=False)]
 
 
-def test_a_hole_that_nothing_behind_it_knew_to_be_synced_is_no_damage() -> None:
+def test_a_hole_without_synced_records_after_it_is_not_damage() -> None:
     lost, kept, later = ({key: b"x" * 40} for key in "abc")
     first, second = (
         state_record.encode(lost, synced=16, seed=SEED),
@@ -131,12 +131,14 @@ def test_another_directorys_file_says_so_and_gives_nothing() -> None:
         ({"k": bytes(STATE_VALUE_BYTES_MAX + 1)}, r"the value of 'k' must .* \(got 1048577\)"),
     ],
 )
-def test_what_is_beyond_bounds_is_refused_in_words(changes: dict[str, bytes | None], words: str) -> None:
+def test_values_beyond_bounds_are_refused_with_a_message(
+    changes: dict[str, bytes | None], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         state_record.checked(changes, {})
 
 
-def test_keys_are_counted_and_those_that_are_there_or_go_do_not_count_anew() -> None:
+def test_keys_are_counted_and_existing_or_removed_ones_are_not_counted_again() -> None:
     full = dict.fromkeys([f"{number}" for number in range(STATE_KEYS_MAX)], b"")
     with pytest.raises(ValueError, match=f"at most {STATE_KEYS_MAX} keys"):
         state_record.checked({"one more": b""}, full)

@@ -98,7 +98,7 @@ def test_a_stale_batch_is_not_taken_again() -> None:
     assert scan.stretches[-1].end == 4
 
 
-def test_a_scan_may_go_on_where_an_index_ends() -> None:
+def test_a_scan_may_continue_where_an_index_ends() -> None:
     segment, positions = _segment([3, 3, 3])
     whole = _scan(segment)
     begun = Scan(len(segment))
@@ -134,7 +134,7 @@ def test_records_the_segment_has_are_not_replayed() -> None:
     assert _plan([Stretch(0, 100, 0, 10)], [(0, 4), (4, 10)]) == Plan((Keep(0, 100),), False, (), 10)
 
 
-def test_what_only_the_journal_has_is_appended_from_any_record_on() -> None:
+def test_records_that_only_the_journal_has_are_appended_from_any_record() -> None:
     assert _plan([Stretch(0, 100, 0, 10)], [(5, 12), (12, 20)]) == Plan(
         (Keep(0, 100), Replay(10, 20)), False, (), 20
     )
@@ -150,7 +150,7 @@ def test_a_hole_before_records_the_journal_does_not_have_is_filled_in_a_new_file
     assert _plan(torn, [(10, 15)]) == Plan((Keep(0, 100), Replay(10, 15), Keep(150, 200)), True, (), 20)
 
 
-def test_a_hole_nobody_can_fill_is_lost_and_stays_a_hole() -> None:
+def test_a_hole_that_cannot_be_filled_is_lost_and_stays_a_hole() -> None:
     torn = [Stretch(0, 100, 0, 10), Stretch(150, 200, 15, 20)]
     assert _plan(torn, []) == Plan((Keep(0, 100), Keep(150, 200)), False, ((10, 15),), 20)
 

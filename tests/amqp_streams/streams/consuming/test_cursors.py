@@ -59,7 +59,7 @@ def test_a_new_cursor_begins_where_the_filters_say_and_is_to_be_written() -> Non
     assert not cursors.take_moved(NOW)
 
 
-def test_an_attach_goes_on_where_the_last_one_stopped_whatever_its_filters_say() -> None:
+def test_an_attach_continues_where_the_last_one_stopped_whatever_its_filters() -> None:
     cursors = Cursors()
     first = attached(cursors, link_key("i", "c", "l"), 10)
     cursors.safe(first, partitions(10))
@@ -113,7 +113,7 @@ def test_a_cursor_never_goes_back_but_by_a_reset() -> None:
     assert cursors.take_moved(NOW)
 
 
-def test_what_moved_is_written_once_and_together_with_the_time() -> None:
+def test_moved_cursors_are_written_once_and_together_with_the_time() -> None:
     cursors = Cursors()
     one, two = (attached(cursors, group_key("i", group), 10) for group in "gh")
     for position in (11, 12):
@@ -137,7 +137,7 @@ def test_another_users_cursor_is_refused_and_untouched() -> None:
     cursors.check_user(link_key("i", "c", "unknown"), "bob")
 
 
-def test_there_are_no_more_cursors_than_the_limit_allows() -> None:
+def test_cursors_never_exceed_the_limit() -> None:
     cursors = Cursors(cursors_max=2)
     for link in "ab":
         attached(cursors, link_key("i", "c", link), 10)
@@ -250,7 +250,7 @@ def test_a_cursor_reads_in_the_states_as_the_formats_document_says() -> None:
         b'{"v":1,"user":null,"at":0,"next":[]}',
     ],
 )
-def test_what_a_later_version_wrote_is_not_guessed_at(value: bytes) -> None:
+def test_a_state_of_a_later_version_is_not_interpreted(value: bytes) -> None:
     with pytest.raises(StorageError, match="start the version that wrote it"):
         decoded("cursor/i/0", value)
 

@@ -63,7 +63,7 @@ def test_one_chunk_is_held_whatever_its_size() -> None:
     assert held.bytes == 0
 
 
-def test_what_was_not_used_since_the_last_look_is_taken_back() -> None:
+def test_memory_unused_since_the_last_check_is_freed() -> None:
     held = Held()
     used, idle = Cursor(held), Cursor(held)
     for cursor in (used, idle):
@@ -96,7 +96,7 @@ def test_many_readers_of_many_partitions_read_everything_in_order_within_the_bou
     assert held.bytes == 0, "nothing is held of what was read to its end"
 
 
-def test_a_reader_of_many_partitions_keeps_a_cursor_only_where_there_is_something_to_read() -> None:
+def test_a_reader_of_many_partitions_keeps_a_cursor_only_for_those_with_events() -> None:
     log = log_of(100, 0)
     reader = Reader([(partition, partition.end) for partition in log.partitions])
     assert len(reader._cursors) == 0

@@ -31,7 +31,7 @@ def test_a_partition_that_is_not_read_any_more_stays_where_its_settlements_leave
     assert dict(held.positions({})) == {0: 7}
 
 
-def test_partitions_that_come_begin_where_the_cursor_is_and_the_others_go_on() -> None:
+def test_new_partitions_begin_at_the_cursor_and_the_others_continue() -> None:
     held = progress(p0=5)
     held.trackers[0].sent(5, 1)
     held.cursor.positions[1] = 3

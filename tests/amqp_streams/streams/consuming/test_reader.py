@@ -52,7 +52,7 @@ def read(reader: Reader, count_max: int) -> list[Position]:
     return got
 
 
-def test_nothing_to_read_is_told_once_and_waking_brings_the_next(
+def test_an_empty_read_is_reported_once_and_waking_brings_the_next(
     store: MemoryStore, log: StoredLog, append: Append
 ) -> None:
     reader = from_start(log)
@@ -82,7 +82,7 @@ def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: Sto
     assert run_of(Reader([(log.partitions[0], 0)]).take(900)).count == 900
 
 
-def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(
+def test_events_that_arrive_at_an_exhausted_partition_during_another_read_are_not_forgotten(
     store: MemoryStore, log: StoredLog
 ) -> None:
     """Nobody wakes a reader that has more to read, so it has to look again before it says that it has all."""
@@ -166,7 +166,7 @@ def test_an_offset_that_is_still_to_come_is_waited_for(
     assert read(reader, 10) == [(0, 2)]
 
 
-def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_it_missed(
+def test_a_reader_overtaken_by_retention_continues_at_the_earliest_and_reports_the_missed_events(
     store: MemoryStore, append: Append
 ) -> None:
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
@@ -229,7 +229,7 @@ def test_a_failed_read_leaves_the_reader_where_it_is(
     assert read(reader, 1) == [(0, 0)]
 
 
-def test_a_partition_of_the_log_that_is_not_read_is_no_business_of_the_reader(log: StoredLog) -> None:
+def test_a_partition_that_is_not_read_does_not_concern_the_reader(log: StoredLog) -> None:
     def position(partition: Partition) -> dict[int, int]:
         return Reader([(partition, 0)]).positions
 
@@ -277,7 +277,9 @@ def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
     )
 
 
-def test_a_filter_that_rejects_everything_is_told_in_stretches(store: MemoryStore, log: StoredLog) -> None:
+def test_a_filter_that_rejects_everything_reports_progress_in_ranges(
+    store: MemoryStore, log: StoredLog
+) -> None:
     """So that a link that gets nothing gives others their turn, and its position still moves on."""
     count = 5000
     log.partitions[0].append([with_kind("a")] * count, bytes(count), NOW)
@@ -331,7 +333,7 @@ def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(
 # -- partitions that come and go
 
 
-def test_partitions_that_stay_or_come_back_go_on_where_they_were(log: StoredLog, append: Append) -> None:
+def test_partitions_that_stay_or_come_back_continue_at_their_position(log: StoredLog, append: Append) -> None:
     """4.5.1: associations change dynamically without the link being attached again: nothing is lost and
     nothing comes twice.
     """
@@ -373,7 +375,7 @@ def within(first: int, end: int) -> Compiled:
     return sql(f"d.{names.OFFSET} >= '{offset_text(first)}' AND d.{names.OFFSET} < '{offset_text(end)}'")
 
 
-def test_records_that_are_no_neighbours_are_picked_together(store: MemoryStore, log: StoredLog) -> None:
+def test_records_that_are_not_neighbours_are_selected_together(store: MemoryStore, log: StoredLog) -> None:
     chosen = [number % 3 == 0 for number in range(30)]
     log.partitions[0].append([body("yes" if each else "no") for each in chosen], bytes(30), NOW)
     store.commit()
@@ -392,7 +394,7 @@ def body(subject: str) -> bytes:
 
 
 @pytest.mark.parametrize("filters", [None, within(3, 17), sql("p.subject = 'yes'")])
-def test_a_record_that_there_is_no_room_for_waits_or_comes_alone(
+def test_a_record_without_room_waits_or_comes_alone(
     store: MemoryStore, log: StoredLog, filters: Compiled | None
 ) -> None:
     log.partitions[0].append([body("yes")] * 20, bytes(20), NOW)
@@ -452,7 +454,7 @@ def read_positions(reader: Reader) -> list[Position]:
     st.integers(0, 400),
     st.booleans(),
 )
-def test_what_is_picked_is_what_would_be_taken_one_by_one(
+def test_a_selection_equals_reading_one_by_one(
     appends: list[list[str]], condition: str | None, count_max: int, bytes_max: int, forget: bool
 ) -> None:
     bounds = f"d.{names.OFFSET} >= '{offset_text(5)}' AND d.{names.OFFSET} < '{offset_text(40)}'"
@@ -493,7 +495,7 @@ def test_a_stretch_ends_by_the_work_that_its_records_take(store: MemoryStore, lo
     assert passed == [1] * 20
 
 
-def test_where_the_work_ends_a_stretch_nothing_is_passed_over(store: MemoryStore, log: StoredLog) -> None:
+def test_a_range_that_ends_with_the_work_limit_skips_nothing(store: MemoryStore, log: StoredLog) -> None:
     slow, good = with_kind("a" * 20_000), with_kind("xaaaaaaab")
     log.partitions[0].append([slow, good, slow, slow, good, good] * 3, bytes(18), NOW)
     store.commit()

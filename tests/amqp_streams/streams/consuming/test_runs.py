@@ -25,11 +25,11 @@ MESSAGES = [b"\x00\x53\x75\xa0\x01" + b"%d" % number for number in range(5)]
         (Room(9, 0, one=False), (0, 0)),
     ],
 )
-def test_as_many_are_taken_as_there_is_room_for(room: Room, wanted: tuple[int, int]) -> None:
+def test_as_many_are_taken_as_have_room(room: Room, wanted: tuple[int, int]) -> None:
     assert room.counted([bytes(10), bytes(20), bytes(30)]) == wanted
 
 
-def test_a_cursor_that_gives_its_chunk_back_goes_on_where_it_is() -> None:
+def test_a_cursor_that_returns_its_chunk_continues_at_its_position() -> None:
     store, held = MemoryStore(), Held()
     (partition,) = store.create("temps", LogSettings(), incarnation="x").partitions
     partition.append(list(MESSAGES), bytes(5), NOW)

@@ -178,7 +178,7 @@ def test_the_start_is_the_first_event_that_matches(
         assert matches == (number >= start)
 
 
-def test_what_retention_removed_is_passed_over(store: MemoryStore, append: Append) -> None:
+def test_records_that_retention_removed_are_skipped(store: MemoryStore, append: Append) -> None:
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
     append(partition, NOW, NOW + 5000)
@@ -211,7 +211,7 @@ def test_a_cursor_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
     assert resumed_position(resumed, partition, kept) == first
 
 
-def test_what_retention_removed_below_a_cursor_is_not_stepped_over_unseen(store: MemoryStore) -> None:
+def test_events_that_retention_removed_below_a_cursor_are_reported(store: MemoryStore) -> None:
     partition = store.create(
         "short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i"
     ).partitions[0]

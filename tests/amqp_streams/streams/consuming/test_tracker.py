@@ -26,7 +26,7 @@ def test_the_lowest_unsettled_record_holds_the_position() -> None:
     assert (tracker.position, tracker.unsettled) == (5, 0)
 
 
-def test_what_filters_pass_over_moves_the_position_once_nothing_before_it_is_unsettled() -> None:
+def test_events_that_filters_skip_move_the_position_once_all_before_them_are_settled() -> None:
     tracker = Tracker(0)
     tracker.sent(3, 1)
     tracker.passed_over(10)

@@ -32,7 +32,7 @@ def test_a_member_with_one_more_keeps_it() -> None:
     assert moves({"a": 2, "b": 1}, {"b": 1}, {"a": [0, 1]}) == []
 
 
-def test_nobody_gets_more_than_it_asks_for() -> None:
+def test_no_reader_gets_more_than_it_asks_for() -> None:
     assert moves({"a": 8}, {"b": 2}, {"a": list(range(8))}) == [Move(0, "a", "b"), Move(1, "a", "b")]
     assert moves({"a": 8}, {"b": 0}, {"a": list(range(8))}) == []
 
@@ -46,7 +46,7 @@ def test_of_equally_poor_members_the_longest_waiting_is_served_first() -> None:
     fixed=st.sets(st.integers(0, 23)),
     wanted=st.dictionaries(st.sampled_from(MEMBERS), st.integers(0, 10)),
 )
-def test_whatever_is_held_moves_make_the_spread_as_even_as_demand_and_fixed_holds_allow(
+def test_moves_make_the_spread_as_even_as_demand_and_fixed_partitions_allow(
     held: list[str], fixed: set[int], wanted: dict[str, int]
 ) -> None:
     loads = Counter(held)

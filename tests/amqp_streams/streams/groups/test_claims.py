@@ -45,7 +45,7 @@ def test_an_epoch_is_any_whole_number_from_0(epoch: int) -> None:
 
 
 @pytest.mark.parametrize("epoch", [-1, True, False, "7", 1.0, 2**64, Symbol("7")])
-def test_anything_else_is_no_epoch(epoch: Value) -> None:
+def test_anything_else_is_not_an_epoch(epoch: Value) -> None:
     with pytest.raises(PeerError) as refusal:
         claimed(0, group="g", epoch=epoch)
     assert refusal.value.condition == names.INVALID_FIELD
@@ -81,7 +81,7 @@ def test_only_configured_groups_exist_when_a_setting_names_them() -> None:
     assert refusal.value.condition == names.NOT_FOUND
 
 
-def test_only_who_owns_or_is_leaving_may_have_events() -> None:
+def test_only_owners_and_leaving_members_may_have_events() -> None:
     hold = Hold(Claim("g", None, None, "me"), 0)
     assert (hold.group, hold.member) == ("g", "me")
     owning = set()

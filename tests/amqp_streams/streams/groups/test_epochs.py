@@ -17,7 +17,7 @@ group_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=2
     st.dictionaries(st.tuples(group_names, st.integers(0, 1023)), st.integers(1, 2**64 - 1)),
     st.sampled_from(["i", "in", "other"]),
 )
-def test_what_was_recorded_is_read_back_for_its_log_alone(
+def test_recorded_epochs_are_read_back_for_their_log_alone(
     epochs: dict[tuple[str, int], int], incarnation: str
 ) -> None:
     states = MemoryStates()
@@ -33,7 +33,7 @@ def test_the_longest_name_makes_a_key_that_the_states_take() -> None:
 
 
 @pytest.mark.parametrize("value", [b'{"v":2,"epoch":7}', b"{}", b"\xff", b'{"v":1,"epoch":null}', b"7"])
-def test_what_a_later_version_wrote_is_not_guessed_at(value: bytes) -> None:
+def test_a_state_of_a_later_version_is_not_interpreted(value: bytes) -> None:
     (key,) = epoch_change("a", "g", 0, 1)
     with pytest.raises(StorageError, match="start the version that wrote it"):
         read_epochs("a", [(key, value)])

@@ -37,7 +37,7 @@ def waiting(group: Group, member: str, since_ms: int = 0) -> Hold:
     return hold
 
 
-def test_what_a_member_is_leaving_counts_for_whom_it_is_reserved(group: Group) -> None:
+def test_a_partition_of_a_leaving_member_counts_for_the_member_it_is_reserved_for(group: Group) -> None:
     held(group, 0, "a")
     held(group, 1, "a", state=HoldState.LEAVING, reserved="b")
     held(group, 2, "a", state=HoldState.LEAVING)
@@ -56,7 +56,7 @@ def test_only_what_the_node_assigned_and_is_owned_may_be_moved_the_last_taken_fi
     assert group.movable() == {"a": [2, 4]}
 
 
-def test_who_waits_wants_as_many_as_it_has_links_waiting_less_what_is_coming(group: Group) -> None:
+def test_a_waiting_member_wants_its_waiting_links_less_the_partitions_in_handover(group: Group) -> None:
     for member, since_ms in (("late", 50), ("early", 10), ("late", 60), ("late", 60)):
         waiting(group, member, since_ms)
     held(group, 0, "a", state=HoldState.LEAVING, reserved="late")
@@ -71,7 +71,7 @@ def test_a_refused_member_wants_one_and_proves_it_by_coming_again(group: Group) 
     assert group.wanted(1000, 500) == {"r": 1}
 
 
-def test_what_is_reserved_for_a_member_is_anybodys_once_it_wants_no_more(group: Group) -> None:
+def test_a_partition_reserved_for_a_member_is_free_once_the_member_wants_no_more(group: Group) -> None:
     group.wants["r"] = Want(0, 0)
     waiting(group, "w")
     group.slot(0).reserved = "r"
@@ -83,7 +83,7 @@ def test_what_is_reserved_for_a_member_is_anybodys_once_it_wants_no_more(group: 
     assert set(group.wants) == {"w"}, "who waits is not forgotten, however long"
 
 
-def test_a_group_is_idle_when_nobody_is_in_it_and_no_epoch_was_given(group: Group) -> None:
+def test_a_group_is_idle_without_members_and_without_an_epoch(group: Group) -> None:
     assert group.idle
     waiting(group, "w")
     assert not group.idle

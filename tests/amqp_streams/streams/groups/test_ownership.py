@@ -120,7 +120,7 @@ def test_with_none_free_and_no_waiting_an_attach_is_refused_at_once() -> None:
     assert refusal(owned, any_of("b")).condition == names.LINK_DETACH_FORCED
 
 
-def test_a_released_partition_goes_to_who_waits_at_once() -> None:
+def test_a_released_partition_goes_to_the_waiting_member_at_once() -> None:
     owned = ownership(1)
     (owner,) = joined(owned, "a")
     (second,), (third,) = joined(owned, "b"), joined(owned, "c")
@@ -138,7 +138,7 @@ def test_a_free_partition_goes_to_the_waiting_member_that_holds_fewest() -> None
     assert owned.release(rich[0], 10) == [Assigned(poor)]
 
 
-def test_who_gives_up_waiting_gets_nothing() -> None:
+def test_a_caller_that_gives_up_waiting_gets_nothing() -> None:
     owned = ownership(1)
     (owner,) = joined(owned, "a")
     (waiting,) = joined(owned, "b")
@@ -188,7 +188,7 @@ def test_a_move_happens_at_most_once_a_pause() -> None:
     assert kinds(owned.tick(2 * PAUSE)) == [Leaving]
 
 
-def test_what_was_freed_for_a_member_that_is_gone_goes_to_the_others() -> None:
+def test_a_partition_freed_for_an_ended_member_goes_to_the_others() -> None:
     owned = ownership(2)
     first = joined(owned, "a", 2)
     (waiting,) = joined(owned, "b")
@@ -212,7 +212,7 @@ def test_a_refused_member_that_comes_again_is_made_room_for() -> None:
     assert owned.claim(any_of("b"), PAUSE + 500)[0].partition == 1
 
 
-def test_what_was_freed_for_a_refused_member_that_stays_away_is_anybodys_after_two_pauses() -> None:
+def test_partitions_freed_for_an_absent_refused_member_are_free_after_two_pauses() -> None:
     owned = ownership(2, wait_ms=0)
     first = joined(owned, "a", 2)
     for now in (0, PAUSE):
@@ -232,7 +232,7 @@ def test_a_member_refused_once_moves_nothing() -> None:
     assert [change for now in range(0, 10 * PAUSE, 500) for change in owned.tick(now)] == []
 
 
-def test_who_was_refused_after_waiting_is_still_remembered_as_waiting() -> None:
+def test_a_member_that_was_refused_after_waiting_still_counts_as_waiting() -> None:
     """Otherwise nothing would ever move where waits are shorter than the pause."""
     owned = ownership(2, wait_ms=PAUSE // 2)
     joined(owned, "a", 2)
@@ -246,7 +246,7 @@ def test_who_was_refused_after_waiting_is_still_remembered_as_waiting() -> None:
 # -- consumer-negotiated: 4.5.2
 
 
-def test_the_epoch_begins_at_0_and_a_claim_without_one_is_told_what_it_is() -> None:
+def test_the_epoch_begins_at_0_and_a_claim_without_one_learns_it() -> None:
     owned = ownership()
     hold, changes = owned.claim(one(0), 0)
     assert (hold.epoch, changes) == (0, [Assigned(hold)])
@@ -267,7 +267,7 @@ def test_an_active_link_keeps_its_partition_against_any_epoch_not_greater(epoch:
     assert owned.owner("g", 0) is active
 
 
-def test_a_greater_epoch_closes_the_old_link_first_and_is_told_once_recorded() -> None:
+def test_a_greater_epoch_closes_the_old_link_first_and_is_reported_after_it_is_recorded() -> None:
     owned = ownership()
     old = recorded(owned, one(0, 7))
     new, changes = owned.claim(one(0, 8), 0)
@@ -326,7 +326,7 @@ def test_a_claim_that_is_being_recorded_can_be_overtaken_and_is_then_refused() -
     assert owned.recorded(second, None, 0) == [Assigned(second)]
 
 
-def test_an_epoch_under_way_of_a_link_that_is_gone_binds_who_comes_next() -> None:
+def test_an_epoch_that_is_being_recorded_for_an_ended_link_binds_the_next_link() -> None:
     """Its write may be durable any moment: a lower one after it would make what the disk has fall."""
     owned = ownership()
     lost, _ = owned.claim(one(0, 5), 0)
@@ -366,7 +366,7 @@ def test_a_link_asked_to_leave_can_be_evicted_and_what_was_promised_is_forgotten
     assert owned.release(first[0], PAUSE + 1) == [Assigned(waiting)]
 
 
-def test_an_epoch_needs_a_partition_unless_there_is_only_one() -> None:
+def test_an_epoch_needs_a_partition_unless_the_log_has_only_one() -> None:
     error = refusal(ownership(2), Claim("g", None, 3, "a"))
     assert (error.condition, names.PARTITION in error.description) == (names.INVALID_FIELD, True)
     hold, changes = ownership(1).claim(Claim("g", None, 3, "a"), 0)
@@ -429,7 +429,7 @@ def test_settings_can_change_at_any_time() -> None:
     assert kinds(owned.tick(10)) == [Refused]
 
 
-def test_the_links_of_a_group_are_told_by_partition_then_those_that_wait() -> None:
+def test_the_links_of_a_group_are_listed_by_partition_then_the_waiting_ones() -> None:
     owned = ownership()
     owned.claim(one(1), 0)
     owned.claim(any_of("a"), 0)
@@ -439,7 +439,7 @@ def test_the_links_of_a_group_are_told_by_partition_then_those_that_wait() -> No
     assert owned.owner("unknown", 0) is None
 
 
-def test_a_removed_group_begins_anew() -> None:
+def test_a_removed_group_begins_again() -> None:
     owned = ownership()
     hold = recorded(owned, one(0, 7))
     with pytest.raises(AssertionError, match="in use"):

@@ -47,7 +47,7 @@ def test_the_message_of_the_rfc_is_read_and_written() -> None:
     st.from_regex(r"[A-Za-z0-9._~+/-]{1,50}={0,2}", fullmatch=True),
     st.text(st.characters(codec="utf-8", exclude_characters="\x01"), max_size=20),
 )
-def test_what_a_client_says_is_what_the_server_reads(mechanism: str, token: str, user: str) -> None:
+def test_the_server_reads_the_client_s_message(mechanism: str, token: str, user: str) -> None:
     server = BearerServer(mechanism)
     assert server.start(message(mechanism, token, user)) == VerifyToken(token, user or None)
     assert server.claimed == (user or None)
@@ -69,7 +69,7 @@ def test_the_owner_of_the_token_is_let_in(mechanism: str, user: str) -> None:
     assert server.answered(good) == good
 
 
-def test_a_bad_token_is_told_in_json_and_fails_after_whatever_the_client_says() -> None:
+def test_a_bad_token_is_reported_in_json_and_fails_whatever_the_client_answers() -> None:
     """RFC 7628, section 3.2.2 and 3.2.3."""
     for answer in (b"\x01", b"", b"n,,\x01auth=Bearer good\x01\x01"):
         server = BearerServer(
@@ -85,7 +85,7 @@ def test_a_bad_token_is_told_in_json_and_fails_after_whatever_the_client_says() 
         assert server.respond(answer) == Failure("expired")
 
 
-def test_a_request_without_a_token_is_told_where_to_get_one() -> None:
+def test_a_request_without_a_token_learns_where_to_get_one() -> None:
     """RFC 7628, section 4.3."""
     challenge = BearerServer(OAUTHBEARER).start(b"n,,\x01host=node\x01\x01")
     assert isinstance(challenge, Challenge)
@@ -99,7 +99,7 @@ def test_in_xoauth2_a_bad_token_fails_at_once() -> None:
 
 
 @BOTH
-def test_nobody_shows_the_token_of_another(mechanism: str) -> None:
+def test_no_user_shows_the_token_of_another(mechanism: str) -> None:
     server = BearerServer(mechanism)
     server.start(message(mechanism, "abc", "bob"))
     step = server.answered(Success("alice"))

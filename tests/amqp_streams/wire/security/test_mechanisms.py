@@ -47,11 +47,11 @@ def test_external_lets_in_whom_the_certificate_names(initial: bytes | None) -> N
     assert External("alice").start(initial) == Success("alice")
 
 
-def test_external_lets_nobody_act_for_another() -> None:
+def test_external_lets_no_user_act_for_another() -> None:
     assert isinstance(External("alice").start(b"bob"), Failure)
 
 
-def test_external_refuses_a_certificate_that_names_nobody_and_says_why() -> None:
+def test_external_refuses_a_certificate_without_a_user_and_says_why() -> None:
     assert External(None, "no rule fits").start(b"alice") == Failure("no rule fits")
 
 

@@ -146,7 +146,7 @@ def test_the_right_password_lets_a_user_in() -> None:
     assert behind == AMQP_HEADER + b"open"
 
 
-def test_anonymous_is_nobody() -> None:
+def test_anonymous_has_no_user() -> None:
     for trace in (None, b"", b"someone@example.org"):
         sent, events, _ = run([SASL_HEADER + init("ANONYMOUS", trace)])
         assert read(sent) == [OFFER, (0x44, [0])]

@@ -31,7 +31,7 @@ from amqp_streams.wire.security.saslprep import (
         ("pass wo\u0308rd", "pass wörd"),
     ],
 )
-def test_what_looks_alike_becomes_the_same(text: str, prepared: str) -> None:
+def test_texts_that_look_alike_become_equal(text: str, prepared: str) -> None:
     """RFC 4013, section 3, and some more."""
     assert saslprep(text, stored=True) == prepared
 

@@ -193,7 +193,7 @@ def test_a_final_message_without_the_right_proof_is_refused(final: bytes) -> Non
         st.binary(max_size=60) | st.sampled_from([b"n,,n=user,r=abc", b"c=biws,r=abcdef,p=AAAA"]), max_size=4
     )
 )
-def test_arbitrary_messages_raise_nothing_and_let_nobody_in(messages: list[bytes]) -> None:
+def test_arbitrary_messages_raise_nothing_and_admit_no_client(messages: list[bytes]) -> None:
     server = ScramServer(SHA_256, nonce="def")
     step: Step = server.start(None)
     for message in messages:
@@ -235,7 +235,7 @@ def test_keys_that_cannot_be_are_refused(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ScramAlgorithm)
-def test_keys_of_nobody_look_like_keys_and_stay_the_same(algorithm: ScramAlgorithm) -> None:
+def test_keys_of_an_unknown_user_look_like_keys_and_stay_the_same(algorithm: ScramAlgorithm) -> None:
     """Who asks twice for a user that there is not gets the same salt twice, as for one that there is."""
     made = unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
     assert made == unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
@@ -284,7 +284,7 @@ def test_a_challenge_that_cannot_be_is_refused(challenge: bytes) -> None:
     "data",
     [b"", b"v=", b"v=AAAA", b"v=*", b"x=y", b"e=invalid-proof", b"\xff", b"v=" + base64.b64encode(bytes(32))],
 )
-def test_a_server_that_does_not_know_the_password_is_found_out(data: bytes) -> None:
+def test_a_server_that_does_not_know_the_password_is_detected(data: bytes) -> None:
     """Section 5: a client that does not check the signature gives itself to whoever answers."""
     client = ScramClient(SHA_256, "user", "pencil", nonce="abc")
     client.final(b"r=abcdef,s=QQ==,i=4096")

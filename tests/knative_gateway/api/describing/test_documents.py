@@ -133,7 +133,7 @@ async def test_schemas_change_their_address_when_kinds_come(api: Api) -> None:
     assert after["api/v1"] != before["api/v1"]
 
 
-async def test_what_is_not_there_is_not_discovered(api: Api) -> None:
+async def test_unknown_kinds_are_not_discovered(api: Api) -> None:
     for path in (
         "/api/v2",
         "/apis/nothing",

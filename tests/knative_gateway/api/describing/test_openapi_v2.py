@@ -82,7 +82,7 @@ def test_each_kind_knows_dry_runs() -> None:
         assert of(of(patch, 13)[0], 1) == [b"x-kubernetes-group-version-kind"]
 
 
-def test_what_may_be_anything_is_said_to_be_nothing() -> None:
+def test_a_field_of_any_type_has_no_type() -> None:
     """A type there would be taken at its word: the client would refuse what the server takes."""
     for schema in (
         {
@@ -100,7 +100,7 @@ def test_what_may_be_anything_is_said_to_be_nothing() -> None:
         )
 
 
-def test_a_kind_that_keeps_all_is_no_object_with_three_fields() -> None:
+def test_a_kind_that_keeps_all_fields_differs_from_an_object_with_three_fields() -> None:
     kind = Kind(
         "example.com", "v1", "Open", "opens", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )

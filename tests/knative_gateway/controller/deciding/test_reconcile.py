@@ -80,7 +80,7 @@ OBJECTS = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(OBJECTS, max_size=9), st.data())
-def test_whatever_there_is_comes_to_rest_and_only_what_is_served_is_ready(
+def test_every_state_settles_and_only_what_is_served_is_ready(
     objects: list[dict[str, object]], data: st.DataObject
 ) -> None:
     world = World()
@@ -211,7 +211,7 @@ def test_routes_that_did_not_change_keep_their_version() -> None:
     assert (first.version, second.version, world.settle().routes) == (1, 2, second)
 
 
-def test_a_rest_writes_nothing() -> None:
+def test_an_unchanged_world_has_an_empty_plan() -> None:
     world = World()
     world.send(broker())
     world.send(trigger())
@@ -271,7 +271,7 @@ def test_each_change_is_reported_once_with_its_reason() -> None:
     assert told == [("Warning", "NotFound"), ("Normal", "TriggerReady")]
 
 
-def test_what_the_data_plane_counted_is_in_status() -> None:
+def test_counts_of_the_data_plane_are_in_the_status() -> None:
     world = World()
     world.send(broker())
     key = world.send(trigger())
@@ -368,7 +368,7 @@ def test_work_is_proportional_to_what_changed() -> None:
     assert counted(world, channel_key) <= 3, "a Channel whose list grew is the same for its Subscriptions"
 
 
-def test_what_others_refer_to_is_followed_to_those_alone() -> None:
+def test_a_change_is_followed_only_to_the_objects_that_refer_to_it() -> None:
     world = World()
     world.send(broker())
     for number_ in range(9):

@@ -2,7 +2,7 @@ from knative_gateway.controller.deciding.relations import broker_of, channel_of,
 from knative_gateway.ports import Key
 
 
-def test_what_an_object_belongs_to_is_in_its_own_namespace() -> None:
+def test_the_owner_of_an_object_is_in_its_namespace() -> None:
     trigger, subscription = (
         Key("eventing.knative.dev", "Trigger", "n", "t"),
         Key("messaging.knative.dev", "Subscription", "n", "s"),

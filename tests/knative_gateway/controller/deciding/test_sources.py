@@ -122,7 +122,7 @@ def test_a_dead_letter_sink_is_resolved_into_status(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_what_was_observed_and_the_conditions_are_written_together(kind: str) -> None:
+def test_observations_and_conditions_are_written_together(kind: str) -> None:
     """Sections "Broker", "Channel", Status: conditions MUST be updated in the same transaction as
     observedGeneration.
     """

@@ -148,7 +148,7 @@ async def test_endless_trailers_come_to_an_end(behind: bytes) -> None:
         assert not connection.usable
 
 
-async def test_trailers_are_no_headers() -> None:
+async def test_trailers_are_not_headers() -> None:
     """Spec: RFC 9110, 6.5.1: they must not be merged into the header section."""
     answer = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nce-specversion: 1.0\r\n\r\n"
@@ -172,7 +172,7 @@ async def test_a_body_in_the_smallest_pieces_comes_whole() -> None:
         b"\x16\x03\x01\x00\x00",
     ],
 )
-async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
+async def test_a_malformed_answer_is_an_error(answer: bytes) -> None:
     async with peer(answering(answer)) as connection:
         with pytest.raises(BadResponseError):
             await ask(connection)
@@ -303,7 +303,7 @@ class Recorder(asyncio.Transport):
         max_size=6,
     )
 )
-def test_whatever_comes_is_an_answer_or_an_error(pieces: list[bytes]) -> None:
+def test_any_bytes_are_an_answer_or_an_error(pieces: list[bytes]) -> None:
     async def exchange() -> None:
         connection = Connection()
         connection.connection_made(Recorder())
@@ -339,7 +339,7 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE
 
 
 @pytest.mark.parametrize("pieces", [(LONG, bytes(SIZE)), (LONG + bytes(SIZE),)])
-async def test_reading_of_an_answer_pauses_until_there_is_room(pieces: tuple[bytes, ...]) -> None:
+async def test_reading_of_an_answer_pauses_until_space_is_available(pieces: tuple[bytes, ...]) -> None:
     replies = Replies(SIZE)
     other = Entry("other", SIZE, lambda: None)
     assert replies.enter(other)

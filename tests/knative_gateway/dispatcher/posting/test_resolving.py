@@ -91,7 +91,7 @@ async def test_a_failure_is_remembered_for_a_while() -> None:
     assert servers.asked == {"x.missing": 1}
 
 
-async def test_what_is_too_old_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_addresses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolving, "RESOLVED_S", -1.0)
     names = Names(Servers())
     await names.lookup("a.test", 80).addresses()

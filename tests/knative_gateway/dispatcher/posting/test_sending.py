@@ -95,7 +95,9 @@ async def test_a_reply_is_read_in_both_modes(server: SubscriberServer, sender: S
     assert (await sender.post(server.url(), *to_binary(EVENT))).event is None
 
 
-async def test_an_answer_that_is_no_event_is_no_reply(server: SubscriberServer, sender: Sender) -> None:
+async def test_an_answer_that_is_not_an_event_is_not_a_reply(
+    server: SubscriberServer, sender: Sender
+) -> None:
     server.answers = [web.Response(text="fine"), web.Response(text="fine", headers={"ce-specversion": "1.0"})]
     for expected in ("", "not a valid event"):
         answer = await sender.post(server.url(), *to_binary(EVENT), reply_wanted=True)
@@ -112,7 +114,7 @@ async def test_a_reply_beyond_the_limit_fails_the_delivery(server: SubscriberSer
     assert "larger" in answer.reason
 
 
-async def test_an_answer_that_comes_too_late_is_no_answer(sender: Sender) -> None:
+async def test_an_answer_that_comes_too_late_does_not_count(sender: Sender) -> None:
     async def never(_: Got) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
@@ -125,7 +127,7 @@ async def test_an_answer_that_comes_too_late_is_no_answer(sender: Sender) -> Non
         assert answer.reason == "no answer within 50 ms"
 
 
-async def test_a_refused_connection_is_no_answer(sender: Sender) -> None:
+async def test_a_refused_connection_is_not_an_answer(sender: Sender) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         answer = await sender.post(f"http://127.0.0.1:{unused.getsockname()[1]}/", *to_binary(EVENT))
@@ -192,7 +194,7 @@ async def test_a_new_connection_that_is_closed_is_a_failure() -> None:
     assert answer.status is None
 
 
-async def test_what_cannot_be_sent_is_a_failure_of_that_event(
+async def test_an_event_that_cannot_be_sent_is_a_failure_of_that_event(
     server: SubscriberServer, sender: Sender
 ) -> None:
     answer = await sender.post(server.url(), [("ce-x", "a\r\nb: c")], b"")
@@ -281,7 +283,7 @@ class Closing:
         ended.set_result(None)
 
 
-async def test_what_met_the_end_of_a_kept_connection_is_sent_once_more(sender: Sender) -> None:
+async def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more(sender: Sender) -> None:
     closing = Closing()
     async with await asyncio.start_server(closing, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"

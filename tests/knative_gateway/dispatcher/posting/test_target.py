@@ -30,6 +30,6 @@ def test_a_path_cannot_become_a_header() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "http:///x", "http://" + "a" * 70 + "ä.example/", "x"])
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_a_text_that_is_not_a_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  the library's own words
         Target.of(url)

@@ -66,7 +66,7 @@ async def completed(rig: Rig, uid: str, count: int) -> None:
         Event(b"x", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": "7"}).encode(),
     ],
 )
-async def test_what_cannot_be_read_is_skipped(rig: Rig, server: SubscriberServer, message: bytes) -> None:
+async def test_unreadable_records_are_skipped(rig: Rig, server: SubscriberServer, message: bytes) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.log.append(LOG, message)
     await rig.send(event(1))

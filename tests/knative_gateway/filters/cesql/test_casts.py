@@ -56,7 +56,7 @@ def test_everything_has_a_string(value: Primitive, text: str) -> None:
         (5, 5),
     ],
 )
-def test_what_is_an_integer_becomes_one(value: Primitive, number: int) -> None:
+def test_a_text_that_is_an_integer_becomes_one(value: Primitive, number: int) -> None:
     """CESQL 3.7: String -> Integer and Boolean -> Integer MUST be supported; a leading sign MAY be there."""
     cast = as_integer(value)
     assert cast == number
@@ -91,7 +91,7 @@ def test_a_text_that_is_longer_than_any_integer_is_not_looked_at() -> None:
         "5\n",
     ],
 )
-def test_what_is_no_integer_of_32_bits_is_a_cast_error(text: str) -> None:
+def test_a_number_outside_32_bits_is_a_cast_error(text: str) -> None:
     with pytest.raises(Failed) as failed:
         as_integer(text)
     assert failed.value.kind is ErrorKind.CAST
@@ -101,13 +101,13 @@ def test_what_is_no_integer_of_32_bits_is_a_cast_error(text: str) -> None:
     ("value", "boolean"),
     [("true", True), ("TRUE", True), ("False", False), (0, False), (1, True), (-50, True), (True, True)],
 )
-def test_what_says_true_or_false_becomes_a_boolean(value: Primitive, boolean: bool) -> None:
+def test_a_text_that_is_true_or_false_becomes_a_boolean(value: Primitive, boolean: bool) -> None:
     """CESQL 3.7: Integer -> Boolean and String -> Boolean MUST be supported."""
     assert as_boolean(value) is boolean
 
 
 @pytest.mark.parametrize("text", ["", "yes", "1", " true", "true "])
-def test_what_says_neither_is_a_cast_error(text: str) -> None:
+def test_a_text_that_is_neither_true_nor_false_is_a_cast_error(text: str) -> None:
     with pytest.raises(Failed) as failed:
         as_boolean(text)
     assert failed.value.kind is ErrorKind.CAST
@@ -137,7 +137,7 @@ def test_an_integer_comes_back_from_its_string(number: int) -> None:
         (2.5, "2.5"),
     ],
 )
-def test_what_is_no_type_of_the_language_is_a_string(value: object, seen: Primitive) -> None:
+def test_a_value_without_a_type_of_the_language_is_a_string(value: object, seen: Primitive) -> None:
     """CESQL 3.2: a value that is not one of the primitive types MUST be represented by the String type."""
     assert primitive(value) == seen
     assert type(primitive(value)) is type(seen)

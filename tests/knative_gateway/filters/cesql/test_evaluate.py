@@ -156,7 +156,7 @@ def test_an_expression_has_its_value(expression: str, value: Primitive) -> None:
         ("NOT 'x'", True, ErrorKind.CAST),
     ],
 )
-def test_what_cannot_be_is_an_error_and_the_zero_value(
+def test_an_impossible_operation_is_an_error_and_the_zero_value(
     expression: str, value: Primitive, kind: ErrorKind
 ) -> None:
     """CESQL 3.3: an operator that fails MUST give a return value and an error; where there is no obvious
@@ -189,9 +189,7 @@ def test_what_cannot_be_is_an_error_and_the_zero_value(
         ("BOOL(absent)", False),
     ],
 )
-def test_what_addresses_a_missing_attribute_is_the_zero_value_of_its_type(
-    expression: str, value: Primitive
-) -> None:
+def test_a_missing_attribute_is_the_zero_value_of_its_type(expression: str, value: Primitive) -> None:
     """CESQL 3.2: MUST evaluate to the zero value for the return type of the subexpression, along with a
     MissingAttributeError.
     """
@@ -235,7 +233,7 @@ class Watched(dict[str, object]):
         ("yes IN (yes, other)", True, ["yes", "yes"]),
     ],
 )
-def test_what_is_not_needed_is_not_evaluated(expression: str, value: bool, read: list[str]) -> None:
+def test_unneeded_operands_are_not_evaluated(expression: str, value: bool, read: list[str]) -> None:
     """CESQL 3.4.2, 3.6: AND and OR MUST be short-circuit evaluated: the right operand MUST NOT be evaluated."""
     event = Watched(yes=True, no=False, other=True)
     assert evaluate(expression, event).value is value
@@ -256,7 +254,7 @@ KINDS = {str: Type.STRING, int: Type.INTEGER, bool: Type.BOOLEAN}
 
 
 @given(trees(), EVENTS)
-def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_one_way(
+def test_evaluation_gives_a_value_of_the_declared_type_and_only_fails_in_one_way(
     tree: Node, event: dict[str, object]
 ) -> None:
     """CESQL 1: total: whatever the expression and the event; the event is not changed, and a second time it
@@ -302,7 +300,7 @@ DEEPEST = [
 
 
 @pytest.mark.parametrize("expression", DEEPEST, ids=range(5))
-def test_what_the_limits_let_pass_does_not_exhaust_the_stack(expression: str) -> None:
+def test_expressions_within_the_limits_do_not_exhaust_the_stack(expression: str) -> None:
     compiled = compile_expression(expression)
     assert compiled.evaluate(EVENT).errors == ()
     assert compiled.matches(EVENT) is ("NOT" not in expression)

@@ -83,7 +83,7 @@ def test_only_the_boolean_true_passes_an_event(expression: str) -> None:
         "1 / 0 = 0",
     ],
 )
-def test_no_event_passes_where_there_are_errors(expression: str) -> None:
+def test_an_expression_with_an_error_passes_no_event(expression: str) -> None:
     """CESQL 1.2: if any errors are returned, the event MUST NOT pass the filter."""
     compiled = compile_expression(expression)
     assert len(compiled.evaluate(EVENT).errors) == 1
@@ -101,7 +101,7 @@ def test_no_event_passes_where_there_are_errors(expression: str) -> None:
         ("LEFT('a', -1)", ErrorKind.FUNCTION_EVALUATION),
     ],
 )
-def test_every_kind_of_error_is_told(expression: str, kind: ErrorKind) -> None:
+def test_every_kind_of_error_is_reported(expression: str, kind: ErrorKind) -> None:
     """CESQL 3.3: every engine MUST support these error types."""
     assert [error.kind for error in evaluate(expression, EVENT).errors] == [kind]
 
@@ -119,7 +119,7 @@ def test_every_kind_of_error_is_told(expression: str, kind: ErrorKind) -> None:
         ("NOT (NOT 10)", False),
     ],
 )
-def test_the_value_beside_an_error_is_that_of_the_whole_expression(expression: str, value: Primitive) -> None:
+def test_the_value_with_an_error_is_that_of_the_whole_expression(expression: str, value: Primitive) -> None:
     """CESQL 4.1, fail fast: the zero value of the expression's type; the failing function's own value only if
     it is all there is.
     """

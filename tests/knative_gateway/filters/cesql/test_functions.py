@@ -96,7 +96,7 @@ def test_a_built_in_function_gives_what_its_table_says(expression: str, value: P
         ("LEFT('abc', 'x')", "", ErrorKind.CAST),
     ],
 )
-def test_a_function_that_fails_returns_a_value_beside_the_error(
+def test_a_function_that_fails_returns_a_value_and_the_error(
     expression: str, value: Primitive, kind: ErrorKind
 ) -> None:
     """CESQL 3.5.3: in the event of an error a function MUST still return a valid value of its type."""
@@ -172,7 +172,7 @@ def test_a_variadic_overload_is_longer_than_the_others_of_its_name() -> None:
     assert outcome("ABC(1, 2, 3, 4)", functions) == (4, [])
 
 
-def test_definitions_that_cannot_be_told_apart_are_rejected() -> None:
+def test_definitions_that_cannot_be_distinguished_are_rejected() -> None:
     """CESQL 3.5: the engine MUST reject them."""
     text = Type.STRING
     any_number = Function("ABC", (), Type.INTEGER, lambda *values: len(values), text)

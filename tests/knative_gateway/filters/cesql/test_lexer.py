@@ -14,7 +14,7 @@ def texts(expression: str) -> list[tuple[Kind, str]]:
     return [(token.kind, token.text) for token in tokens(expression, LIMITS)[:-1]]
 
 
-def test_words_literals_and_marks_are_told_apart() -> None:
+def test_words_literals_and_marks_are_distinguished() -> None:
     expression = "abc1 12 1a 'x' \"y\" TRUE Concat_Ws(,)"
     kinds = [
         Kind.NAME,
@@ -76,7 +76,7 @@ def test_a_string_literal_says_its_value(written: str, value: str) -> None:
     ("expression", "position"),
     [("a = 'x", 5), ("a = \"x'", 5), ("a & b", 3), ("'\\'", 1), ("a.b", 2), ("é", 1), ("\x00", 1)],
 )
-def test_what_is_no_token_is_refused_at_its_character(expression: str, position: int) -> None:
+def test_a_character_that_is_not_a_token_is_refused_at_its_position(expression: str, position: int) -> None:
     with pytest.raises(ParseError) as refused:
         tokens(expression, LIMITS)
     assert refused.value.position == position

@@ -51,7 +51,7 @@ from tests.knative_gateway.filters.printing import printed, trees
         ("Upper(ID) = subject", "UPPER(id) = subject"),
     ],
 )
-def test_what_binds_closest_comes_first(written: str, meant: str) -> None:
+def test_the_operator_that_binds_closest_comes_first(written: str, meant: str) -> None:
     """CESQL 3.6: MUST be evaluated in order of precedence, and left to right when the precedence is equal."""
     assert shape(parse(written)) == shape(parse(meant))
 
@@ -67,7 +67,7 @@ def shape(node: Node) -> Node:
 
 
 @given(trees())
-def test_what_is_printed_is_read_back(tree: Node) -> None:
+def test_printed_expressions_parse_to_the_same(tree: Node) -> None:
     assert parse(printed(tree)) == tree
 
 
@@ -150,7 +150,7 @@ def test_nested_expressions_are_correctly_parenthesized(written: str) -> None:
         ("a, b", 2),
     ],
 )
-def test_what_is_no_expression_is_refused_at_its_character(written: str, position: int) -> None:
+def test_a_text_that_is_not_an_expression_is_refused_at_its_character(written: str, position: int) -> None:
     with pytest.raises(ParseError) as refused:
         parse(written)
     assert refused.value.position == position

@@ -15,7 +15,7 @@ def count(value: object) -> int:
 
 
 @given(JSON)
-def test_exactly_as_many_values_are_taken_as_there_are(value: object) -> None:
+def test_exactly_as_many_values_are_taken_as_exist(value: object) -> None:
     Budget(count(value)).spend(value)
     with pytest.raises(TooMuchError, match="values"):
         Budget(count(value) - 1).spend(value)
@@ -27,7 +27,7 @@ def test_names_and_texts_count() -> None:
         Budget(characters=5).spend({"abc": ["de", "f"]})
 
 
-def test_what_was_spent_is_gone() -> None:
+def test_a_spent_budget_stays_spent() -> None:
     budget = Budget(3)
     budget.spend([1])
     with pytest.raises(TooMuchError):
@@ -43,7 +43,7 @@ def test_depth_is_bounded() -> None:
         Budget().spend([value])
 
 
-def test_what_stands_in_itself_again_and_again_is_counted_as_often_and_soon() -> None:
+def test_recursive_aliases_are_counted_at_each_use_and_refused_soon() -> None:
     value: list[object] = ["x"]
     for _ in range(90):
         value = [value, value]

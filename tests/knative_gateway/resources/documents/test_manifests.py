@@ -29,7 +29,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON.filter(lambda value: value is not None))
-def test_what_was_written_is_read_again(document: object) -> None:
+def test_written_documents_are_read_back(document: object) -> None:
     assert read_yaml(written_yaml(document).encode()) == [document]
     assert read_json(json.dumps(document).encode()) == document
 
@@ -79,7 +79,7 @@ def test_yaml_is_json_here() -> None:
     }
 
 
-def test_what_others_take_for_a_boolean_is_quoted() -> None:
+def test_texts_that_others_read_as_booleans_are_quoted() -> None:
     assert written_yaml({"y": "n", "a": "on", "b": "x"}) == "'y': 'n'\na: 'on'\nb: x\n"
 
 
@@ -115,13 +115,13 @@ def test_an_alias_stands_for_what_it_names() -> None:
         ),
     ],
 )
-def test_what_is_no_yaml_or_too_much_is_refused(text: bytes, words: str) -> None:
+def test_a_text_that_is_not_yaml_or_too_large_is_refused(text: bytes, words: str) -> None:
     with pytest.raises(ManifestError, match=words):
         read_yaml(text)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b"Infinity", b"[" * 100_000, b"\xff", b"1" * 10_000])
-def test_what_is_no_json_is_refused(text: bytes) -> None:
+def test_a_text_that_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(ManifestError):
         read_json(text)
 

@@ -76,7 +76,7 @@ def test_quotes_and_tags_decide() -> None:
     ],
     ids=lambda text: text[:12].decode(),
 )
-def test_what_would_be_too_much_is_refused_soon(text: bytes) -> None:
+def test_an_excessive_document_is_refused_early(text: bytes) -> None:
     with pytest.raises(YamlError, match=r"more than|a key must be a text"):
         one(text)
 
@@ -170,7 +170,7 @@ _TEXTS = st.recursive(
 
 
 @given(st.lists(_TEXTS, max_size=4))
-def test_what_pyyaml_makes_of_a_text_is_what_it_means(texts: list[str]) -> None:
+def test_the_meaning_of_a_text_is_that_of_pyyaml(texts: list[str]) -> None:
     """Anchors that are defined twice are left out: YAML allows them, PyYAML's composer does not."""
     members = "".join(f"- {text}\n" for text in texts)
     written = (

@@ -31,7 +31,7 @@ def applied(
     return apply(live, config(**spec), manager, now, force=force)
 
 
-def test_what_is_applied_is_there_and_owned() -> None:
+def test_applied_fields_are_present_and_owned() -> None:
     live = applied({}, {"a": {"b": 1}, "c": [1, 2]})
     assert live["spec"] == {"a": {"b": 1}, "c": [1, 2]}
     assert at(live, "metadata", "managedFields") == [
@@ -46,18 +46,18 @@ def test_what_is_applied_is_there_and_owned() -> None:
     ]
 
 
-def test_what_is_no_longer_applied_goes_with_the_objects_that_are_empty_then() -> None:
+def test_objects_that_are_no_longer_applied_are_removed_when_they_become_empty() -> None:
     live = applied(applied({}, {"a": {"b": 1}, "c": 2}), {"c": 2})
     assert live["spec"] == {"c": 2}
 
 
-def test_what_somebody_else_has_too_stays() -> None:
+def test_fields_that_another_manager_also_owns_stay() -> None:
     live = applied(applied(applied({}, {"a": 1}), {"a": 1}, OTHER), {"b": 2})
     assert live["spec"] == {"a": 1, "b": 2}
     assert owners(live)[OTHER].fields == {("spec", "a")}
 
 
-def test_changing_a_field_of_somebody_else_is_refused_unless_forced() -> None:
+def test_changing_a_field_of_another_manager_is_refused_unless_forced() -> None:
     live = applied({}, {"a": 1, "b": 1})
     with pytest.raises(StatusError, match=r'conflict with "one": \.spec\.a') as refused:
         applied(live, {"a": 2}, OTHER)
@@ -77,7 +77,7 @@ def test_a_plain_write_takes_over_what_it_changes_and_no_more() -> None:
         applied(edited, {"a": 1, "b": 1, "c": 1})
 
 
-def test_a_field_that_is_removed_belongs_to_nobody() -> None:
+def test_a_removed_field_has_no_owner() -> None:
     live = applied({}, {"a": 1, "b": 1})
     removed = updated(live, {**live, "spec": {"b": 1}}, EDITOR, "t2")
     assert owners(removed)[ONE].fields == {("spec", "b")}
@@ -94,7 +94,7 @@ def test_an_empty_object_does_not_take_away_what_is_in_it() -> None:
     assert at(applied(live, {"filter": {}}, OTHER), "spec", "filter") == {"attributes": {"type": "a"}}
 
 
-def test_status_and_the_rest_are_owned_apart() -> None:
+def test_status_and_the_other_fields_are_owned_apart() -> None:
     old = {**config(a=1), "status": {"x": 1}}
     written = updated(
         old, {**old, "status": {"x": 2}, "spec": {"a": 2}}, Manager("server", UPDATE, "status"), "t"
@@ -104,7 +104,7 @@ def test_status_and_the_rest_are_owned_apart() -> None:
     assert leaves(old) == {("spec", "a"): 1}
 
 
-def test_an_author_may_set_the_managers_anew() -> None:
+def test_an_author_may_reset_the_managers() -> None:
     """As kubectl does when it moves an object from client-side to server-side apply."""
     live = applied({}, {"a": 1})
     metadata = updated(live, put(live, ("metadata", "managedFields"), []), EDITOR, "t")["metadata"]
@@ -112,7 +112,7 @@ def test_an_author_may_set_the_managers_anew() -> None:
     assert "managedFields" not in metadata
 
 
-def test_what_cannot_be_read_of_the_managers_is_left_out() -> None:
+def test_unreadable_managed_fields_are_ignored() -> None:
     odd = put(
         config(),
         ("metadata", "managedFields"),

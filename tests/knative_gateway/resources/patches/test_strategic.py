@@ -35,6 +35,6 @@ def test_a_strategic_patch_merges_lists_by_their_keys(target: Object, patch: Obj
 
 
 @pytest.mark.parametrize("patch", [{"$patch": "explode"}, {"ports": [1]}])
-def test_a_directive_that_nobody_knows_is_refused(patch: Object) -> None:
+def test_an_unknown_directive_is_refused(patch: Object) -> None:
     with pytest.raises(StatusError):
         strategic_patch(PORTS, patch)

@@ -53,7 +53,7 @@ S = {"type": "string"}
         ({"type": "string"}, None, "null: expected string"),
     ],
 )
-def test_what_does_not_fit_is_told(schema: Object, value: object, told: str) -> None:
+def test_a_value_that_does_not_fit_is_reported(schema: Object, value: object, told: str) -> None:
     (cause,) = check(schema, value, "spec.x").causes
     assert cause.field == "spec.x"
     assert told in cause.words
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_told(schema: Object, value: object, told: str) -> 
         ({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, {"a": {"b": [None]}}),
     ],
 )
-def test_what_fits_is_kept_as_it_is(schema: Object, value: object) -> None:
+def test_values_that_fit_are_kept_unchanged(schema: Object, value: object) -> None:
     checked = check(schema, value)
     assert (checked.value, checked.causes, checked.unknown) == (value, [], [])
 
@@ -118,7 +118,7 @@ def test_defaults_of_the_schema_are_filled_in() -> None:
     assert check(schema, {}).value == {"a": {"b": 3}}
 
 
-def test_what_is_nested_too_deep_is_refused_and_not_recursed_into() -> None:
+def test_a_value_nested_too_deeply_is_refused_without_recursion() -> None:
     schema: dict[str, object] = {"type": "array"}
     schema["items"] = schema
     value: list[object] = []
@@ -128,7 +128,7 @@ def test_what_is_nested_too_deep_is_refused_and_not_recursed_into() -> None:
 
 
 @given(JSON)
-def test_what_was_pruned_has_nothing_left_to_prune(value: object) -> None:
+def test_pruning_a_pruned_object_changes_nothing(value: object) -> None:
     inner = {
         "type": "object",
         "properties": {"a": S, "b": {"type": "object", "additionalProperties": {"type": "integer"}}},
@@ -174,7 +174,7 @@ def test_a_field_is_known_if_an_object_may_have_it(path: str, known: bool) -> No
     assert is_known(schema, path.split(".")) is known
 
 
-def test_a_pattern_cannot_keep_anybody_busy() -> None:
+def test_a_pattern_cannot_block_other_work() -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
     assert check(schema, "a" * 100_000).causes == []
     assert [cause.because for cause in check(schema, "a" * 100_000 + "!").causes] == [Because.INVALID]

@@ -41,7 +41,7 @@ def test_items_are_fields_by_their_keys_and_defaults_count() -> None:
     }
 
 
-def test_a_list_whose_items_cannot_be_told_apart_is_one_field() -> None:
+def test_a_list_whose_items_are_not_distinct_is_one_field() -> None:
     for ports in ([{"name": "x"}], [{"port": 1}, {"port": 1}], ["x"]):
         assert leaves({"spec": {"ports": ports}}, SCHEMA) == {("spec", "ports"): ports}
     assert leaves({"spec": {"tags": ["a", "a"]}}, SCHEMA) == {("spec", "tags"): ["a", "a"]}
@@ -51,7 +51,7 @@ def test_an_atomic_object_is_one_field() -> None:
     assert leaves({"spec": {"whole": {"a": 1}}}, SCHEMA) == {("spec", "whole"): {"a": 1}}
 
 
-def test_what_the_server_sets_and_status_are_not_among_them() -> None:
+def test_fields_that_the_server_sets_and_status_are_excluded() -> None:
     object_ = {
         "apiVersion": "v1",
         "kind": "K",

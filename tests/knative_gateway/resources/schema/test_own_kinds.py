@@ -96,7 +96,7 @@ def test_no_field_beyond_the_specification_is_required() -> None:
         ({"backoffPolicy": "cubic"}, "spec.delivery.backoffPolicy"),
     ],
 )
-def test_a_delivery_that_cannot_be_is_told(delivery: dict[str, object], field: str) -> None:
+def test_a_delivery_that_is_not_possible_is_reported(delivery: dict[str, object], field: str) -> None:
     assert [
         cause.field for cause in check(kind("Trigger").schema, {"spec": {"delivery": delivery}}).causes
     ] == [field]
