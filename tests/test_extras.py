@@ -56,7 +56,7 @@ def wanted(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
 
 @cache
 def libraries(extra: str | None) -> frozenset[str]:
-    """The modules that an installation with the extra has, beside Python's own."""
+    """The modules that an installation with the extra has, in addition to Python's own."""
     found: set[tuple[str, frozenset[str]]] = set()
     left = [(DISTRIBUTION, frozenset({extra} if extra else ()))]
     while left:

@@ -80,7 +80,7 @@ def free_port() -> int:
 
 
 class Reader:
-    """Somebody who follows the tutorial: in a folder that has the examples, on ports that are free."""
+    """A user who follows the tutorial: in a folder with the examples, on free ports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

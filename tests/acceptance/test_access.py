@@ -135,7 +135,9 @@ def test_a_removed_user_is_disconnected(start_node: StartNode, cli: Cli, tmp_pat
 def test_a_quota_holds_a_producer_back_and_loses_nothing(
     start_node: StartNode, cli: Cli, tmp_path: Path
 ) -> None:
-    """A second's worth at once, the rest at the rate: four seconds' worth takes about three."""
+    """One second's allowance goes at once, the remaining events at the rate: four seconds' worth takes about
+    three.
+    """
     site = Site(start_node, cli, tmp_path, '[quotas.alice]\nbytes_in = "100kB"\nlinks = 2\n')
     with site.client("alice") as alice, alice.producer("temps") as producer:
         began = time.monotonic()

@@ -81,7 +81,7 @@ def _words(told: Path) -> list[Word]:
 
 
 def _live(process: "subprocess.Popen[bytes]", told: Path, lives: list[list[Word]], count: int | None) -> None:
-    """Until it has told so much; the last one, until all events have been got."""
+    """Reads until the process has written this much; the last process reads until all events have arrived."""
     before = {(partition, number) for life in lives for kind, partition, number in life if kind == "got"}
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:

@@ -211,8 +211,8 @@ def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[Gateway
 
 
 def test_a_broker_that_one_replica_knows_is_unknown_to_none(gateways: list[GatewayProcess]) -> None:
-    """Who is told that it is ready may send to whichever the load balancer chooses: at worst it is to try
-    again.
+    """A client that knows that a gateway is ready may send to any gateway that the load balancer chooses. At
+    worst it must retry.
     """
     one, other = gateways
     for number in range(5):

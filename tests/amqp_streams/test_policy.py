@@ -23,7 +23,7 @@ def test_a_rule_gives_rights_on_logs_to_users() -> None:
 
 @pytest.mark.parametrize("user", ["ali*", "al?ce", "group:o*", "", "group:", "a\nb", "x" * 256])
 def test_users_are_named_and_have_no_patterns(user: str) -> None:
-    """A name that looks like a pattern would match nobody, which a reader of the file would not see."""
+    """A name that looks like a pattern would match no user, which a reader of the file would not see."""
     with pytest.raises(ValidationError, match="is n"):
         rule(users=[user])
 
@@ -48,7 +48,7 @@ def test_an_unknown_right_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("allow", [["manage", "receive"], ["send"], ["info"]])
 def test_groups_narrow_reading_and_nothing_else(allow: list[str]) -> None:
-    """Who reads `manage` beside a group would expect that it is about that group."""
+    """A reader of `manage` next to a group would expect that it refers to the group."""
     with pytest.raises(ValidationError, match="restricts 'receive'"):
         rule(allow=allow, consumer_groups=["billing*"])
     assert rule(allow=["receive", "info"], consumer_groups=["billing*"]).consumer_groups == ("billing*",)

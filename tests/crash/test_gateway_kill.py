@@ -242,7 +242,7 @@ async def send(world: World, gateway: GatewayProcess, name: str, done: asyncio.E
 
 
 async def _post(session: aiohttp.ClientSession, url: str, data: bytes, headers: dict[str, str]) -> int:
-    """The answer's status; while nobody listens nothing is sent, and it is tried again."""
+    """The status of the answer. Without a listener nothing is sent, and the request is retried."""
     while True:
         try:
             async with session.post(url, data=data, headers=headers) as answer:
@@ -252,14 +252,14 @@ async def _post(session: aiohttp.ClientSession, url: str, data: bytes, headers: 
 
 
 async def one_round(world: World, gateway: GatewayProcess, number: int) -> None:
-    """Senders send, subscribers fail, and somebody is killed; the gateway is started again, a node by its
-    gateway.
+    """Senders send, subscribers fail, and a process is killed. The gateway is restarted, and the gateway
+    restarts its node.
     """
     before = len(world.accepted)
     done = asyncio.Event()
     tasks = [asyncio.create_task(send(world, gateway, f"{number}.{each}", done)) for each in range(SENDERS)]
     async with asyncio.timeout(60):
-        while len(world.accepted) < before + 20:  # noqa: ASYNC110 (nobody tells us)
+        while len(world.accepted) < before + 20:  # noqa: ASYNC110 no event reports it
             await asyncio.sleep(0.005)
     await asyncio.sleep(world.chance.uniform(0, 0.5))
     victim = world.chance.choice(["gateway", "node", "both"])
@@ -286,7 +286,7 @@ async def one_round(world: World, gateway: GatewayProcess, number: int) -> None:
 async def settled(world: World, gateway: GatewayProcess) -> None:
     """Wait until everything that is owed has been delivered."""
     deadline = time.monotonic() + SETTLED_S_MAX
-    while (missing := world.missing()) and time.monotonic() < deadline:  # noqa: ASYNC110 (nobody tells us)
+    while (missing := world.missing()) and time.monotonic() < deadline:  # noqa: ASYNC110 no event reports it
         await asyncio.sleep(0.1)
     assert not missing, (
         f"{len(missing)} deliveries are missing, such as {missing[:5]}\n{gateway.words[-3000:]}"
@@ -308,7 +308,7 @@ def explain(world: World) -> None:
     assert not cut, f"no answer, though the gateway lived: {cut[:5]}"
     subscribed = {each.name: each for each in SUBSCRIBED}
     for (name, id_), attempts in [*world.came.items(), *world.buried.items()]:
-        event = world.sent[id_]  # nobody invents events
+        event = world.sent[id_]  # no process invents events
         assert subscribed[name].wants(event.path, event.type), (name, id_)
         assert {one.data for one in attempts} == {event.data}, (name, id_)
     for (name, id_), attempts in world.came.items():

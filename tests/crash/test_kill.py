@@ -75,7 +75,7 @@ class Link:
 
 @dataclass
 class History:
-    """What the world has been told so far."""
+    """What the other processes have learned so far."""
 
     sent: set[bytes] = field(default_factory=set)
     accepted: set[bytes] = field(default_factory=set)
@@ -130,9 +130,9 @@ async def watch(client: Client, history: History) -> None:
 
 
 async def first_outcome(links: list[Link]) -> None:
-    """Wait until things are under way."""
+    """Wait until requests are in flight."""
     async with asyncio.timeout(30):
-        while not any(link.pending and link.pending[0].done for link in links):  # noqa: ASYNC110 (nobody tells us)
+        while not any(link.pending and link.pending[0].done for link in links):  # noqa: ASYNC110 no event reports it
             await asyncio.sleep(0.001)
 
 

@@ -40,7 +40,7 @@ class World:
         self.batches = 0
 
     async def meter(self) -> None:
-        """One event after the other, some together, for as long as nodes are killed; goes on by itself."""
+        """Sends events one after another, some together, while nodes are killed. It continues by itself."""
         async with (
             connect(self.node.url, retry=PATIENT) as client,
             client.producer("crash", producer_id="meter", window=300) as producer,

@@ -132,6 +132,6 @@ def test_shown_values_are_short() -> None:
 
 
 def test_a_media_type_of_many_spaces_takes_no_time() -> None:
-    """Whoever sends it pays for it: the pattern never looks at a byte twice."""
+    """The sender must not cause work: the pattern never reads a byte twice."""
     with pytest.raises(InvalidEventError):
         check({**EVENT, "datacontenttype": "a/b" + "; \t" * 20_000 + "!" + " " * 20_000 + "?"})

@@ -239,7 +239,7 @@ def test_choices_end_with_the_bytes_and_a_cut_input_is_an_input() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corpus_is_small_and_nothing_in_it_is_wrong_any_more(name: str) -> None:
-    """What was found once is kept there: it stays mended."""
+    """A fault that was found is kept there, so that it stays fixed."""
     target = load(name)
     seeds = target.seeds()
     assert seeds

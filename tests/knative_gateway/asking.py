@@ -43,9 +43,8 @@ async def ask(
     method: str = "POST",
     leave: bool = False,
 ) -> Answered | None:
-    """One request, its body in one piece or in several;
-
-    `leave`: the client is gone before the last one. None: nobody answered.
+    """One request, with its body in one piece or in several. `leave`: the client leaves before the last
+    piece. None: no answer.
     """
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[MutableMapping[str, Any]] = []

@@ -182,7 +182,7 @@ def test_only_whole_http_urls_are_absolute() -> None:
 
 
 def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:
-    """Elsewhere it would tell what a Service says to people who may not read it."""
+    """Otherwise it would show what a Service answers to users who may not read it."""
     addressing = Addressing(OBJECTS.get, ServiceMap.parse({"s.n": "http://user:pass@127.0.0.1:9000"}))
     assert addressing.shown("http://outside.n.svc/p", "n") == "http://host.example:8081/p"
     assert addressing.shown("http://outside.n.svc/p", "other") == ""

@@ -1,4 +1,4 @@
-"""Routes come in the order in which no event is too early for anybody."""
+"""The order of the routes ensures that an event is never too early for a subscriber."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ SUBSCRIBED = replace(BROKER, subscribers=(SUBSCRIBER,))
 
 
 class Both:
-    """Ingress and dispatcher that write down what they are told."""
+    """An ingress and a dispatcher that record their calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[str]]] = []
@@ -35,7 +35,7 @@ class Both:
         await self.has_looked()
 
     async def has_looked(self) -> None:
-        """The plane tells of each path that it looked at."""
+        """The plane reports each path that it examined."""
         async with asyncio.timeout(5):
             await self.heard.get()
         while not self.heard.empty():

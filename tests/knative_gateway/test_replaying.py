@@ -1,4 +1,4 @@
-"""What the API asks for is what the dispatcher is told."""
+"""The dispatcher gets what the API was asked for."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ TRIGGER = {"metadata": {"uid": "u-1"}}
 
 @dataclass
 class Dispatcher:
-    """Writes down what it is told; knows u-1."""
+    """Records its calls. It knows u-1."""
 
     told: list[tuple[str, object]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The mutants fit today's code, and a hunt tells a find from a run that is broken."""
+"""The mutants fit today's code, and a hunt distinguishes a find from a broken run."""
 
 from pathlib import Path
 

@@ -138,7 +138,7 @@ def test_web_server_chatter_is_only_for_debugging() -> None:
 
 
 def test_a_refused_websocket_is_not_logged_as_an_error() -> None:
-    """Anybody can ask for one, as often as it likes: only who looks closely sees it."""
+    """Any client can request one, at any rate. Only a close look shows it."""
     words = "ASGI callable returned without completing handshake."
     for level, lines in ((LogLevel.INFO, 1), (LogLevel.DEBUG, 2)):
         stream = io.StringIO()

@@ -47,7 +47,9 @@ def totals(frame: DataFrame) -> dict[str, int]:
 
 
 def batch(given: dict[str, Any]) -> Any:
-    """Read a log; with `gate`, tasks tell who they are in that folder and wait there until they may go on."""
+    """Read a log. With `gate`, tasks write their names into that folder and wait there until they may
+    continue.
+    """
     frame = session(given).read.format(FORMAT).options(**given["source"]).load()
     return totals(held(frame, given["gate"]) if "gate" in given else frame)
 

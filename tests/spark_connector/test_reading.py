@@ -1,4 +1,4 @@
-"""Rows of tasks: what is missing is told or fails, at planning and while reading."""
+"""The rows of tasks: missing events are reported or fail the query, at planning and while reading."""
 
 import logging
 import pickle

@@ -12,7 +12,7 @@ NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 
 
 def refusal(spark: SparkSession, name: str) -> str:
-    """The words with which a source that was told nothing is refused."""
+    """The error of a source without options."""
     with pytest.raises((PySparkException, Py4JJavaError)) as refused:
         spark.read.format(name).load()
     return str(refused.value)

@@ -61,7 +61,7 @@ class Query:
         return json.loads(self.ends[-1]) if self.ends else self.reader.initialOffset()
 
     def end(self, limit: ReadLimit | None = None) -> dict[str, object] | None:
-        """The end of a next batch, as it goes to the checkpoint; None: there is none."""
+        """The end of a next batch, as in the checkpoint; None without one."""
         start = self.start()
         end = self.reader.latestOffset(start, limit or self.reader.getDefaultReadLimit())
         return None if json.dumps(end) == json.dumps(start) else json.loads(json.dumps(end))
@@ -264,7 +264,7 @@ def test_retention_that_passed_the_checkpoint_fails_the_query_or_is_counted(
     planned = strict.reader.partitions(strict.start(), json.loads(json.dumps(strict.end())))
     client.management.update_log(log, {"retention-bytes": 1 << 20})
     while (earliest := client.extents(log)[log].partitions[0].earliest) == 0:
-        time.sleep(0.05)  # the node comes by every few seconds, and tells nobody
+        time.sleep(0.05)  # the node checks every few seconds, and no event reports it
     with pytest.raises(
         DataLossError,
         match=r"offsets 5 to .*: (retention has removed them since this was planned|the log has no more)",

@@ -126,7 +126,7 @@ _REMARK: Final = re.compile("<!--.*?-->", re.DOTALL)
 
 
 def count(text: str, *, titles: bool = False) -> dict[str, dict[str, int]]:
-    """Normative words by section; the paragraph that explains them and remarks that nobody is shown are left
+    """Normative words by section. The paragraph that explains them and remarks that are not shown are left
     out.
     """
     text = _REMARK.sub("", text)

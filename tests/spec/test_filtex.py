@@ -158,8 +158,8 @@ def test_all_named_filters_of_a_source_must_hold(client: EnginePair) -> None:
 def test_limits_are_reported_to_the_client_that_reaches_them_and_to_the_operator(
     client: EnginePair, filters: dict[str, Any]
 ) -> None:
-    """7.1: excessive complexity is guarded against. The hit is logged; it is not masked: whoever writes a
-    filter needs to know (docs/decisions/0003).
+    """7.1: excessive complexity is refused. The refusal is logged and its reason is not hidden: the author of
+    a filter needs it (docs/decisions/0003).
     """
     with structlog.testing.capture_logs() as logged:
         receiver = client.receiver("single", name="greedy", filters=filters)
@@ -185,7 +185,7 @@ def test_errors_of_evaluation_are_not_logged(client: EnginePair) -> None:
 def test_a_filter_that_rejects_everything_delays_no_other_consumer(
     node: InMemoryNode, client: EnginePair
 ) -> None:
-    """7.1: beside a link that wants nothing, others get all, on the same connection and on others."""
+    """7.1: while one link wants nothing, others get all events, on the same connection and on others."""
     other = EnginePair(node, container="other")
     nothing = client.receiver("single", credit=10, filters=sql("a = 'never'"))
     beside, elsewhere = client.receiver("single", credit=10_000), other.receiver("single", credit=10_000)
@@ -221,8 +221,8 @@ def test_a_filter_that_rejects_everything_does_not_spin(
 
 
 def test_a_filter_that_rejects_everything_lets_a_cursor_go_on(node: InMemoryNode) -> None:
-    """7.1: what a durable consumer's filter passed over is behind it for good: the next attach does not look
-    at it again.
+    """7.1: events that a durable consumer's filter skipped are not examined again: the next attach continues
+    after them.
     """
 
     def durable(link: Any) -> None:

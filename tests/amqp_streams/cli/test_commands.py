@@ -31,12 +31,14 @@ class Done(NamedTuple):
 
 
 def settings(**more: str) -> dict[str, str | None]:
-    """Ours for a command in this process; what somebody may have set for real nodes is taken away."""
+    """Our environment for a command in this process, without the settings that a user may have made for real
+    nodes.
+    """
     return {name: None for name in os.environ if name.startswith("AMQP_STREAMS_")} | more
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without the settings that somebody may have made for real nodes."""
+    """Our environment, without the settings that a user may have made for real nodes."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AMQP_STREAMS_")} | more
 
 

@@ -81,7 +81,7 @@ def test_subscriptions_of_other_containers_have_cursors_of_their_own(node: Node)
 
 
 def test_an_event_that_was_not_printed_comes_again(node: Node) -> None:
-    """Whoever reads our stdout went away: what was on its way to it was not dealt with."""
+    """The reader of stdout has left: the events that were written to it are not processed."""
     filled(node, "torn", count=20_000)
     words = [*PROGRAM, "receive", "torn", "--durable", "d", "--format", "body"]
     reading = subprocess.Popen(

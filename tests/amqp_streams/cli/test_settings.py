@@ -101,7 +101,7 @@ def test_a_variable_wins_over_the_file_and_a_flag_over_both(file: Path) -> None:
 
 
 def test_the_longer_name_of_a_setting_is_the_same_setting(tmp_path: Path) -> None:
-    """`idle_timeout_ms` in the file does not stand beside `idle_timeout` of the environment."""
+    """`idle_timeout_ms` in the file and `idle_timeout` in the environment are the same setting."""
     path = tmp_path / "node.toml"
     path.write_text("[limits]\nidle_timeout_ms = 9000\ndrain_ms = 7")
     settings = node_settings(DIRECTORY, {"AMQP_STREAMS_LIMITS_IDLE_TIMEOUT": "5s"}, path)
@@ -364,7 +364,7 @@ def test_every_dependency_is_accounted_for() -> None:
 def test_a_file_that_python_cannot_read_is_refused_in_words(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
-    """A reload with such a file must not end half-way."""
+    """A reload with such a file must not stop half-way."""
     file = tmp_path / "node.toml"
     file.write_text(content)
     with pytest.raises(ConfigError, match=complaint):

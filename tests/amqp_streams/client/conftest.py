@@ -61,7 +61,7 @@ class MemoryStream:
         self.close()
 
     def cut(self) -> None:
-        """Gone, with whatever was on its way."""
+        """The client has left, and data in flight is lost."""
         self.open = False
         self._listener.lost(None)
 

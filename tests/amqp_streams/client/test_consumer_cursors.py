@@ -247,7 +247,7 @@ async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credi
         assert seen == list(range(25))
         node.outgoing["log"].extend(records(25, 40))
         node.work()
-        assert len(await consumer.receive()) > 0  # and it goes on as before
+        assert len(await consumer.receive()) > 0  # and it continues as before
         while await consumer.receive_retained():
             pass
         assert consumer.positions == {"0": 39}

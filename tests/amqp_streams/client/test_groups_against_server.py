@@ -79,7 +79,7 @@ async def drain(consumer: Consumer | GroupConsumer, count: int) -> list[Received
 async def until(condition: Callable[[], bool]) -> None:
     """Until it holds: members work on this loop."""
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 (nobody tells us)
+        while not condition():  # noqa: ASYNC110 no event reports it
             await asyncio.sleep(0.002)
 
 
@@ -169,8 +169,8 @@ class Load:
 async def finish(
     client: Client, load: Load, log: str, journal: Journal, last: Member, *, dead: set[str]
 ) -> None:
-    """Let the last member do the rest, and look at what was done: all, in order, once but for what the dead
-    had in hand.
+    """Let the last member finish the work. Then check the result: all events, in order, once, except those
+    that the dead members had in flight.
     """
     await load.stop()
     await until(

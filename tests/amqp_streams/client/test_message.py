@@ -36,7 +36,7 @@ def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_a
 def test_the_remaining_bytes_are_those_that_the_node_would_store(
     header: bool, extra: bytes, changes: list[tuple[int, int]], end: int
 ) -> None:
-    """Also of what is broken in front: bytes that are not messages are told of, not cut somewhere."""
+    """Also if the front is malformed: bytes that are not messages are reported, not cut somewhere."""
     annotations = AnnotationWriter("0", {"x-opt-a": extra}).run(1, 2, 1)[0]
     message = bytearray(((HEADER if header else b"") + annotations + BODY)[: end or None])
     for at, byte in changes:

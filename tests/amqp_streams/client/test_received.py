@@ -1,4 +1,4 @@
-"""Events as they came: read where somebody looks."""
+"""Events as received: fields are decoded when they are read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -107,7 +107,7 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
         pair.peer.senders.pop().close()
         protocol_events, output = pair.client.receive(pair.peer.take_output()), pair.client.take_output()
         assert [type(protocol_event) for protocol_event in protocol_events] == [Detached]
-        assert output  # the detach is on its way, and the next attach follows in the same breath
+        assert output  # the detach is in flight, and the next attach follows at once
         pair.peer.receive(output)
     pair.run()
     assert keeper.alive

@@ -20,9 +20,8 @@ LATEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A record by its sections: lists for header and properties, maps for the others;
-
-    None where there is none.
+    """A record by its sections: lists for header and properties, maps for the others; None for an absent
+    section.
     """
 
     header: Sequence[Value] | None = None

@@ -141,7 +141,7 @@ def test_texts_do_not_grow_without_bound():
 
 
 def test_sections_that_a_filter_does_not_name_are_not_decoded():
-    """What is wrong with them, as with a map of nonsense, is nobody's business here."""
+    """Malformed maps are covered elsewhere."""
     wrong = b"\xc1\x04\x02\xa1\x01k"  # a map that ends where its value should be
     message = (
         b"\x00\x53\x70\xc0\x03\x02\xff\xff\x00\x53\x72" + wrong + b"\x00\x53\x73\xc0\x02\x01\xff"

@@ -241,8 +241,8 @@ def test_a_member_that_leaves_while_its_epoch_is_recorded_gets_nothing(bench: Be
 
 
 def test_a_link_attached_again_elsewhere_is_stolen(bench: Bench) -> None:
-    """2.6.1: a link's name tells it from all others between two containers; of two endpoints of one link the
-    older goes, link:stolen.
+    """2.6.1: a link's name is unique between two containers. Of two endpoints of one link, the older one is
+    detached with link:stolen.
     """
     for again in (
         attach(consumer=True, link="l", container="c"),

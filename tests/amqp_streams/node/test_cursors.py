@@ -202,7 +202,7 @@ def test_many_cursors_are_written_in_bites(bench: Bench) -> None:
 
 
 def test_retention_that_overtook_a_cursor_is_told(bench: Bench) -> None:
-    """4.4 of what a reader is told: where it goes on, and how many it missed."""
+    """4.4: a reader learns where it continues, and how many events it missed."""
     bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
     bench.detach(bench.consume(durable(address="short")))
     bench.append(0, 0)
@@ -297,7 +297,7 @@ def test_no_room_among_the_states_leaves_nothing_behind(
 
 
 def test_a_group_hands_its_cursor_over(bench: Bench) -> None:
-    """A member that leaves settles what it has; the next goes on exactly there, whoever it is."""
+    """A member that leaves settles its events. The next owner, any member, continues exactly there."""
     old = bench.consume(member(partition=0, durable=True, filters=EARLIEST, container="a"))
     bench.append(0, 0, 0)
     bench.read(old)
@@ -382,7 +382,7 @@ def test_the_remains_of_a_log_whose_deletion_crashed_are_removed_at_the_next_sta
 
 
 def test_a_log_that_is_missing_finds_its_cursors_again_when_it_is_back(bench: Bench) -> None:
-    """Somebody may bring it back from a backup; and a log whose end failed is still there."""
+    """An operator may restore the log from a backup, and a log whose end failed still exists."""
     bench.detach(bench.consume(durable()))
     bench.append(0)
     logs = bench.store._logs

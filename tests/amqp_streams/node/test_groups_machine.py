@@ -284,7 +284,7 @@ class Crashing(RuleBasedStateMachine):
     def crash(self, really: bool) -> None:
         if not really:
             return
-        self.store.states = self.store.states.survivors()  # type: ignore[misc]  # the process after the crash opens them anew
+        self.store.states = self.store.states.survivors()  # type: ignore[misc]  # the process after the crash reopens them
         self.start()
 
     # -- what follows

@@ -180,8 +180,8 @@ def test_a_consumer_is_woken_by_the_partitions_that_it_reads_once_it_waits(bench
 
 
 def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_read(bench: Bench) -> None:
-    """A consumer with little credit finds one partition empty and goes on with the other; then the first gets
-    more.
+    """A consumer with little credit finds one partition empty and continues with the other; then the first
+    one gets more events.
     """
     consumer = bench.consume(filters=EARLIEST)
     bench.append(0, *[1] * 20)
@@ -192,8 +192,8 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
 
 
 def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench) -> None:
-    """Only those that asked for more, which takes credit, and found nothing wait to be woken; nobody else is
-    looked at.
+    """Only consumers that asked for more (which takes credit) and found nothing are woken. Others are not
+    examined.
     """
     idle = [bench.attach(attach(consumer=True)) for _ in range(1000)]
     eager = bench.attach(attach(consumer=True))

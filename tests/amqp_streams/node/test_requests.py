@@ -51,7 +51,7 @@ def test_unknown_types_and_operations_are_refused_with_the_known_ones() -> None:
 
 
 def test_a_body_that_is_not_a_map_is_not_read_as_an_empty_one() -> None:
-    """Whoever sends settings as a list is not to be told that they are in force."""
+    """A client that sends settings as a list must not believe that they are in force."""
     types = {"t": {"UPDATE": lambda _request: Answer(200, "updated")}}
     assert finished(carry_out(types, replace(request("UPDATE"), well_formed=False))).status == 400
     assert finished(carry_out(types, request("UPDATE"))).status == 200

@@ -245,7 +245,7 @@ def test_transfers_sent_settled_are_stored_and_not_answered() -> None:
 
 
 def test_a_message_sent_settled_that_cannot_be_taken_closes_the_link() -> None:
-    """There is no other way left to say so."""
+    """No other way is left to report it."""
     peer = producing()
     peer.transfer(0, 0, b"garbage", settled=True)
     (detach,) = peer.take("detach")

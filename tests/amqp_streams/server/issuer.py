@@ -39,7 +39,7 @@ def claims(**changes: Any) -> dict[str, Any]:
 
 
 def token(algorithm: str = "ES256", key: Any = None, *, kid: str | None = None, **changes: Any) -> str:
-    """A token signed by the issuer, or by whomever `key` belongs to."""
+    """A token signed by the issuer, or with `key`."""
     headers = {} if kid is None else {"kid": kid}
     return jwt.encode(claims(**changes), KEYS[algorithm] if key is None else key, algorithm, headers=headers)
 

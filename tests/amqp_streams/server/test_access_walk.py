@@ -54,7 +54,7 @@ TELLERS = MANAGERS | {"teller"}
 
 @dataclass
 class Outcome:
-    """What came of an operation. `words`: what the peer was told when it may not."""
+    """The result of an operation. `words`: the error's text for a client without the right."""
 
     allowed: bool
     words: str = ""

@@ -39,7 +39,7 @@ def events(node: InMemoryNode) -> int:
 
 
 def test_a_connection_that_is_lost_leaves_its_commit_alone_and_its_events_in_the_log() -> None:
-    """They were sent, so they may be there; nobody was told that they are."""
+    """The events were sent, so they may be stored, but their producer has no confirmation."""
     store, node, pair, sent = producing()
     node.disconnect(pair)
     finish(store, node)

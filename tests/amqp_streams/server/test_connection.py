@@ -112,7 +112,7 @@ def test_a_password_is_checked_before_amqp(password: bytes, good: bool) -> None:
 
 
 def test_plain_is_not_offered_in_the_clear_to_other_machines() -> None:
-    """Where nobody may come in at all, the attempt fails at PLAIN, not with a list that is empty."""
+    """If no client may log in, the attempt fails at PLAIN, not with an empty list."""
     node = InMemoryNode(anonymous="always")
     peer = ScriptedPeer(node, header=SASL_HEADER, users=Users(), loopback=False)
     node.run()

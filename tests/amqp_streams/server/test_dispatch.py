@@ -380,7 +380,7 @@ _FRAMES = conversation()
 
 
 class Neighbours:
-    """A node that serves somebody else while a peer says what it likes."""
+    """A node that serves another client while a peer sends arbitrary frames."""
 
     def __init__(self, block_bytes: int = 256 << 10) -> None:
         self.node = InMemoryNode({"temps": 2}, block_bytes=block_bytes)

@@ -151,7 +151,7 @@ async def test_close_gives_up_handshakes_under_way(
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     _, _writer = await connect(listeners)
     async with asyncio.timeout(5):
-        while not listeners.channels:  # noqa: ASYNC110  (there is no event for a handshake that has begun)
+        while not listeners.channels:  # noqa: ASYNC110  (no event reports the beginning of a handshake)
             await asyncio.sleep(0)
     await listeners.close(drain_s=5)
     assert not listeners.channels

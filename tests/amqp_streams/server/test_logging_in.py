@@ -40,7 +40,7 @@ def doors(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def told() -> Iterator[io.StringIO]:
-    """Everything that anybody logs, node and client, at the level that tells most."""
+    """All log lines, of node and client, at the most detailed level."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
@@ -113,11 +113,11 @@ async def test_required_certificates_keep_others_out_before_amqp(doors: Doors) -
             assert doors.inside == [("t7", "EXTERNAL")]
 
 
-# -- what the log tells
+# -- the log
 
 
 def secrets_of(doors: Doors) -> set[str]:
-    """What must never be told: the password, what is kept of it, as text, base64, hex."""
+    """What must never be logged: the password and its stored form, as text, base64 and hex."""
     kept = json.loads(doors.users.read_text())
     keys = [kept["users"]["ann"][algorithm.lower()].split("$")[2] for algorithm in ScramAlgorithm]
     told = {

@@ -391,7 +391,7 @@ def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: in
 
 
 def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first_that_is_not_0() -> None:
-    """It would take such an event for an ordinary one."""
+    """The client would read such an event as an ordinary one."""
     receiving = batched_links(with_formats(0, 0, AZURE, 0), known=False)
     batches = [read_batch(each.raw) for each in receiving.arrived]
     assert [(list(batch.offsets), batch.next_offset, batch.formats) for batch in batches] == [([0, 1], 2, {})]

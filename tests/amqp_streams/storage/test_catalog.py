@@ -32,8 +32,8 @@ def test_a_checkpoint_is_read_as_it_was_written() -> None:
 
 
 def test_settings_that_an_earlier_program_stored_without_bound_are_brought_within_it() -> None:
-    """Such a log could not be described, and with it no list of logs; its name and events are worth more than
-    the number.
+    """Otherwise the log could not be described, and with it no list of logs. Its name and events matter more
+    than the number.
     """
     content = CHECKPOINT.logs["log"].as_json()
     content["settings"] |= {"retention_ms": 1 << 63, "retention_bytes": 1 << 70, "segment_ms": 1 << 65}

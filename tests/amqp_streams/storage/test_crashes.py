@@ -32,7 +32,7 @@ class Crash(BaseException):
 
 
 class LaggingExecutor:
-    """Runs its tasks when told to: what the writer and the keeper do overlaps with everything else."""
+    """Runs its tasks on request, so that the work of the writer overlaps with everything else."""
 
     def __init__(self, files: Files, results: Results) -> None:
         self.files = files

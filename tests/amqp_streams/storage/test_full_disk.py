@@ -1,6 +1,4 @@
-"""What takes space on a disk gives it back when it is removed: a full disk heals by retention and by
-deletion, without a restart.
-"""
+"""Removing files frees space: a full disk recovers by retention and by deletion, without a restart."""
 
 import contextlib
 from pathlib import Path

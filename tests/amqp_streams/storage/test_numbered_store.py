@@ -100,7 +100,7 @@ def test_retention_forgets_no_producer(clean: bool) -> None:
         put(hand, partition, "busy", hour, b"y" * 3000, now_ms=now_ms)
         hand.store.apply_retention(now_ms)
         hand.loop.run_ready()
-    for hour in range(30, 40):  # and then nobody sends: every event goes
+    for hour in range(30, 40):  # and then no producer sends: every event is removed
         hand.store.apply_retention(NOW + hour * HOUR_MS)
         hand.loop.run_ready()
     assert partition.start == partition.end

@@ -323,7 +323,7 @@ def test_a_full_disk_at_opening_keeps_read_data_until_space_is_available() -> No
 
 
 def test_states_found_at_opening_are_synced_before_use() -> None:
-    """Otherwise the power could still take back what a node that opened the directory has told others."""
+    """Otherwise a power loss could still remove state that a node has already reported to others."""
     files = FaultyFiles()
     open_inline(files, sync=Sync.parse("never")).keep({"a": b"1"})
     assert killed(files).store.states.get("a") == b"1"

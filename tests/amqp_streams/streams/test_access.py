@@ -69,7 +69,7 @@ def test_groups_that_credentials_name_count_like_configured_ones() -> None:
 
 @pytest.mark.parametrize("user", ["*", "anonymous", "group:ops"])
 def test_a_user_named_like_a_word_of_the_rules_gains_nothing(user: str) -> None:
-    """Names come from certificates and tokens, too: nobody becomes a group by being called one."""
+    """Names also come from certificates and tokens: a user does not become a group by having its name."""
     access = Access([rule("anonymous group:ops", "temps", "send"), rule("*", "open", "send")])
     assert not access.allows(Identity(user), Right.SEND, "temps")
     assert access.allows(Identity(user), Right.SEND, "open")

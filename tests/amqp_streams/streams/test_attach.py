@@ -1,4 +1,4 @@
-"""What a link asks for, and what it is told of what it got."""
+"""The request of a link, and the answer that it gets."""
 
 import pytest
 

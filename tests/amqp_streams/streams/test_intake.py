@@ -264,8 +264,8 @@ def test_when_every_partition_has_stopped_everything_is_refused(room: Room) -> N
 
 @pytest.mark.parametrize("error", [DiskFullError("full"), StorageError("the commit before this one failed")])
 def test_a_refusal_that_passes_takes_no_partition_out_of_the_turn(room: Room, error: StorageError) -> None:
-    """A full disk heals, and so does a partition that waits for a failed commit to be over: only a stopped
-    one stays out.
+    """A full disk recovers, and so does a partition that waits for the end of a failed commit. Only a stopped
+    partition remains unusable.
     """
     partition = room.temps.partitions[1]
     grant = Producing(room.temps, None)
@@ -385,7 +385,7 @@ def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
 
 
 def test_relayed_messages_go_to_logs_that_their_sender_may_send_to(room: Room) -> None:
-    """Each `to` is judged once a link: the refusal is the same whether there is such a log or not."""
+    """Each `to` is checked once for a link. The refusal is the same whether the log exists or not."""
     rule = AccessRule(users=("alice",), logs=("temps",), allow=(Right.SEND,))
     grant = Relaying(Access([rule]).of(Identity("alice")))
     receipt = room.receive(

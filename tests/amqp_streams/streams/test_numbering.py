@@ -1,5 +1,5 @@
-"""What a producer numbered is stored once, in order, and what was accepted is stored, whatever fails and
-whoever repeats it.
+"""A numbered event is stored once and in order, and an accepted event is stored, with any failures and
+repetitions.
 """
 
 import random
@@ -266,9 +266,7 @@ def test_anything_else_is_none(value: Value) -> None:
 
 
 class Sender:
-    """An honest producer: it sends in order from where it was told to, and what failed again, in order,
-    before anything else.
-    """
+    """A correct producer: it sends in order from the reported position, and failed events first, in order."""
 
     def __init__(self, desk: Desk, first: int) -> None:
         self.desk = desk
@@ -309,7 +307,7 @@ def test_each_event_is_stored_once_and_in_order_also_after_failed_sends_and_new_
     senders = [Sender(desk, 0)]
 
     def committed(done: CommitDone) -> None:
-        for sender in senders:  # links are told first, as the service does
+        for sender in senders:  # links are notified first, as the service does
             sender.committed(done)
         desk.numbering.committed(done)
 
@@ -331,7 +329,7 @@ def test_each_event_is_stored_once_and_in_order_also_after_failed_sends_and_new_
                 reached = desk.partition.producers.get("p")
                 senders.append(Sender(desk, rng.randint(0, 0 if reached is None else reached.sequence + 1)))
             senders[:] = senders or [Sender(desk, 0)]
-        elif failures:  # a crash: what is not durable is gone, and nobody is told
+        elif failures:  # a crash: what is not durable is lost, and no peer is notified
             desk.store.on_commit = lambda _done: None
             while desk.store.in_flight or desk.store.pending_bytes:
                 desk.store.fail(desk.partition, FULL, stop=False)

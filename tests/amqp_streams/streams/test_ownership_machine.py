@@ -38,7 +38,7 @@ PAUSE, WAIT = 30, 100
 
 @dataclass
 class Write:
-    """An epoch on its way to the disk."""
+    """An epoch that is being written to the disk."""
 
     hold: Hold
     share: Share
@@ -60,7 +60,7 @@ class Groups(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        """A process begins: it knows what is durable, and nobody is attached."""
+        """A process starts: it knows what is durable, and no link is attached."""
         self.ownership = Ownership(self.partitions, self.settings, epochs=dict(self.durable))
         self.writes: list[Write] = []
         self.failed.clear()
@@ -135,7 +135,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
-        """Of the writes under way any number from the first on may have come to the disk."""
+        """Any number of the writes in flight, from the first one, may have reached the disk."""
         for write in self.writes[: data.draw(st.integers(0, len(self.writes)))]:
             self.durable |= self.failed
             self.durable[write.share] = write.epoch

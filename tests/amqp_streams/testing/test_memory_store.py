@@ -1,4 +1,4 @@
-"""The memory store ends commits when told to, and loses what it is told to lose."""
+"""The memory store ends commits on request, and loses data on request."""
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError

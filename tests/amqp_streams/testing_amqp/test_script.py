@@ -1,4 +1,4 @@
-"""A script sends what it is told and keeps what comes."""
+"""A script sends the given frames and keeps the received ones."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def test_written_batches_are_read_back(events: list[tuple[int, int, bytes]]) -> 
 @settings(deadline=None)
 @given(EVENTS)
 def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int, bytes]]) -> None:
-    """Whoever knows nothing of batches still gets annotations of arrays, the position of the last event, and the
+    """A client that does not know batches still gets annotations, the position of the last event, and the
     data sections.
     """
     offsets, stamps, messages = columns(events)

@@ -168,7 +168,9 @@ def test_every_format_is_found_wherever_the_stream_is_cut(
 
 @pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
 def test_a_message_that_contains_a_transfer_is_not_taken_for_one(block_bytes: int) -> None:
-    """Somebody's event may be made to look like the transfer of the next one, which is of somebody else."""
+    """A user's event may contain bytes that look like the transfer of the next event, which belongs to
+    another user.
+    """
     inner = transfer(1, b"next", EVENT, AZURE)
     data = b"\x00\x53\x75\xb0" + len(inner).to_bytes(4) + inner
     whole = (

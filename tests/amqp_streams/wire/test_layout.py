@@ -1,4 +1,4 @@
-"""Sections are found in whatever form they come, and what is not a message is told."""
+"""Sections are found in every encoding, and malformed messages are reported."""
 
 import pytest
 from hypothesis import given

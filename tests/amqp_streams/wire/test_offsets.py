@@ -1,4 +1,6 @@
-"""Offsets: their text sorts as the log does; reserved words and nonsense are told apart."""
+"""Offsets: the order of their texts is that of the log, and reserved words and invalid texts are
+distinguished.
+"""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Numbers of events come out as they went in, whoever wrote the message."""
+"""The sequence numbers of events are read as written, with any client's encoding."""
 
 import proton
 import pytest

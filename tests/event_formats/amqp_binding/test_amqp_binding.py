@@ -63,7 +63,7 @@ def test_others_read_it(event: CloudEvent) -> None:
     theirs = Message()
     theirs.decode(encode(event))
     attributes = dict(event.attributes)
-    # Proton says the text "None" where there is none.
+    # Proton returns the text "None" for an absent value.
     assert str(theirs.content_type) == str(attributes.pop("datacontenttype", None))
     assert theirs.properties == {f"cloudEvents_{name}": value for name, value in attributes.items()}
     assert theirs.body == event.data

@@ -1,4 +1,4 @@
-"""Who may, and how every error is told."""
+"""Access rights, and the form of every error."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -115,7 +115,7 @@ async def test_an_internal_error_is_a_status_too(
     "path", ["/nowhere", "/api/v1/namespaces/a\nb/configmaps/c", "/\x85", "/a//b", "/\n"]
 )
 async def test_every_path_is_answered_with_a_status(api: Api, path: str) -> None:
-    """Also within the application that serves probes and figures beside it."""
+    """Also within the application that serves probes and metrics next to it."""
     served: Any = Starlette(routes=api.routes)
     answer = await call(served, "GET", path)
     assert (answer.code, answer.json["kind"], answer.json["code"]) == (404, "Status", 404)
@@ -162,7 +162,7 @@ async def test_two_authorization_headers_are_refused(guarded: Api) -> None:
 
 
 async def test_a_reference_to_a_namespace_that_its_author_may_not_read_is_forbidden(guarded: Api) -> None:
-    """The status would tell whether the object is there, and its address."""
+    """The status would show whether the object exists, and its address."""
     reference = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "name": "b", "namespace": "vic"}
     answer = await ask(guarded, "member", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))
     assert (answer.code, answer.json["reason"]) == (403, "Forbidden")

@@ -1,4 +1,4 @@
-"""`kubectl auth can-i`: what is told beforehand is what happens."""
+"""`kubectl auth can-i`: the answer is the same as the result of the operation."""
 
 import pytest
 

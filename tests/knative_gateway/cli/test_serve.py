@@ -1,4 +1,4 @@
-"""`serve` tells every flag with its variable, and checks settings without a start."""
+"""`serve` documents every flag with its variable, and checks settings without a start."""
 
 from pathlib import Path
 

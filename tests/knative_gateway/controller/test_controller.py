@@ -231,7 +231,7 @@ async def test_a_concurrent_change_of_a_user_is_not_overwritten(here: Here) -> N
         return at(controller.objects[key], "spec", "subscriber", "uri") == elsewhere
 
     meddling = asyncio.Event()
-    here.store.resources.update = meddled  # type: ignore[method-assign]  # somebody is always faster
+    here.store.resources.update = meddled  # type: ignore[method-assign]  # another writer is always faster
     async with controller:
         found = await here.until(
             key, lambda each: each is not None and at(each, "status", "subscriberUri") is not None

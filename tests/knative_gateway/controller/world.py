@@ -1,5 +1,5 @@
-"""A cluster in memory: objects as clients send them, and a data plane that does at once, or not, what it is
-told.
+"""A cluster in memory: objects as clients send them, and a data plane that follows its calls, at once or
+later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -167,7 +167,7 @@ class World:
         return "", ""
 
     def subscriber(self, key: Key) -> Subscriber | None:
-        """What the data plane is told of a Trigger or Subscription."""
+        """What the data plane receives for a Trigger or Subscription."""
         uid = text(self.objects[key], "metadata", "uid")
         found = [
             each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid

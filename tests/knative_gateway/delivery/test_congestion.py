@@ -60,7 +60,7 @@ def test_a_subscriber_that_lets_wait_is_not_given_ever_more() -> None:
 
 
 def test_a_subscriber_that_has_become_slower_for_good_is_given_more_again() -> None:
-    """It is measured anew with little in flight, now and then."""
+    """It is measured again from time to time with few requests in flight."""
     congestion = Congestion()
     rounds(congestion, 3, bears=1000, elapsed_ms=30)
     congestion.overloaded(1_000_000)

@@ -47,7 +47,7 @@ def test_attributes_describe_the_failure_and_the_others_stay() -> None:
 
 
 def test_credentials_in_a_url_are_not_shown() -> None:
-    """The sink is somebody else, and so is who reads the history."""
+    """The sink belongs to another user, and so may the reader of the history."""
     url = "https://user:secret@x.example:8443/a?b=c@d"
     made = dead_letter(event(), failed(url=url), subscriber_url=url, attempts=1)
     assert (

@@ -59,7 +59,7 @@ def test_every_event_ends_completed_dead_lettered_or_dropped_with_a_record(
     assert posts[To.DEAD_LETTER] == 0 or to.delivery.dead_letter_url is not None
     assert ended.end is not End.DEAD_LETTERED or posts[To.DEAD_LETTER] > 0
     assert ended.end is not End.COMPLETED or posts[To.DEAD_LETTER] == 0
-    # Dropped only where there is no sink, or the sink did not take it either.
+    # Dropped only without a sink, or if the sink did not take it either.
     assert ended.end is not End.DROPPED or to.delivery.dead_letter_url is None or posts[To.DEAD_LETTER] > 0
     assert (ended.end, [kind(action) for action in trail]) == expected(to, answers, problems)
 
@@ -114,7 +114,7 @@ def tried(retry: int, attempt: object, trail: list[str]) -> bool:
 
 
 def whole(to: Subscriber, world: World, trail: list[str]) -> bool | None:
-    """True: done; False: for good not; None: it may be tried again."""
+    """True: delivered; False: failed permanently; None: may be retried."""
     result, reply = posted(world, trail, To.SUBSCRIBER)
     if not result or not reply or to.subscriber_url is None:
         return result

@@ -21,7 +21,7 @@ class Files:
 
 
 def authority(folder: Path, common_name: str | None = None) -> Files:
-    """Made anew in this folder. `common_name`: the certificate names this host there, and nowhere else."""
+    """Created in this folder. `common_name`: the certificate names this host there, and nowhere else."""
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
     root = _signed(

@@ -179,7 +179,7 @@ class Rig:
 
 
 async def until(condition: Any, timeout_s: float = 10.0) -> None:
-    """Wait for something that nobody announces."""
+    """Wait for a condition that no event reports."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  it is what nobody announces
+        while not condition():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""A subscriber to deliver to: a real server that answers as it is told and remembers what it got."""
+"""A subscriber to deliver to: a real server that gives the configured answers and records what it got."""
 
 import asyncio
 import ssl

@@ -93,7 +93,7 @@ def test_data_that_announces_an_event_goes_out_in_structured_mode(event: CloudEv
     )
 
 
-# What a stranger may write into an event, valid or not.
+# What an untrusted sender may write into an event, valid or not.
 ODD_TEXTS = st.text('aB1 é€\U0001f600%"\\', max_size=20) | st.text(
     "a\x00\n\t\x7f\ud800\ufffe\U0001ffff", max_size=2
 )
@@ -163,7 +163,7 @@ def test_events_that_the_ingress_admits_are_readable_by_a_subscriber(
 
 
 def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
-    """Binary mode has texts only, and does not tell data that is empty from none."""
+    """Binary mode has only texts, and does not distinguish empty data from absent data."""
     return {name: text_of(value) for name, value in event.attributes.items()}, event.data or b""
 
 
@@ -171,7 +171,9 @@ def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
     "attributes", [{"big": "x" * 20_000}, {"big": "€" * 5_000}, {f"n{each}": "" for each in range(2_000)}]
 )
 def test_more_headers_than_servers_take_go_in_structured_mode(attributes: dict[str, Any]) -> None:
-    """CloudEvents 1.0, size limits: 64 kB are to be carried; a server that answers 431 is not tried again."""
+    """CloudEvents 1.0, size limits: events of 64 kB must be forwarded. A request that was answered with 431
+    is not retried.
+    """
     stored = event(1, data=b"x", **attributes)
     arrival = Arrival(Stored(0, "0000000000000001", 5, encode(stored)), "")
     assert arrival.plain is None

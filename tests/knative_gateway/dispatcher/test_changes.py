@@ -1,4 +1,4 @@
-"""Routes that change under way, pauses, replays, and ends of all kinds."""
+"""Routes that change during deliveries, pauses, replays, and all kinds of ends."""
 
 import asyncio
 from collections.abc import AsyncIterator

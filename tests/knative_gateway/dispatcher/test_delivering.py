@@ -435,7 +435,7 @@ async def test_an_answer_that_is_not_an_event_is_accepted(rig: Rig, server: Subs
     assert server.ids == ["1"]
 
 
-# -- the event on its way
+# -- the event in flight
 
 
 async def test_each_request_is_a_child_in_the_trace_of_the_event(rig: Rig, server: SubscriberServer) -> None:

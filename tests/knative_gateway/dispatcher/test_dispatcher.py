@@ -52,8 +52,8 @@ async def test_filters_choose(rig: Rig, server: SubscriberServer) -> None:
 
 
 async def test_a_new_subscriber_gets_what_comes_from_now_on(rig: Rig, server: SubscriberServer) -> None:
-    """Its place is durable before anybody says that it is served, so that nothing is missed if all dies right
-    then.
+    """Its position is durable before it is reported as served, so that nothing is missed if the process dies
+    right then.
     """
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))

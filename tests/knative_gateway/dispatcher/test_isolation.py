@@ -63,7 +63,7 @@ async def test_a_stuck_subscriber_delays_no_other_and_gets_everything_later(rig:
 
 
 async def test_a_subscriber_that_is_alone_holds_up_its_reader_only(rig: Rig) -> None:
-    """Nobody is to be delayed, so nothing is read twice."""
+    """No other subscriber is delayed, so nothing is read twice."""
     gate = Gate()
     async with SubscriberServer(gate) as slow:
         await rig.serve(subscriber("slow", slow.url()))
@@ -94,7 +94,7 @@ async def test_a_newcomer_is_not_held_up_by_one_that_was_alone(rig: Rig) -> None
 
 
 async def test_a_dead_subscriber_costs_little_and_loses_nothing() -> None:
-    """It fails everything: what waits for a retry is bounded, and the rest stays in the log."""
+    """It fails every event: the number that waits for a retry is bounded, and the others stay in the log."""
     settings = DispatchSettings(look_ahead=32, waiting_max=5, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
     async with Rig(settings) as rig, SubscriberServer(_failing) as dead, SubscriberServer() as quick:
         delivery = Delivery(retry=1000, backoff_delay_ms=60_000)
@@ -154,7 +154,7 @@ async def test_a_rate_is_kept() -> None:
         began = asyncio.get_running_loop().time()
         await rig.send(*(event(number) for number in range(15)))
         got = await server.wait(15)
-        # A tenth of a second's worth goes at once, the rest 20 ms apart.
+        # A tenth of a second's allowance goes at once, the others 20 ms apart.
         assert got[-1].at_s - began >= 0.18
 
 

@@ -104,7 +104,7 @@ async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_a
     await rig.send(event("new"))
     rig.version += 1
     wanted = route(first, subscriber("second", server.url("/second")))
-    rig.dispatcher.use(Routes(rig.version, {wanted.path: wanted}))  # before anybody looks
+    rig.dispatcher.use(Routes(rig.version, {wanted.path: wanted}))  # before any check
     await until(lambda: [got.path for got in server.got if got.id == "new"].count("/") == 1)
     await until(lambda: rig.store.positions["first"] == {0: f"{0:016d}"})
 
@@ -178,7 +178,7 @@ async def test_a_dead_letter_is_a_warning(rig: Rig, server: SubscriberServer) ->
 async def test_a_subscriber_without_a_reader_does_not_count_as_served(
     rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried again, and others are served meanwhile."""
+    """It is retried, and other subscribers are served meanwhile."""
     place, failing = PartitionReader.place, [ValueError("a fault of ours")]
 
     def faulty(reader: PartitionReader, partitions: Any) -> None:

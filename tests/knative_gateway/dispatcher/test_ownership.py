@@ -18,7 +18,7 @@ PLACE = "{:016d}".format
 
 
 class Parted:
-    """A share that is what it is told to be."""
+    """A share with the given partitions."""
 
     def __init__(self, *partitions: int) -> None:
         self.partitions: frozenset[int] | None = frozenset(partitions)

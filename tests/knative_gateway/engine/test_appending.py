@@ -1,7 +1,4 @@
-"""What an append is told when nothing became of it in time.
-
-What a node does with appends: test_event_log.py.
-"""
+"""The result of an append that did not complete in time. What a node does with appends: test_event_log.py."""
 
 import asyncio
 import math

@@ -25,7 +25,7 @@ def runs(pid: int) -> bool:
 
 async def gone(pid: int) -> None:
     async with asyncio.timeout(10):
-        while runs(pid):  # noqa: ASYNC110  (a process that is not our child tells nobody)
+        while runs(pid):  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.01)
 
 

@@ -94,7 +94,7 @@ async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server:
         assert not mortal.partitions & survivor.partitions
         await survivor.send(50, 150)
         await until(lambda: len(set(server.ids)) == 150)
-        # It dies: nobody says goodbye, nothing is kept any more.
+        # It dies: no connection is closed, and nothing is kept any more.
         await asyncio.gather(mortal.client.close(), mortal.events.close())
         await survivor.send(150, 200)
         await until(lambda: survivor.partitions == set(range(PARTITIONS)), 30)

@@ -1,4 +1,4 @@
-"""What a user is told of filters: CloudEvents Subscriptions API 3.2.4, Knative's words."""
+"""What a user learns about filters: CloudEvents Subscriptions API 3.2.4, in Knative's words."""
 
 import pytest
 from hypothesis import given

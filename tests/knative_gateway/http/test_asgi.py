@@ -1,4 +1,4 @@
-"""ASGI applications behind a connection: what they are told, and what becomes of what they answer."""
+"""ASGI applications behind a connection: the messages that they get, and the results of their answers."""
 
 import asyncio
 from typing import Any

@@ -35,14 +35,14 @@ def statuses(written: bytes) -> list[int]:
 
 
 class Later(Echo):
-    """Answers when it is told to."""
+    """Answers on request."""
 
     def answer(self) -> None:
         pass
 
 
 class Slow(Echo):
-    """Takes nothing of the body until it is told to."""
+    """Takes nothing of the body until the test lets it."""
 
     def begin(self) -> None:
         pass

@@ -19,7 +19,7 @@ ANY = Listener(host="127.0.0.1", port=0)
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the length of what it was sent; `/slow` when told."""
+    """Answers with the length of the received body; `/slow` on request."""
     size, more = 0, True
     while more:
         message = await receive()
@@ -111,7 +111,7 @@ async def test_a_request_that_does_not_get_on_is_cut(
 
 
 async def test_headers_without_end_are_refused(server: HttpServer) -> None:
-    """Else any stranger could fill the memory."""
+    """Otherwise any unauthenticated client could fill the memory."""
     reader, writer = await opened(server)
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000)
     assert (await response(reader)).endswith(b"400000"), "a body is not a head"
@@ -134,7 +134,7 @@ async def test_a_client_that_closed_its_side_still_gets_the_answers(
     writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" * requests)
     writer.write_eof()
     await GATE["entered"].wait()
-    await asyncio.sleep(0.05)  # until the end was seen: nothing tells of it
+    await asyncio.sleep(0.05)  # until the end was seen: no event reports it
     GATE["open"].set()
     async with asyncio.timeout(10):
         assert (await reader.read()).count(b"HTTP/1.1 200 OK") == requests

@@ -87,7 +87,9 @@ async def test_an_event_does_not_wait_for_requests_to_the_api_that_came_before_i
 
 
 class Slow(Collector):
-    """Figures that take until they are let go; made in a thread, so that the loop goes on."""
+    """Metrics whose computation lasts until the test ends it. It runs in a thread, so that the loop
+    continues.
+    """
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
@@ -152,7 +154,7 @@ class Changing(Collector):
 
 
 async def test_figures_that_changed_meanwhile_are_computed_again_in_a_thread() -> None:
-    """On the loop it would stop the events, whenever somebody makes and deletes Triggers."""
+    """On the event loop, it would stop the events whenever a user creates and deletes Triggers."""
     registry, changing = CollectorRegistry(), Changing()
     registry.register(changing)
     await Figures(registry).text()

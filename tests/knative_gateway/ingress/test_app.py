@@ -267,7 +267,7 @@ async def test_the_authorizer_decides(log: MemoryEventLog) -> None:
 
 
 async def test_duplicates_are_stored_unless_a_route_says_otherwise(app: Ingress, log: MemoryEventLog) -> None:
-    """knative-eventing-test-spec: by source and id; the rest may differ."""
+    """knative-eventing-test-spec: by source and id; other attributes may differ."""
     app.use(routes(BROKER, DEDUPLICATED))
     for path in (BROKER.path, CHANNEL.path):
         for headers in (BINARY, (*BINARY, ("ce-other", "x"))):

@@ -292,7 +292,7 @@ async def test_a_connection_that_is_to_be_closed_is(client: Client) -> None:
 
 async def settled(app: Counting) -> None:
     async with asyncio.timeout(10):
-        while app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  (nobody tells)
+        while app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.001)
 
 
@@ -302,7 +302,7 @@ async def test_a_client_that_leaves_in_the_middle_stores_nothing(
     _, writer = await opened(server)
     writer.write(request()[:-3])
     async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  (nobody tells)
+        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.001)
     writer.close()
     await settled(app)
@@ -316,7 +316,7 @@ async def test_the_event_of_a_client_that_leaves_before_the_answer_is_stored_all
     _, writer = await opened(server)
     writer.write(request())
     async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  (nobody tells)
+        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.001)
     writer.transport.abort()
     await asyncio.sleep(0.01)
@@ -348,7 +348,7 @@ async def test_a_route_may_go_or_change_while_an_event_comes(
 ) -> None:
     client[1].write(request()[:-3])
     async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  (nobody tells)
+        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.001)
     app.ingress.use(routes(*now, version=2))
     client[1].write(request()[-3:])

@@ -1,4 +1,4 @@
-"""What an event gets on its way in, and what it keeps."""
+"""What the ingress adds to an event, and what the event keeps."""
 
 import pytest
 from hypothesis import given

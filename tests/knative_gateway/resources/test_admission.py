@@ -236,7 +236,7 @@ def test_an_apply_makes_an_object_in_the_namespace_of_the_path() -> None:
 
 
 def test_an_object_has_the_names_of_its_path_however_it_comes() -> None:
-    """Whoever lists objects finds each under the key that it is stored by."""
+    """A client that lists objects finds each under the key that it is stored by."""
     nameless = {**TRIGGER, "metadata": {}}
     applied = apply(request(), None, nameless, uid=UID).object
     created = create(request(called=""), TRIGGER, uid=UID).object

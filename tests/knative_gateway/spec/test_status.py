@@ -1,4 +1,4 @@
-"""The rules for status, each with its document and section: what the controller owes whoever reads it."""
+"""The rules for status, each with its document and section: what the controller must report."""
 
 import pytest
 

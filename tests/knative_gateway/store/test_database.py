@@ -1,4 +1,4 @@
-"""One transaction at a time, and nobody waits for it forever."""
+"""One transaction at a time, and no caller waits for it without limit."""
 
 import asyncio
 from pathlib import Path

@@ -95,7 +95,7 @@ async def test_a_file_that_is_not_a_database_is_unavailable(tmp_path: Path) -> N
 async def test_a_start_that_is_called_off_ends_the_step_that_it_is_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its thread would go on in the file, and find nobody to tell."""
+    """Otherwise its thread would continue in the file, and have no caller to report to."""
     began, ended = asyncio.Event(), False
     open_database = Database.open
 

@@ -18,7 +18,7 @@ class RefusedError(Exception):
 
 
 class WrongError(RefusedError):
-    """Misuse."""
+    """A usage error."""
 
 
 def complain(error: Exception, as_json: bool) -> None:
@@ -29,7 +29,7 @@ def complain(error: Exception, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True)
 @click.argument("end")
 def run(end: str, *, as_json: bool) -> int | None:
-    """End as it is told."""
+    """End with the given error."""
     ends = {
         "refused": RefusedError("no"),
         "wrong": WrongError("no"),

@@ -1,4 +1,4 @@
-"""Whoever started the node learns where it listens, in whole lines only."""
+"""The process that started the node learns where it listens, in whole lines only."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Connections kept for a process, and what is tried again."""
+"""Connections that a process keeps, and the calls that are retried."""
 
 import logging
 import socket

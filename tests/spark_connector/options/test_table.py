@@ -35,7 +35,7 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest(name: str, use: Us
     with pytest.raises(OptionError, match=rf"unknown option '{name}' for .*'{nearest}'"):
         parse(REQUIRED | {name: "SECRET"}, use)
     with pytest.raises(OptionError, match=rf"unknown option '{name}'\. .*'{nearest}'"):
-        known(REQUIRED | {name: "SECRET"}, Use.BATCH_READ)  # as long as nobody knows the use
+        known(REQUIRED | {name: "SECRET"}, Use.BATCH_READ)  # as long as the use is unknown
 
 
 def test_a_setting_for_another_use_is_not_an_error_before_the_use_is_known() -> None:

@@ -1,4 +1,6 @@
-"""Micro-batches: never more than the limits, always something, nothing passed over, whatever crashes when."""
+"""Micro-batches: never more than the limits, always progress, and no event skipped, with a crash at any
+point.
+"""
 
 from dataclasses import dataclass, field
 
@@ -173,7 +175,7 @@ class Engine:
             self.may_crash()
             start = self.start_of(number)
             self.may_crash()
-            self.log[0].append(len(self.log[0]))  # somebody sends just now
+            self.log[0].append(len(self.log[0]))  # a producer sends just now
             end = Offsets.of(advance(start, self.holdings(), Limits(self.limit)).json())
             if end.text() == start.text():
                 return

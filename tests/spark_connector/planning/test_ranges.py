@@ -1,4 +1,4 @@
-"""Offset ranges: what a plan has, what it tells as lost, how it is cut for tasks."""
+"""Offset ranges: the events of a plan, the ones it reports as lost, and its division into tasks."""
 
 import re
 from collections import Counter

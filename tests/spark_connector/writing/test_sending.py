@@ -1,4 +1,4 @@
-"""Chunks on their way to a live node, without Spark: what fails, what is tried again, what is known again."""
+"""Chunks in flight to a live node, without Spark: what fails, what is retried, and what is recognized again."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A data directory is checked and shown without a server, and damage is told, never passed over."""
+"""A data directory is checked and shown without a server, and damage is reported, never skipped silently."""
 
 import fcntl
 import json

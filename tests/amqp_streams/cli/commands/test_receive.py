@@ -1,4 +1,4 @@
-"""Reading starts where it is told to, shows every event once, and ends where it should."""
+"""Reading starts at the requested position, shows every event once, and ends where it should."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is read is sent as it was meant, and what was refused is not passed over."""
+"""The lines are sent as events with the intended fields, and refused ones are reported."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`serve` hands its settings to the server, tells when it is ready, and ends as the server does."""
+"""`serve` passes its settings to the server, reports when it is ready, and ends with the server."""
 
 import json
 from collections.abc import Callable

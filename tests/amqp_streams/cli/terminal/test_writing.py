@@ -14,9 +14,8 @@ from amqp_streams.cli.terminal.writing import Output
 
 @contextmanager
 def stdout_is(descriptor: int) -> Iterator[None]:
-    """Put an open descriptor in place of stdout.
-
-    In the test itself: pytest sets stdout anew between a fixture and its test.
+    """Put an open descriptor in place of stdout. This is in the test itself, because pytest replaces stdout
+    between a fixture and its test.
     """
     before = sys.stdout
     with os.fdopen(descriptor, "w") as stdout:

@@ -58,8 +58,8 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(
 
 
 def test_an_event_that_no_space_is_left_for_is_not_refused_permanently() -> None:
-    """A full disk heals: the node says so with rejected and this condition, and the event is sent again as if
-    released.
+    """A full disk recovers: the node answers with rejected and this condition, and the event is sent again as
+    if it were released.
     """
     pair = opened()
     pair.node.outcome = lambda message: peers.REJECTED

@@ -1,4 +1,4 @@
-"""Which mechanism is chosen, and that secrets are shown only where nobody listens."""
+"""Which mechanism is chosen, and that secrets are only sent over private connections."""
 
 import pytest
 from hypothesis import given

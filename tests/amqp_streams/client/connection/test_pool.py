@@ -1,5 +1,5 @@
-"""Links spread over connections: when there is no room for another, when the peer refuses one, and when it
-stops answering.
+"""Links are spread over connections: when a connection is full, when the peer refuses one, and when it stops
+answering.
 """
 
 import asyncio

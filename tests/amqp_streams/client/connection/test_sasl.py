@@ -172,7 +172,7 @@ def test_a_password_and_a_token_are_not_shown() -> None:
 
 
 def test_a_peer_that_has_no_answer_yet_is_asked_again_later() -> None:
-    """Not an AuthenticationError, which nobody retries."""
+    """Not an AuthenticationError, which is not retried."""
     client = SaslClient(ANN, None)
     client.receive(offer("PLAIN"))
     with pytest.raises(ConnectError, match="try again later") as caught:
@@ -197,7 +197,7 @@ def test_a_peer_that_challenges_without_end_is_left() -> None:
 
 
 def test_a_server_that_does_not_prove_itself_is_not_believed() -> None:
-    """Whoever says yes to everything is not a SCRAM server."""
+    """A server that accepts every proof is not a SCRAM server."""
     for proof in ([], [b""], [b"v=AAAA"], [None]):
         client = SaslClient(SCRAM, None)
         client.receive(offer("SCRAM-SHA-256") + frame(0x42, b"r=nonceours,s=QQ==,i=4096"))

@@ -1,4 +1,4 @@
-"""Positions: what the next attach asks for, and what is told apart as delivered before."""
+"""Positions: what the next attach requests, and which events are recognized as delivered before."""
 
 import pytest
 from hypothesis import given

@@ -154,8 +154,8 @@ async def test_prefetched_bytes_are_bounded(client: Client) -> None:
 async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_for_each_frame(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node whose peer has little room left in the session sends the rest by frames, and moves all of a
-    message for each of them.
+    """A node whose peer has little room left in its session sends the remaining frames one by one, and copies
+    the whole message for each of them.
     """
     grants: list[int] = []
 
@@ -364,6 +364,6 @@ def test_filters_are_sql_or_named_values() -> None:
 
 async def test_events_that_retention_removed_show_in_the_offsets(client: Client) -> None:
     async with asyncio.timeout(20):
-        while (earliest := (await client.extents(OVERTAKEN))[OVERTAKEN].partitions[0].earliest) == 0:  # noqa: ASYNC110  the node tells nobody
+        while (earliest := (await client.extents(OVERTAKEN))[OVERTAKEN].partitions[0].earliest) == 0:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.05)
     assert offsets(await all_of(client.read_range(OVERTAKEN, 0, 0, 3000))) == list(range(earliest, 3000))

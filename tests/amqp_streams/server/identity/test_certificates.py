@@ -1,4 +1,4 @@
-"""Whom certificates stand for, from what Python's ssl tells of them."""
+"""The users of certificates, from the fields that Python's ssl returns."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_names_are_those_of_the_subject_and_its_alternatives() -> None:
     ],
 )
 def test_the_first_rule_that_fits_decides(rules: list[ExternalRule], user: str | None) -> None:
-    """The last row: it makes the empty name, which nobody can have, and the next rule is not asked."""
+    """The last row creates the empty name, which no user can have, and the next rule is not applied."""
     assert user_of(CERTIFICATE, rules) == user
 
 

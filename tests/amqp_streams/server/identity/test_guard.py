@@ -108,7 +108,7 @@ def test_scram_is_not_offered_before_a_user_can_use_it(tmp_path: Path) -> None:
 
 
 def test_a_user_who_is_never_admitted_is_not_asked_for_a_secret(tmp_path: Path) -> None:
-    """Some clients show their password to whoever offers PLAIN."""
+    """Some clients send their password to every server that offers PLAIN."""
     guard = guard_of(None, anonymous="never")
     mechanisms = guard.mechanisms(cast("ByteChannel", Channel()))
     assert list(mechanisms) == ["EXTERNAL"]

@@ -1,4 +1,4 @@
-"""The queue of passwords: bounded, fair, and nobody is checked who has gone."""
+"""The queue of password checks is bounded and fair, and clients that have left are not checked."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

@@ -204,7 +204,7 @@ def test_a_password_longer_than_allowed_is_wrong_even_if_it_begins_right(path: P
 def test_an_unknown_user_costs_as_much_work_as_a_known_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who exists cannot be told by the time it takes: each attempt verifies exactly one hash."""
+    """The time of an answer must not show which users exist: each attempt verifies exactly one hash."""
     users = load(path)
     users.add("alice", "secret")
     verified: list[str] = []

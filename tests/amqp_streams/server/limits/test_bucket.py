@@ -135,7 +135,7 @@ def test_each_link_gets_its_share_whatever_the_size_of_its_messages() -> None:
     clock = Clock()
     shared = throttle(clock)
     links = [Consumer(shared, size) for size in (10, 100, 1000, 1500)]
-    clock.run_until(5000)  # before them somebody used up what was saved
+    clock.run_until(5000)  # before them, another client used up the saved credit
     shared.spend(object.__new__(Consumer), 1, RATE)
     for link in links:
         link.go_on()

@@ -1,4 +1,4 @@
-"""The links beside the events: information at a pace, requests and their answers."""
+"""The links without events: information at a limited rate, and requests with their answers."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ WAIT_MS = 30_000
 
 
 def taken(partitions: int = 1) -> tuple[InMemoryNode, EnginePair, list[Receiving]]:
-    """A log whose partitions are all somebody's in group g."""
+    """A log whose partitions all have an owner in group g."""
     node = InMemoryNode({"temps": partitions}, groups=GroupSettings(wait_ms=WAIT_MS))
     holder = EnginePair(node)
     return node, holder, [holder.receiver("temps", group="g") for _ in range(partitions)]

@@ -62,8 +62,8 @@ def test_a_producer_that_uses_all_its_credit_at_once_gets_new() -> None:
 @pytest.mark.parametrize("target", ["temps", names.MANAGEMENT])
 @pytest.mark.parametrize("count", [1 << 31, (1 << 31) - 1, (1 << 31) + 3000, (1 << 32) - 1])
 def test_a_delivery_count_that_runs_ahead_of_the_credit_does_no_harm(target: str, count: int) -> None:
-    """AMQP 2.6.7: the sender tells its count; what it says lowers the credit, by more than there was if it
-    says so.
+    """AMQP 2.6.7: the sender sends its delivery-count, which lowers the credit, by more than the link has if
+    the sender says so.
     """
     node = InMemoryNode({"temps": 1})
     peer = ScriptedPeer(node)

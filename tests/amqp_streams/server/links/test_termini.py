@@ -141,7 +141,7 @@ def test_a_filter_may_be_called_anything_and_never_breaks_the_connection(name: V
 def test_a_refused_link_is_attached_with_a_null_terminus_and_detached_with_the_reason(
     fields: dict[str, Any], condition: str
 ) -> None:
-    """AMQP 2.6.3; clients tell a refusal by the null terminus, and need closed and an error."""
+    """AMQP 2.6.3: clients recognize a refusal by the null terminus, and need `closed` and an error."""
     peer = ScriptedPeer(InMemoryNode({"temps": 2}))
     peer.open()
     attach, detach = peer.attach(0, **fields)
@@ -165,7 +165,7 @@ def test_a_malformed_filter_is_named_in_the_errors_info() -> None:
 
 
 def test_filters_nested_beyond_what_is_read_are_refused_as_filters() -> None:
-    """Operators are told of refused filters (`filter_refused`), this one among them."""
+    """Operators see refused filters (`filter_refused`), also this one."""
     group = proton.Described(proton.ulong(0x110), None)
     for _ in range(20):
         group = proton.Described(proton.ulong(0x102), [group])
@@ -302,7 +302,7 @@ def test_proton_sees_its_filter_answered() -> None:
 def test_a_name_with_a_nul_is_refused_and_means_nothing_else(
     fields: dict[str, Any], block_bytes: int
 ) -> None:
-    """The engine gives names as C strings: the rest of such a name is not there."""
+    """The engine returns names as C strings: the part after the NUL is lost."""
     peer = ScriptedPeer(InMemoryNode({"temps": 1}, block_bytes=block_bytes))
     peer.open()
     (own,) = peer.attach(7, source="temps", name="mine")

@@ -1,6 +1,5 @@
-"""The admin server over real sockets: probes, metrics, and strangers;
-
-AMQP over WebSocket is in test_websocket.py.
+"""The admin server over real sockets: probes, metrics, and unauthenticated clients. AMQP over WebSocket is in
+test_websocket.py.
 """
 
 import asyncio
@@ -197,7 +196,7 @@ async def stranger(
     sock.connect((address.host, address.port))
     sock.sendall(request)
     sock.setblocking(False)
-    while len(server._guests) == before:  # noqa: ASYNC110  nothing tells us
+    while len(server._guests) == before:  # noqa: ASYNC110  no event reports it
         await asyncio.sleep(0.001)
     return sock
 
@@ -257,7 +256,7 @@ async def test_a_peer_that_does_not_take_its_answer_is_cut_off(
     monkeypatch.setattr(server.metrics, "text", AsyncMock(return_value=bytes(32 << 20)))
     with await stranger(server, request=b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"):
         async with asyncio.timeout(5):
-            while server._state.connections:  # noqa: ASYNC110  nothing tells us
+            while server._state.connections:  # noqa: ASYNC110  no event reports it
                 await asyncio.sleep(0.01)
 
 

@@ -340,7 +340,7 @@ async def test_close_reaches_connections_that_are_just_being_accepted(
     listeners = await serve(echoes)
     connecting = asyncio.ensure_future(connect(listeners))
     async with asyncio.timeout(5):
-        while not listeners.channels:  # noqa: ASYNC110  (there is no event for a connection that is not made yet)
+        while not listeners.channels:  # noqa: ASYNC110  (no event reports a connection that is not made yet)
             await asyncio.sleep(0)
         await listeners.close(drain_s=5)
         assert await closed_without_a_word(await connecting)

@@ -1,4 +1,6 @@
-"""Admission, addresses, and lines that strangers cause; accepting itself is in test_listener.py."""
+"""Admission, addresses, and the log lines that unauthenticated clients cause. Accepting itself is in
+test_listener.py.
+"""
 
 import ssl
 

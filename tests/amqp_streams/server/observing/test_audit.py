@@ -1,4 +1,4 @@
-"""Refusals and changes are told to operators, and do not fill their log."""
+"""Refusals and changes are logged for operators, and do not fill their log."""
 
 from typing import Any
 

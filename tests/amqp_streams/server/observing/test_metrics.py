@@ -130,7 +130,7 @@ def test_before_a_node_exists_the_process_can_be_scraped() -> None:
 
 
 async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
-    """And tells one moment all the same: the status is asked once."""
+    """The figures are still of one moment: the status is read once."""
     metrics, source = Metrics(), Source(STATUS)
     metrics.source = source
     scraping = asyncio.create_task(metrics.text())

@@ -100,9 +100,7 @@ def test_a_damaged_head_does_not_hide_what_is_behind_it() -> None:
 
 
 def test_a_value_that_looks_like_records_is_none() -> None:
-    """Nobody but the store knows the id that its CRCs begin with; and a record inside a whole one is never
-    looked at.
-    """
+    """Only the store knows the id that its CRCs begin with, and a record inside a whole record is never read."""
     inner = state_record.encode({"epoch": b"0"}, synced=0, seed=state_record.seed_of(ID + 1))
     data, _ = file_of([{"a": inner}])
     torn = bytearray(data)

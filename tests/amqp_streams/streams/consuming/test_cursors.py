@@ -1,6 +1,4 @@
-"""Cursors are found again by whoever began them, go forward, and come back from the states as they were last
-written.
-"""
+"""Cursors are found again by their owners, only move forward, and return from the states as last written."""
 
 from dataclasses import dataclass
 
@@ -71,7 +69,7 @@ def test_an_attach_continues_where_the_last_one_stopped_whatever_its_filters() -
 
 
 def test_a_cursor_that_is_not_on_the_disk_yet_is_written_for_whoever_comes_next_too() -> None:
-    """Whoever is given events from a cursor that a crash forgets could miss those in between."""
+    """A reader that gets events from a cursor that a crash forgets could miss the events in between."""
     cursors = Cursors()
     key, (first, second) = link_key("i", "c", "l"), partitions(10, 20)
     cursor, changes = cursors.attach(key, None, [first, second], at_end)

@@ -85,7 +85,7 @@ def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: Sto
 def test_events_that_arrive_at_an_exhausted_partition_during_another_read_are_not_forgotten(
     store: MemoryStore, log: StoredLog
 ) -> None:
-    """Nobody wakes a reader that has more to read, so it has to look again before it says that it has all."""
+    """A reader that has more to read is not woken, so it must check again before it reports the end."""
     first, second = log.partitions[:2]
     reader = Reader([(first, 0), (second, 0)])
     first.append([b"x"], b"\0", NOW)
@@ -417,8 +417,8 @@ def test_a_record_without_room_waits_or_comes_alone(
 def test_nothing_is_read_behind_an_upper_bound(
     store: MemoryStore, log: StoredLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor by links that get their events one by one: whoever asks for a range is not made to wait for what is
-    behind it.
+    """Links that get single events do not delay it either: a reader of a range does not wait for the events
+    after the range.
     """
     partition = log.partitions[0]
     for _ in range(4):

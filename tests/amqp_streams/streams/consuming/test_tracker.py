@@ -69,7 +69,7 @@ def test_no_more_ranges_are_kept_than_records_are_unsettled(settlements: list[tu
 
 
 class AgainstASet(RuleBasedStateMachine):
-    """The same things told to a tracker and to a plain set of numbers."""
+    """The same changes applied to a tracker and to a plain set of numbers."""
 
     @initialize(position=st.integers(0, 20))
     def begin(self, position: int) -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens: the messages of RFC 7628 and XOAUTH2, and whatever a stranger may send."""
+"""Bearer tokens: the messages of RFC 7628 and XOAUTH2, and arbitrary messages of an untrusted peer."""
 
 import json
 
@@ -135,4 +135,4 @@ def test_a_message_that_cannot_be_is_refused(mechanism: str, data: bytes) -> Non
 )
 def test_arbitrary_messages_raise_nothing(mechanism: str, data: bytes) -> None:
     step = BearerServer(mechanism).start(data)
-    assert isinstance(step, Failure | Challenge) or is_token(step.token)  # type: ignore[union-attr]  # there is no other question
+    assert isinstance(step, Failure | Challenge) or is_token(step.token)  # type: ignore[union-attr]  # the mechanism has no other question

@@ -83,7 +83,7 @@ def test_the_answer_about_a_password_is_the_end_of_plain() -> None:
 
 
 def test_plain_refuses_a_name_that_no_user_has() -> None:
-    """Names are prepared before anybody has logged in, so their length is bounded."""
+    """Names are prepared before the login, so their length is bounded."""
     plain = Plain()
     assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure(
         "the user name has more than 255 characters"

@@ -71,7 +71,7 @@ def test_preparing_twice_is_preparing_once(text: str) -> None:
 
 
 def test_a_text_outside_ascii_has_a_bound_before_and_after_normalisation() -> None:
-    """A stranger sends names before it logs in, and one character can become 18."""
+    """A peer sends names before it logs in, and one character can become 18."""
     longest = "\u00e4" * TEXT_CHARACTERS_MAX
     assert saslprep(longest) == longest
     assert saslprep("x" * 5000) == "x" * 5000

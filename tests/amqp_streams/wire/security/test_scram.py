@@ -1,4 +1,6 @@
-"""SCRAM: the conversations of the RFCs, both sides against each other, and whatever a stranger may send."""
+"""SCRAM: the conversations of the RFCs, both sides with each other, and arbitrary messages of an untrusted
+peer.
+"""
 
 import base64
 import hashlib
@@ -285,7 +287,7 @@ def test_a_challenge_that_cannot_be_is_refused(challenge: bytes) -> None:
     [b"", b"v=", b"v=AAAA", b"v=*", b"x=y", b"e=invalid-proof", b"\xff", b"v=" + base64.b64encode(bytes(32))],
 )
 def test_a_server_that_does_not_know_the_password_is_detected(data: bytes) -> None:
-    """Section 5: a client that does not check the signature gives itself to whoever answers."""
+    """Section 5: a client that does not check the signature accepts every server."""
     client = ScramClient(SHA_256, "user", "pencil", nonce="abc")
     client.final(b"r=abcdef,s=QQ==,i=4096")
     with pytest.raises(ScramError):

@@ -38,7 +38,7 @@ async def post(connections: Connections, url: str) -> Response:
 
 
 async def test_the_next_address_is_tried(server: SubscriberServer) -> None:
-    """Denied ones are left out, those where nobody is are passed over."""
+    """Denied addresses are left out, and addresses without a listener are skipped."""
     port = Target.of(server.url()).port
     connections = made("169.254.169.254", "127.0.0.2", "127.0.0.1")
     assert (await post(connections, f"http://x.example:{port}/")).status == 202
@@ -129,7 +129,7 @@ async def test_idle_connections_are_closed_in_time(
     await post(connections, f"http://x.example:{Target.of(server.url()).port}/")
     assert connections._idle
     async with asyncio.timeout(5):
-        while connections._idle:  # noqa: ASYNC110  nobody announces it
+        while connections._idle:  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.005)
     connections.close()
 
@@ -182,7 +182,7 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
 
 
 async def test_a_request_that_cannot_begin_is_not_in_use(server: SubscriberServer) -> None:
-    """It would be kept without end, and nobody waits for it."""
+    """The answer would be kept without limit, and no caller waits for it."""
     connections = made("127.0.0.1")
     await post(connections, server.url())
     [[connection]] = connections._idle.values()

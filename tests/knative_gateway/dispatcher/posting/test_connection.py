@@ -208,7 +208,7 @@ async def test_a_request_that_was_read_before_the_connection_closed_has_been_see
 async def test_a_request_over_a_connection_that_had_been_closed_has_not_been_seen(
     unseen_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless it was on its way for long: then nobody can tell."""
+    """Unless the request was in flight for long: then the outcome is unknown."""
     monkeypatch.setattr("knative_gateway.dispatcher.posting.connection.UNSEEN_S", unseen_s)
     go_on, closed = asyncio.Event(), asyncio.Event()
 
@@ -252,7 +252,7 @@ async def test_bytes_without_a_request_end_the_connection() -> None:
     async with peer(_until_gone(talkative)) as connection:
         await ask(connection)
         async with asyncio.timeout(5):
-            while connection.usable:  # noqa: ASYNC110  nobody announces it
+            while connection.usable:  # noqa: ASYNC110  no event reports it
                 await asyncio.sleep(0.001)
 
 
@@ -267,7 +267,7 @@ async def test_an_exchange_that_expires_ends_at_once() -> None:
 
 
 async def test_the_next_request_does_not_get_what_follows_the_answer_before() -> None:
-    """Whoever is told may use the connection at once, if it can be used."""
+    """A notified caller may use the connection at once, if it is usable."""
     connection, outcomes = Connection(), list[Response | OSError]()
     connection.connection_made(Recorder())
 
@@ -282,7 +282,7 @@ async def test_the_next_request_does_not_get_what_follows_the_answer_before() ->
 
 
 class Recorder(asyncio.Transport):
-    """Where requests go that nobody answers."""
+    """An address where requests get no answer."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         pass

@@ -55,7 +55,7 @@ async def test_names_that_never_answer_delay_no_other_name() -> None:
 
 
 async def test_a_namespace_with_any_number_of_silent_names_delays_no_other_namespace() -> None:
-    """Whoever may make Triggers chooses the names."""
+    """A user who may create Triggers chooses the names."""
     names = Names(Servers())
     silent = [names.lookup(f"{number}.silent", 80, namespace="a") for number in range(100)]
     own = names.lookup("shared.test", 80, namespace="a")

@@ -39,9 +39,7 @@ async def server() -> AsyncIterator[SubscriberServer]:
 
 
 def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -> None:
-    """Have a function raise what nobody expects if its first argument is the poisoned event or the message of
-    one.
-    """
+    """Let a function raise an unexpected error if its first argument is the poisoned event or its message."""
     plain: Callable[..., Any] = getattr(holder, name)
 
     def run(first: Any, *args: Any, **named: Any) -> Any:

@@ -159,8 +159,8 @@ def test_an_expression_has_its_value(expression: str, value: Primitive) -> None:
 def test_an_impossible_operation_is_an_error_and_the_zero_value(
     expression: str, value: Primitive, kind: ErrorKind
 ) -> None:
-    """CESQL 3.3: an operator that fails MUST give a return value and an error; where there is no obvious
-    value, the type's zero.
+    """CESQL 3.3: an operator that fails MUST return a value and an error; without an obvious value, the zero
+    value of the type.
     """
     result = evaluate(expression, EVENT)
     assert (result.value, [error.kind for error in result.errors]) == (value, [kind])

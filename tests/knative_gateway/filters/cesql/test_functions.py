@@ -116,8 +116,8 @@ def test_a_function_that_fails_returns_a_value_and_the_error(
     ],
 )
 def test_a_call_that_cannot_be_dispatched_is_false_and_an_error(expression: str) -> None:
-    """CESQL 3.5: the return value is false, and a MissingFunctionError is returned; the number of arguments
-    tells functions apart.
+    """CESQL 3.5: the return value is false, and a MissingFunctionError is returned. The number of arguments
+    distinguishes functions.
     """
     assert outcome(expression) == (False, [ErrorKind.MISSING_FUNCTION])
 

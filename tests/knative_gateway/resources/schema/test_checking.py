@@ -185,4 +185,4 @@ def test_patterns_are_read_as_kubernetes_reads_them() -> None:
     assert check({"type": "string", "pattern": r"^\p{Lu}\z"}, "Ü").causes == []
     assert (
         check({"type": "string", "pattern": "(?=a)"}, "b").causes == []
-    )  # not RE2's: not held against anybody
+    )  # not RE2's: no value is refused for it
