@@ -136,8 +136,8 @@ class Dispatch:
         while event := peek(collector):
             kind = kind_of(event)
             if kind == is_delivery:
-                # Ordinary consumers, the most common kind: their settlements concern nobody, so their link is
-                # not looked up.
+                # A connection with only ordinary consumers, the most common kind: no state depends on their
+                # settlements, so their link is not looked up.
                 if self._only_consumers:
                     delivery = delivery_of(event)
                     if peer_state(delivery) == accepted:

@@ -67,7 +67,7 @@ def check_subset(given: Sequence[Token] | Predicate) -> None:
     """Check a text, first its tokens and then its tree, against the grammar of Event Streams 5.2.2.
 
     Raises:
-        FilterError: it has an element that only FILTEX has.
+        FilterError: the text has an element that only FILTEX allows.
     """
     if isinstance(given, Sequence):
         for token in given:
@@ -109,7 +109,9 @@ def _beyond(what: str, position: int) -> FilterError:
 
 
 def _comparable(field: Expression, other: Expression) -> None:
-    """Check the constants that are compared with the two annotations of this log, whose types are known."""
+    """Refuse a constant that is compared with a delivery annotation of the node and has another type: such a
+    condition would never be true.
+    """
     if (
         not isinstance(field, Field)
         or field.section != DELIVERY_ANNOTATIONS

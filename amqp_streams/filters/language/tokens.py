@@ -40,7 +40,7 @@ class Cursor:
         return self._tokens[self._at]
 
     def advance(self) -> Token:
-        """Consume and return the next token, which is not the end."""
+        """Consume and return the next token. The end of the text must not be consumed."""
         token = self._tokens[self._at]
         self._at += 1
         return token
