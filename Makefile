@@ -49,8 +49,10 @@ ROUNDS ?= 50
 SEED ?=
 GATEWAY_ROUNDS ?= 30
 SPARK_KILLS ?= 4
-crash: setup  ## ROUNDS kills of a node, GATEWAY_ROUNDS of a gateway or its node, SPARK_KILLS of a Spark job, at random moments: nothing is lost (SEED=n repeats a run)
+SOAK_MINUTES ?= 10
+crash: setup  ## ROUNDS kills of a node, GATEWAY_ROUNDS of a gateway or its node, SPARK_KILLS of a Spark job, at random moments, then SOAK_MINUTES of everything mixed: nothing is lost (SEED=n repeats the kills)
 	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SPARK_KILLS=$(SPARK_KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+	$(BIN)/python -m bench.scale.mixed --minutes $(SOAK_MINUTES) --brokers 50 --groups 200 --trouble-s 30
 
 SECONDS ?= 600
 FUZZ_ARGS ?=
