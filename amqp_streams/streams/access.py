@@ -151,9 +151,9 @@ class Access:
         return self.of(identity).allows(right, log, group)
 
     def _called(self, identity: Identity) -> set[str]:
-        """All names by which rules may refer to it.
+        """The names that this identity has in rules.
 
-        A user named `*`, `anonymous` or like a group gains nothing by it.
+        A user whose name is `*`, `anonymous` or a group's name gets no rights from that name.
         """
         user = identity.user
         if user is None:

@@ -80,9 +80,8 @@ class Producing:
 class Relaying:
     """A link with a null target: each message names its log in `to` (Anonymous Terminus 1.0).
 
-    One router for each log.
-
-    The peer may send to the logs among the routers: `permissions` are checked once for each.
+    `producing`: a grant for each log that the link has sent to. The right to send is checked in `permissions`
+    when a grant is added.
     """
 
     permissions: Permissions = EVERYTHING
@@ -142,7 +141,7 @@ class Kept:
 
     Spec: AMQP 2.6.3.
 
-    If the peer closes it (`Node.detach` with `closed`), the cursor is removed: so clients end a durable
+    If the peer closes it (`Node.detach` with `closed`), the cursor is removed. This is how clients end a durable
     subscription.
     """
 

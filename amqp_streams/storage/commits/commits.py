@@ -103,6 +103,7 @@ class Committer:
         if not self.dirty:
             self.wanted = False
             return
+        # The other partitions take part in the commit as well: `_submit` fails their pending records.
         able = [partition for partition in self.dirty if not (partition.failure or partition.refusal)]
         direct = self._choose_direct(able)
         journaled = [partition for partition in able if partition not in direct]
@@ -111,6 +112,7 @@ class Committer:
                 self._flusher.hurry()
                 self._flusher.grow_journal()
                 return  # the next journal file is full and waits for its segments
+            # On a full disk, no segment can be written, so the journal would stay full: fail these records.
             for partition in journaled:
                 partition.refuse_appends(self._flusher.space.error())
             journaled = []
@@ -127,11 +129,13 @@ class Committer:
         }
         unfit = {partition: None for partition in able if not partition.fits_one_batch}
         if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
+            # A busy partition would delay the commit, so the journal takes its records if they fit.
             if total > self._journal.record_bytes_max or not any(partition.busy for partition in able):
                 return dict.fromkeys(able)
             return unfit
         direct = large | unfit
         total -= sum([_pending_bytes(partition) for partition in direct])
+        # The journal takes the other records, up to half of its largest record: take the largest parts out.
         for partition in (
             sorted(able, key=_pending_bytes, reverse=True)
             if total > self._journal.record_bytes_max // 2
@@ -231,9 +235,11 @@ class Committer:
         for part, work in zip(commit.parts[commit.journaled :], works, strict=True):
             self._direct_ended(commit, part, work)
         self.pending_bytes -= commit.bytes
+        # Before the next commit starts: records that follow lost ones must fail in it.
         for failed, error in commit.lost.items():
             if failed.lose(error):
                 self.wanted = True
+        # The next commit starts first, so that the disk is busy while the results are processed.
         self.in_flight = False
         self.start()
         for part in commit.parts:
@@ -259,6 +265,8 @@ class Committer:
         if work.error is None:
             self._journal.written(slot, commit.record_bytes)
             return
+        # Only a write that failed for lack of space can be repeated. After any other failure, it is not known
+        # what the file contains.
         if not (isinstance(work.failed, Write) and work.error.errno in FULL):
             for part in parts:
                 slot.holds.setdefault(part.partition, part.partition.end)
@@ -280,10 +288,7 @@ class Committer:
             partition.accept(part.chunk, part.size, on_segment=True)
 
     def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
-        """None of these records was written, and they cannot be: fail their appends.
-
-        The partition continues.
-        """
+        """Fail the appends of records that cannot be encoded. Nothing was written, so the partition continues."""
         words = (
             f"log {partition.log} partition {partition.index}: events cannot be stored"
             f" ({type(error).__name__}: {error})"

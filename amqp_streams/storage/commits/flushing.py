@@ -145,9 +145,9 @@ class Flusher:
         }
 
     def _evict(self) -> None:
-        """Drop the oldest runs in memory beyond the bound.
+        """Drop the oldest runs while memory is above the limit.
 
-        A run that is not in a segment is written first.
+        A run that is not in a segment is written first; `_flush_ended` then calls this method again.
         """
         while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
             if not partition.evict_first() and partition.failure is None:
@@ -216,6 +216,8 @@ class Flusher:
             self._due[partition] = None
         active = partition.segments.active
         grown = active.bytes - active.covered
+        # A sync is due if a journal file waits for records that are written but not synced, if the index is due,
+        # or if much was written since the last sync.
         if (
             partition.synced_end < min(needed, partition.flushed_end)
             or grown >= self._tuning.index_bytes
@@ -300,6 +302,7 @@ class Flusher:
         if partition.failure is None:
             words = f"log {partition.log} partition {partition.index} stopped: {error.strerror or error}"
             partition.stop(StorageError(f"{words}; repair the disk and start the node again"))
+            # Its records pin their journal files until then.
             self.grow_journal()
 
     def break_slot(self, slot: Slot, error: OSError) -> None:

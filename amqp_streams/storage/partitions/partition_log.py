@@ -66,24 +66,24 @@ class PartitionLog:
         self._visible_ms = self.last_ms
         self._admit: Final = admit
 
-    # -- what its commits and its flushes do with it
+    # -- writes and syncs in flight
 
     def begin_write(self) -> None:
-        """A write to its segments begins."""
+        """A write to the segments begins."""
         assert not self.busy, "at most one write to its segments is in flight"
         self.busy = True
 
     def end_write(self) -> None:
-        """The write to its segments is back."""
+        """The write to the segments has ended."""
         self.busy = False
 
     def begin_sync(self) -> None:
-        """A sync of all that its segments have begins."""
+        """A sync begins of everything that was written to the segments so far."""
         self.syncing = True
         self.unsynced_bytes = 0
 
     def end_sync(self) -> None:
-        """The sync is back."""
+        """The sync has ended."""
         self.syncing = False
 
     def refuse_appends(self, error: StorageError) -> None:
@@ -123,7 +123,8 @@ class PartitionLog:
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
         if error := self.failure or self.refusal:
-            # A kept error collects the frames of each raise, with their messages.
+            # Without this, the stored error would collect a traceback at each raise, and keep the messages in
+            # its frames in memory.
             raise error.with_traceback(None)
         size = sum(map(len, messages))
         self._admit(self, size, now_ms)
@@ -149,7 +150,7 @@ class PartitionLog:
         base, marks = self._next - self.pending_count, tuple(self._marks)
         self._marks.clear()
         self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
-        if len(pending) == 1:
+        if len(pending) == 1:  # hot path: a batch that is a commit of its own is not copied
             stamp, messages, headers, formats = pending[0]
             return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks, formats)
         stamps, all_messages = array("q"), list[bytes]()
@@ -183,10 +184,8 @@ class PartitionLog:
     def lose(self, error: StorageError) -> bool:
         """A commit with records of this partition failed.
 
-        Returns whether later records are pending: they must fail too.
-
-        Appends are refused until these have failed in a commit of their own: their numbers follow those of
-        lost records.
+        Returns whether later records are pending. Their numbers follow those of the lost records, so they must
+        fail too, in a commit of their own. Until then, appends are refused.
         """
         if self.pending_count:
             self.refuse_appends(error)
@@ -251,18 +250,19 @@ class PartitionLog:
         tail = self.tail
         if not tail or at < tail[0].base:
             return self.segments.read(at, bytes_max, tail[0].base if tail else self.end)
-        place = bisect_right(tail, at, key=_base) - 1
-        chunk, size = tail[place], self._tail_sizes[place]
+        index = bisect_right(tail, at, key=_base) - 1
+        chunk, size = tail[index], self._tail_sizes[index]
         if at > chunk.base or size > bytes_max:
             return cut(chunk, at, bytes_max)
-        last = place + 1
+        # Join the next runs that fit as well: small runs would cost the reader a call each.
+        last = index + 1
         while (
             last < len(tail)
-            and last - place < _TAIL_PARTS_MAX
+            and last - index < _TAIL_PARTS_MAX
             and (size := size + self._tail_sizes[last]) <= bytes_max
         ):
             last += 1
-        return join(tail[place:last])
+        return join(tail[index:last])
 
     def seek_timestamp(self, after_ms: int) -> int:
         """See `Partition.seek_timestamp`."""
@@ -271,10 +271,10 @@ class PartitionLog:
             found = self.segments.seek_timestamp(after_ms)
             if found is not None and (not tail or found < tail[0].base):
                 return max(found, self.start)
-        place = bisect_right(tail, after_ms, key=_last_timestamp)
-        if place == len(tail):
+        index = bisect_right(tail, after_ms, key=_last_timestamp)
+        if index == len(tail):
             return self.end
-        return tail[place].base + bisect_right(tail[place].timestamps, after_ms)
+        return tail[index].base + bisect_right(tail[index].timestamps, after_ms)
 
     def facts(self) -> PartitionFacts:
         """See `Partition.facts`."""

@@ -31,9 +31,9 @@ _CHUNK_PARTS_MAX: Final = 64
 class Segment:
     """One file of record batches.
 
-    `bytes` and `end`: what was certainly written; `covered`: what its index covers.
-
-    `saved`: its index file exists. `producers`: in a closed segment, the table for its index file.
+    `bytes`, `end`: size of the file and end of its records after the last successful write. `covered`: how many
+    of these bytes the index file covers. `saved`: the index file exists. `producers`: in a closed segment, the
+    table for the index file.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class Segment:
     saved: bool = False
     producers: Table | None = None
     noticed_ms: int | None = None
-    """When timestamps in the future were first noticed in it; None: it has none."""
+    """When a timestamp in the future was first noticed in the segment; None if it has none."""
 
     @property
     def index_path(self) -> Path:
@@ -128,6 +128,7 @@ class Segments:
         staged = Staged(end=chunks[-1].base + len(chunks[-1]))
         segment, position = self.active, self.active.bytes
         began, first_ms = position, segment.first_timestamp_ms
+        # A segment is synced before its successor gets its first byte: see the laws of this module.
         if not position and self._closed_file:
             staged.steps.append(SyncFile(self._closed_file))
         for piece in record.batches(join(chunks), size):
@@ -173,14 +174,14 @@ class Segments:
         current = self.active
         self._closed_file = None
         for segment in staged.opened:
-            # Noticed for its first record; a closed segment ages by its last record.
+            # The value is that of the first record. A closed segment ages by its last record.
             self.active.noticed_ms = None
             closed.append(self.active)
             self.row.append(segment)
         for placed in staged.placed:
             segment = placed.segment
             assert segment.bytes == placed.position, "batches follow each other"
-            if segment is not current:
+            if segment is not current:  # the table of a closed segment has no producers of later segments
                 current.producers, current = self.producers.copy(), segment
             if placed.entries:
                 producers.apply(self.producers, placed.entries, placed.last_timestamp_ms)
@@ -279,10 +280,10 @@ class Segments:
             CorruptionError: the record was stored, but no segment has it.
             StorageError: the disk failed.
         """
-        place = max(0, bisect_right(self.row, at, key=_base) - 1)
-        segment = self.row[place]
+        index = max(0, bisect_right(self.row, at, key=_base) - 1)
+        segment = self.row[index]
         if at >= segment.end or at < segment.base:
-            raise self._corruption(segment, segment.bytes, at, self._next_base(place, at, after))
+            raise self._corruption(segment, segment.bytes, at, self._next_base(index, at, after))
         position, until = self._extent(segment, at)
         batches, damage = self._batches(segment, position, until, at)
         found = bisect_right(batches, at, key=_batch_base) - 1
@@ -290,7 +291,7 @@ class Segments:
             later = (
                 batches[found + 1].head.base
                 if found + 1 < len(batches)
-                else self._base_behind(segment, until, place, at, after)
+                else self._base_behind(segment, until, index, at, after)
             )
             raise self._corruption(segment, damage[0].position if damage else position, at, later)
         chunk = batches[found].cut(at, bytes_max)
@@ -304,12 +305,12 @@ class Segments:
         Raises:
             StorageError: the disk failed.
         """
-        place = bisect_right(
+        index = bisect_right(
             self.row, after_ms, key=lambda segment: segment.last_timestamp_ms if segment.bytes else 1 << 62
         )
-        if place == len(self.row) or not self.row[place].bytes:
+        if index == len(self.row) or not self.row[index].bytes:
             return None
-        segment = self.row[place]
+        segment = self.row[index]
         if segment.first_timestamp_ms > after_ms:
             return segment.base
         position, until = self._index(segment).extent_before(after_ms, segment.bytes)
@@ -344,11 +345,11 @@ class Segments:
         except OSError as error:
             raise _failed(segment, error) from error
 
-    def _more(self, chunk: Chunk, batches: Sequence[record.Batch], place: int, bytes_max: int) -> Chunk:
+    def _more(self, chunk: Chunk, batches: Sequence[record.Batch], index: int, bytes_max: int) -> Chunk:
         """Append the next batches up to `bytes_max`: slowly filled partitions have many small ones."""
         room = bytes_max - sum(map(len, chunk.messages))
         parts, end = [chunk], chunk.base + len(chunk)
-        for batch in batches[place : place + _CHUNK_PARTS_MAX]:
+        for batch in batches[index : index + _CHUNK_PARTS_MAX]:
             room -= batch.head.body_bytes
             if room < 0 or batch.head.base != end or parts[-1].base + len(parts[-1]) != end:
                 break
@@ -356,14 +357,14 @@ class Segments:
             end = batch.head.end
         return join(parts)
 
-    def _base_behind(self, segment: Segment, until: int, place: int, at: int, after: int) -> int:
+    def _base_behind(self, segment: Segment, until: int, number: int, at: int, after: int) -> int:
         index = self._index(segment)
         entry = bisect_right(index.positions, until - 1)
-        return index.bases[entry] if entry < len(index.bases) else self._next_base(place, at, after)
+        return index.bases[entry] if entry < len(index.bases) else self._next_base(number, at, after)
 
-    def _next_base(self, place: int, at: int, after: int) -> int:
+    def _next_base(self, index: int, at: int, after: int) -> int:
         return next(
-            (segment.base for segment in self.row[place:] if segment.bytes and segment.base > at), after
+            (segment.base for segment in self.row[index:] if segment.bytes and segment.base > at), after
         )
 
     def _corruption(self, segment: Segment, position: int, first: int, after: int) -> CorruptionError:

@@ -27,12 +27,12 @@ class Progress:
         for index in partitions:
             self.trackers.setdefault(index, Tracker(self.cursor.positions[index]))
 
-    def positions(self, looked_at: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    def positions(self, examined: Mapping[int, int]) -> Iterator[tuple[int, int]]:
         """By partition, the position to store: the lowest unsettled record, or the next record to read.
 
-        `looked_at`: by partition, the position of the link's reader. Records below it that were not sent were
+        `examined`: by partition, the position of the link's reader. Records below it that were not sent were
         skipped by filters, so the cursor can pass them.
         """
         for index, tracker in self.trackers.items():
-            tracker.passed_over(looked_at.get(index, 0))
+            tracker.skipped(examined.get(index, 0))
             yield index, tracker.position

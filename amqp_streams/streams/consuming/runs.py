@@ -29,7 +29,7 @@ decoded twice.
 TURN_EVENTS: Final = 256
 """Events of one partition before the next partition has its turn."""
 STRETCH_US: Final = 500
-"""Approximate time that a filter may take before the stretch that it skipped is reported."""
+"""Approximate time that a filter may take before the records that it skipped are reported."""
 STRETCH_STEPS: Final = 1 << 17
 """The same bound in steps of a filter's work: the cost of a record depends on its content."""
 
@@ -209,7 +209,7 @@ class PartitionCursor:
     def _pick_within(
         self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room
     ) -> Picked | Passed:
-        """The same if filters do not look into records, only at offset and time."""
+        """Like `pick`, for filters that only compare offset and time."""
         start = self.position - chunk.base
         low, high = start, len(chunk)
         if filters is not None:

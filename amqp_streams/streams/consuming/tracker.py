@@ -41,14 +41,14 @@ class Tracker:
             self._starts.append(first)
             self._ends.append(self.next)
 
-    def passed_over(self, position: int) -> None:
-        """Unsent records below `position` are skipped: filtered out, sent settled, or removed."""
+    def skipped(self, position: int) -> None:
+        """Unsent records below `position` were skipped: filtered out, sent settled, or removed."""
         self.next = max(self.next, position)
 
     def settled(self, first: int, count: int = 1) -> None:
         """These records are final: accepted, rejected, or removed from the log.
 
-        Settled ones make no difference.
+        Records that are already settled are ignored.
         """
         starts, ends = self._starts, self._ends
         after = first + count

@@ -29,11 +29,11 @@ def test_the_lowest_unsettled_record_holds_the_position() -> None:
 def test_events_that_filters_skip_move_the_position_once_all_before_them_are_settled() -> None:
     tracker = Tracker(0)
     tracker.sent(3, 1)
-    tracker.passed_over(10)
+    tracker.skipped(10)
     assert (tracker.position, tracker.next) == (3, 10)
     tracker.settled(3)
     assert tracker.position == 10
-    tracker.passed_over(4)
+    tracker.skipped(4)
     assert tracker.position == 10
 
 
@@ -86,7 +86,7 @@ class AgainstASet(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(-5, 10))
     def pass_over(self, ahead: int) -> None:
-        self.tracker.passed_over(self.next + ahead)
+        self.tracker.skipped(self.next + ahead)
         self.next = max(self.next, self.next + ahead)
 
     @precondition(lambda self: self.unsettled)
