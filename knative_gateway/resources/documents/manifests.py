@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from knative_gateway.resources.documents.bounds import Budget
-from knative_gateway.resources.documents.yaml_documents import FLOATING, documents
+from knative_gateway.resources.documents.yaml_documents import documents, plain
 from knative_gateway.resources.objects import Object, entries, text
 
 _DIGITS_MAX: Final = 20
@@ -118,9 +118,17 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    # PyYAML writes "y" and "1e3" without quotes; other readers would read a boolean and a number.
-    ambiguous = value.lower() in {"y", "n"} or FLOATING.fullmatch(value) is not None
+    # For PyYAML, "y", 1e3 and 0o17 are texts; for others they are true and numbers.
+    ambiguous = value.lower() in {"y", "n"} or not _reads_as_text(value)
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if ambiguous else None)
+
+
+def _reads_as_text(value: str) -> bool:
+    """Whether a text without quotes is read as itself."""
+    try:
+        return plain(value) == value
+    except ValueError:
+        return False
 
 
 _Dumper.add_representer(str, _represent)

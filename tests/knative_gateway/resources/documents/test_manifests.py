@@ -83,6 +83,13 @@ def test_texts_that_others_read_as_booleans_are_quoted() -> None:
     assert written_yaml({"y": "n", "a": "on", "b": "x"}) == "'y': 'n'\na: 'on'\nb: x\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["0o17", "0b1", "0x1f", "017", "1e3", ".inf", "~", "", "null", "Yes", "-1_0", "+5", "0.5.0"]
+)
+def test_a_text_that_looks_like_another_value_stays_a_text(text: str) -> None:
+    assert read_yaml(written_yaml({"a": text}).encode()) == [{"a": text}]
+
+
 def test_many_documents_are_read_and_empty_ones_left_out() -> None:
     assert read_yaml(b"---\na: 1\n---\n# nothing\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
     assert read_yaml(b"") == []
