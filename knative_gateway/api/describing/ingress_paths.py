@@ -16,6 +16,8 @@ _CODES: Final = {
     "503": "the log is not available; whether the event was stored is not known",
 }
 
+_REFUSED: Final = ("401", "403", "404")
+
 
 def _address(what: str) -> Object:
     event = {"schema": {"type": "string", "format": "binary"}}
@@ -40,13 +42,18 @@ def _address(what: str) -> Object:
     options = {
         "summary": "The CloudEvents webhook handshake.",
         "tags": ["events"],
-        "responses": {"200": {"description": "OK"}},
+        "responses": {"200": {"description": "OK"}}
+        | {code: {"description": _CODES[code]} for code in _REFUSED},
     }
     return {"post": post, "options": options, "parameters": parameters}
 
 
 def _plain(summary: str) -> Object:
-    answers = {"200": {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    answers = {
+        "200": {"description": "OK", **text},
+        "503": {"description": "not now; the text says why", **text},
+    }
     return {"get": {"summary": summary, "tags": ["operation"], "responses": answers, "security": [{}]}}
 
 
