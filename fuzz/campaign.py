@@ -26,6 +26,8 @@ SILENT_SECONDS_MAX: Final = 60.0
 for something; one that waits for the processor only is not to blame.
 """
 BUSY_SECONDS_MAX: Final = 45.0
+START_SECONDS_MAX: Final = 300.0
+"""Until the first input; with coverage, a busy machine takes minutes to import what is tested."""
 GRACE_SECONDS: Final = 30.0
 """To end after the time is over."""
 _POLL_S: Final = 0.2
@@ -92,6 +94,8 @@ class Campaign:
 
     def _start(self, run: _Run) -> _Run:
         run.began = run.moved = time.monotonic()
+        run.at = -1
+        (self.folder / f"{run.target.name}.current").unlink(missing_ok=True)
         (self.folder / f"{run.target.name}.json").unlink(missing_ok=True)
         command = [
             sys.executable,
@@ -125,11 +129,14 @@ class Campaign:
         if status is None:
             number, data = Journal.read(self.folder / f"{run.target.name}.current")
             cpu, waits = _processor(run.process.pid)
+            if number and run.at <= 0:
+                run.began = now  # before, the process imported what it tests
             if number != run.at:
                 run.at, run.moved, run.moved_cpu = number, now, cpu
-            late = now - run.began > run.seconds - run.spent + GRACE_SECONDS + run.target.seconds_max
+            grace = GRACE_SECONDS if number else START_SECONDS_MAX
+            late = now - run.began > run.seconds - run.spent + grace + run.target.seconds_max
             silent = now - run.moved > SILENT_SECONDS_MAX + run.target.seconds_max
-            stuck = silent and (waits or cpu - run.moved_cpu > BUSY_SECONDS_MAX)
+            stuck = silent and ((waits and number > 0) or cpu - run.moved_cpu > BUSY_SECONDS_MAX)
             if not stuck and not late:
                 return False
             run.process.kill()

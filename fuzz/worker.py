@@ -196,7 +196,7 @@ def _atheris(given: argparse.Namespace) -> int:
     for place, seed in enumerate(target.seeds()):
         (kept / f"seed-{place:03}").write_bytes(seed)
     words = given.folder / f"{target.name}.dict"
-    words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
+    words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words if word))
     arguments: list[Any] = [
         target.name,
         f"-seed={given.seed}",

@@ -88,7 +88,9 @@ def _is_told(error: ConnectorError, given: dict[str, str]) -> None:
         message = f"{error!r} is told as {again!r}"
         raise WrongError(message)
     for name in ("password", "token"):
-        if len(given.get(name, "")) > 12 and given[name] in str(error):
+        secret = given.get(name, "")
+        others = "".join(value for key, value in given.items() if key != name)
+        if len(secret) > 12 and secret not in others and secret in str(error):
             message = f"the secret option {name} is in {error}"
             raise WrongError(message)
 

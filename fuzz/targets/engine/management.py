@@ -10,7 +10,7 @@ import proton
 from amqp_streams import names
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from amqp_streams.wire.encoder import encode
-from amqp_streams.wire.types import Value
+from amqp_streams.wire.types import ULong, Value
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.engine.dialogue import serves_others
@@ -125,6 +125,7 @@ def _setting(draw: Draw) -> Value:
             -1,
             10_001,
             1 << 40,
+            ULong(1 << 63),
             "1",
             "@earliest",
             "@latest",

@@ -150,9 +150,9 @@ def run(data: bytes) -> str:
 
 
 def _speak(node: Node, draw: Draw) -> socket.socket:
-    kind = draw.below(8)
+    kind = draw.below(9)
     speaker = socket.create_connection(
-        node.address("admin" if kind in {6, 7} and "admin" in node.process.addresses else "amqp"), timeout=2
+        node.address("admin" if kind >= 6 and "admin" in node.process.addresses else "amqp"), timeout=2
     )
     match kind:
         case 0 | 1 | 2 | 3:
@@ -163,6 +163,8 @@ def _speak(node: Node, draw: Draw) -> socket.socket:
             blocks = login(draw)
         case 6:
             blocks = [_upgrade(draw), *[_websocket(draw, block) for block in conversation(draw)]]
+        case 7:
+            blocks = [_upgrade(Draw(b"")), *[_websocket(draw, draw.raw(60)) for _ in range(draw.below(8))]]
         case _:
             blocks = [
                 draw.pick((b"GET ", b"POST ", b""))

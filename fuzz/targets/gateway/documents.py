@@ -236,7 +236,7 @@ def _patched(draw: Draw) -> str:
     before = json.dumps(target)
     try:
         if draw.chance(2):
-            operations: object = [_operation(draw) for _ in range(draw.below(8))]
+            operations: object = [_operation(draw) for _ in range(draw.below(8))] + _copies(draw)
             patched, again = json_patches.json_patch(target, operations), None
         elif draw.chance(2):
             merging = value(draw)
@@ -256,6 +256,11 @@ def _patched(draw: Draw) -> str:
         message = f"a merge patch carried out again makes {again!r} of {patched!r}"
         raise WrongError(message)
     return f"patched {type(patched).__name__}"
+
+
+def _copies(draw: Draw) -> list[object]:
+    """Each doubles the document."""
+    return [{"op": "copy", "from": "", "path": "/a/-"}] * draw.below(30) if draw.chance(6) else []
 
 
 def _operation(draw: Draw) -> object:

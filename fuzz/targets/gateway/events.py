@@ -5,13 +5,18 @@ gets, whatever its attributes, media types and data. Only `GatewayError` and `Ev
 import json
 from typing import Final
 
-from event_formats.amqp_binding import encode
+from amqp_streams.wire.encoder import encode as amqp_encode
+from amqp_streams.wire.types import Symbol, Value
+from event_formats.amqp_binding import decode, encode, passed_on
+from event_formats.amqp_to_http import Outgoing
 from event_formats.attributes import text_of
 from event_formats.errors import EventFormatError
 from event_formats.event import CloudEvent
-from event_formats.http_binding import events_from_http, from_http
+from event_formats.http_binding import events_from_http, from_http, to_binary
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
+from fuzz.values import value as amqp_value
+from knative_gateway.delivery.headers import forwarded
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.errors import GatewayError
@@ -31,6 +36,20 @@ NAMES: Final = (
     "datacontentencoding", "partitionkey", "knativebrokerttl", "traceparent", "data", "data_base64", "x",
     "n" * 128, "n" * 129,
 )  # fmt: skip
+_AMQP_PREFIX: Final = "cloudEvents:"
+_TEXTS: Final = (
+    "",
+    "a",
+    "1",
+    "a b",
+    "\x00",
+    "\r\nx: y",
+    "\u00e9",
+    "%41",
+    "2026-01-31T12:00:00Z",
+    "x" * 300,
+    '"q"',
+)
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -94,7 +113,28 @@ def _structured(draw: Draw) -> tuple[Headers | None, bytes]:
 
 
 def _message(draw: Draw) -> tuple[Headers | None, bytes]:
-    return None, draw.rest()
+    """Mostly the sections of an event, its attributes of any type; or any bytes."""
+    if draw.chance(3):
+        return None, draw.rest()
+    properties: dict[Value, Value] = {
+        _AMQP_PREFIX + name: text
+        for name, text in (("specversion", "1.0"), ("id", "1"), ("source", "/s"), ("type", "t"))
+        if not draw.chance(12)
+    }
+    for _ in range(draw.byte() % 6):
+        prefix = draw.pick((_AMQP_PREFIX, "cloudEvents_", "httpHeader_", "httpHeader_knative-", ""))
+        properties[prefix + (draw.pick(NAMES) if not draw.chance(4) else draw.text(6))] = (
+            draw.pick(_TEXTS) if draw.chance(2) else amqp_value(draw)
+        )
+    sections: list[tuple[int, Value]] = [(0x74, properties), (0x75, draw.raw(60))]
+    if draw.chance(2):
+        content_type = draw.pick(TYPES).decode() if not draw.chance(4) else draw.text(9)
+        sections.insert(0, (0x73, [None] * 6 + [Symbol(content_type.encode("ascii", "ignore").decode())]))
+    if draw.chance(4):
+        sections.insert(0, (0x72, {Symbol("event-streams-group-key"): draw.text(5)}))
+    if draw.chance(8):
+        sections[-1] = draw.pick((0x77, 0x77, 0x76, 0x75)), draw.pick((amqp_value(draw), None, "text"))
+    return None, b"".join(bytes((0, 0x53, code)) + amqp_encode(content) for code, content in sections)
 
 
 def _stored(message: bytes) -> str:
@@ -102,10 +142,26 @@ def _stored(message: bytes) -> str:
     arrival = _arrived(message)
     if arrival.problem.startswith("internal error"):
         raise WrongError(arrival.problem)
+    lines(forwarded(arrival.passed_on))
     if arrival.event is not None:
         arrival.request(departs=True, structured=True)
         lines(arrival.request(departs=True, structured=False).headers)
+    if arrival.plain is not None:
+        _is_the_slow_way(arrival.plain, message)
     return "".join("#" if character.isdigit() else character for character in arrival.problem)[:30]
+
+
+def _is_the_slow_way(plain: Outgoing, message: bytes) -> None:
+    """The fast way out gives the attributes, data and header fields that the slow way gives."""
+    slow = decode(message)
+    fields = sorted(lines(to_binary(slow).headers).splitlines())
+    if (
+        (slow.attributes, slow.data) != (plain.attributes, plain.data)
+        or sorted((plain.lines + plain.own).splitlines()) != fields
+        or passed_on(message)
+    ):
+        wrong = f"the fast way gives {plain!r}, the slow way {slow!r} {fields!r}"
+        raise WrongError(wrong)
 
 
 def _arrived(message: bytes) -> Arrival:

@@ -28,6 +28,14 @@ _EVENTS: Final[tuple[dict[str, object], ...]] = (
         "flag": "TRUE", "bin": b"\x00\xff" * 100, "time": "2026-01-31T12:00:00Z", "datacontenttype": "Text/PLAIN; x=1",
     },
 )  # fmt: skip
+_LONG: Final[dict[str, object]] = {
+    "specversion": "1.0",
+    "id": "4",
+    "source": "/s",
+    "type": "a",
+    "subject": "ab" * 100_000,
+}
+"""For expressions only: what a text of this length costs must not depend on how often it is named."""
 _NAMES: Final = ("type", "source", "subject", "n", "flag", "absent", "Type", "", "datamediatype", "time")
 _VALUES: Final = ("a", "ab", "", "5", "true", "/s", "text/plain", 5, None, ["a"])
 _DIALECTS: Final = (
@@ -69,7 +77,7 @@ def _expression(text: str) -> str:
             raise WrongError(message) from error
         return "".join("#" if character.isdigit() else character for character in error.reason)[:30]
     shown = []
-    for event in _EVENTS:
+    for event in (*_EVENTS, _LONG):
         result = expression.evaluate(event)
         if len(result.errors) > 1:
             message = f"{len(result.errors)} errors of one evaluation"
