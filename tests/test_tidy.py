@@ -50,14 +50,6 @@ _WIRE_NAMES -= {
 _MACHINES = re.compile(
     r"(?<![\w.])/(?:wor[k]|roo[t]|hom[e]|User[s])/|\.\./share[d]|registry\.npm[j]s|py[p]i\.org|repo\.mave[n]|proxy\.golan[g]"
 )
-# The engine is not here yet: its texts are still being rewritten. Add each package when its texts pass.
-PLAIN_PACKAGES = (
-    "event_formats",
-    "knative_gateway",
-    "pyspark_amqpstreams",
-    "service_parts",
-    "spark_connector",
-)
 _NAMES_THE_WORDS = {
     "docs/glossary.md",  # lists the words
     "docs/index.md",  # has the titles of decision records, which are not changed later
@@ -244,12 +236,7 @@ def test_texts_use_the_words_of_the_glossary() -> None:
     The patterns are those words of docs/glossary.md, "Words that are not used", that are wrong in every context.
     Decision records are history, and the glossary lists the words itself.
     """
-    texts = [
-        (path, line, words)
-        for path in modules()
-        if path.parts[0] in PLAIN_PACKAGES
-        for line, words in texts_of(text(path))
-    ]
+    texts = [(path, line, words) for path in modules() for line, words in texts_of(text(path))]
     texts += [
         (path, line, words)
         for path in tracked(".md")

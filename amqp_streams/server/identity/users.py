@@ -104,7 +104,7 @@ class UsersFile:
         self._hasher: Final = hasher
         self._scram_iterations: Final = scram_iterations
         self._lock: Final = threading.Lock()
-        self._nobody = ""
+        self._unknown_hash = ""
 
     @classmethod
     def load(
@@ -211,15 +211,17 @@ class UsersFile:
 
     def verify(self, name: str, password: str) -> bool:
         """Whether this is the user's password. Takes equally long for an unknown user."""
-        if not self._nobody:
+        if not self._unknown_hash:
             # The hash that is checked for an unknown user: answering at once would reveal which users exist.
-            self._nobody = self._hasher.hash("nobody")
+            self._unknown_hash = self._hasher.hash("unknown user")
         stored = self._credentials(name).get(ARGON2)
         # Older versions hashed the password without SASLprep.
         forms = dict.fromkeys(
             (prepared_or_same(password[:PASSWORD_CHARACTERS_MAX]), password[:PASSWORD_CHARACTERS_MAX])
         )
-        matches = [self._matches(stored if isinstance(stored, str) else self._nobody, form) for form in forms]
+        matches = [
+            self._matches(stored if isinstance(stored, str) else self._unknown_hash, form) for form in forms
+        ]
         return any(matches) and isinstance(stored, str) and len(password) <= PASSWORD_CHARACTERS_MAX
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
