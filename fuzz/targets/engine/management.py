@@ -101,7 +101,12 @@ def _request(draw: Draw) -> bytes:
         if draw.chance(10):
             asked[key] = value(draw)
     body: Value
-    if draw.chance(8):
+    if draw.chance(3):  # a request that is carried out
+        operation, name = draw.pick((("CREATE", "new"), ("UPDATE", "events"), ("UPDATE", "single")))
+        asked |= {"operation": operation, "type": names.LOG_TYPE, "name": name}
+        properties[0], properties[4] = "id", "replies"
+        body = {draw.pick(_KEYS[:5]): _setting(draw)}
+    elif draw.chance(8):
         body = value(draw)
     else:
         settings: dict[Value, Value] = {key: _setting(draw) for key in _KEYS if draw.chance(4)}
