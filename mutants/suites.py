@@ -52,7 +52,7 @@ SUITES: Final[Mapping[str, Suite]] = {
     "simgateway": Suite(
         "simulation of the gateway",
         lambda _: _pytest("tests/simulation_gateway"),
-        environment=_seeds("SIM"),
+        environment=_seeds("SIM_GATEWAY"),
     ),
     "fuzz": Suite(
         "fuzzing",

@@ -24,6 +24,8 @@ from tests.simulation_gateway.subscribers import Attempt
 
 PROMPT_MS: Final = 10_000
 """A subscriber that is well gets an event within this time, if log node and gateway are well."""
+SUCCEEDS_MS: Final = 5_000
+"""How long the deliveries of a deleted Broker may take to end."""
 RETRY_AFTER_MAX_MS: Final = 300_000
 
 
@@ -114,6 +116,8 @@ class Ledger:
         self.accepted: Final[dict[str, str]] = {}
         self.attempts: Final[dict[tuple[str, str], list[Attempt]]] = defaultdict(list)
         self.records: Final[dict[str, list[Failure]]] = defaultdict(list)
+        self.born: Final[dict[str, int]] = {}
+        """When a Broker was created again after it was deleted: it has a log without the former events."""
         self.noted: Final[set[tuple[str, int, str]]] = set()
         """Ends that were noted for histories, by subscriber, partition and offset. A history that cannot be
         stored keeps the latest only.
@@ -174,6 +178,9 @@ class Ledger:
             target.matches_ever(event),
             f"{target.tag} got {attempt.event_id}, which its filter does not match",
         )
+        born_ms = self.born.get(target.log, 0)
+        if attempt.at_ms > born_ms + SUCCEEDS_MS:
+            self.check(event.at_ms >= born_ms, f"{target.tag} got {event.id} of a Broker that was deleted")
         for name in ("source", "type"):
             same = text_of(sent.attributes[name]) == text_of((event.attributes or {})[name])
             self.check(same, f"{attempt.event_id} came with another {name}")
@@ -229,7 +236,9 @@ class Ledger:
             self.check(
                 not timely or target.replies_to != "", f"{what}: the last one was answered {last.status}"
             )
-        wait_ms = backoff_ms(target.delivery, len(same))
+        disturbed_ms = max(target.disturbed, default=0)
+        of_this_plan = [each for each in same if each.at_ms > disturbed_ms]
+        wait_ms = backoff_ms(target.delivery, max(1, len(of_this_plan)))
         if last.retry_after_ms is not None and last.status in {429, 503}:
             longest = target.delivery.retry_after_max_ms
             wait_ms = max(

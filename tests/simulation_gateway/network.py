@@ -121,7 +121,7 @@ class End(asyncio.Transport):
         self._in_transit.popleft()()
 
     def _arrive(self, piece: bytes | None) -> None:
-        if self._lost or (self.process is not None and self.process.dead):
+        if self._lost or self._closing or (self.process is not None and self.process.dead):
             return
         self.peer.acknowledged += len(piece or b"")
         self._arriving.append(piece)

@@ -25,14 +25,12 @@ BAD_CONFIGS: Final = (
 
 
 class Users:
-    """`bad`: objects that cannot work, by kind and name; `unsettled`: names of those that must become ready."""
+    """`bad`: objects that cannot work, by kind and name."""
 
     def __init__(self, world: World) -> None:
         self.world: Final = world
         self.random: Final = world.random
         self.bad: Final[set[str]] = set()
-        self.gone_ms: Final[dict[str, int]] = {}
-        """When the log of a Broker was last deleted with its Broker."""
         self._made = 0
 
     # -- the beginning
@@ -60,6 +58,8 @@ class Users:
         if kind == "Broker" and self.random.random() < 0.3:
             fields["spec"] = {"delivery": delivery_spec(DEFAULT, None)}
         status, _ = await api.create(kind, name, annotations, **fields)
+        if status == 201:
+            self.world.ledger.born[f"{kind.lower()}.default.{name}"] = self.world.loop.now_ms
         if status in {201, 409}:
             self.world.sources[f"/{kind.lower()}/default/{name}"] = name
 

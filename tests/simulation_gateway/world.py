@@ -219,9 +219,10 @@ class World:
             for _, each, lag in dispatcher.subscribers():
                 name = each.spec.name
                 figures[f"{name} in flight"] = each.figures.in_flight
-                figures[f"{name} waiting"] = each.figures.waiting
-                figures[f"{name} held"] = each.state.held.used
-                figures[f"{name} lag"] = 0 if each.spec.paused else lag.events
+                if not each.spec.paused:
+                    figures[f"{name} waiting"] = each.figures.waiting
+                    figures[f"{name} held"] = each.state.held.used
+                    figures[f"{name} lag"] = lag.events
             found += [f"{replica.name}: {name} {value}" for name, value in figures.items() if value]
         return found
 
