@@ -128,7 +128,15 @@ class Limits(Settings):
     batch_events: int = Field(default=1000, ge=1, le=100_000, description="Events in one batched request.")
     request: Seconds = Field(default=30.0, description="Time to receive one request.")
     idle: Seconds = Field(default=75.0, description="How long an idle connection is kept.")
-    connections: int = Field(default=10_000, ge=1, le=1_000_000, description="Connections to the gateway.")
+    connections: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "Connections to the gateway. At the limit, a new one replaces one without a request: the oldest "
+            "from the address that has most of these. If all have requests, the new one is closed."
+        ),
+    )
     pending_events: int = Field(
         default=20_000,
         ge=1,

@@ -6,6 +6,7 @@ handler does not take a body. Each time limit applies only while the gateway wai
 """
 
 import asyncio
+import ipaddress
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -42,6 +43,30 @@ class Service(Shared):
         self.clock: Final = clock
         self.connections_max: Final = connections_max
         self.connections: Final[set[Connection]] = set()
+        self._waiting: Final[dict[str, dict[Connection, None]]] = {}
+        """Connections without a request that is being answered, by network; those that wait longest first."""
+
+    def waits(self, connection: "Connection") -> None:
+        """This connection has no request that is being answered."""
+        self._waiting.setdefault(connection.network, {})[connection] = None
+
+    def works(self, connection: "Connection") -> None:
+        """It has one, or has ended."""
+        of_network = self._waiting.get(connection.network, {})
+        of_network.pop(connection, None)
+        if not of_network:
+            self._waiting.pop(connection.network, None)
+
+    def make_room(self, new: "Connection") -> None:
+        """Close one connection, because there is one too many.
+
+        That is the connection that waits longest, of the network with the most that wait: so a client that
+        opens connections and sends nothing keeps no other client out. If none waits, `new` is closed.
+        """
+        crowd = max(self._waiting.values(), key=len, default={new: None})
+        chosen = next(iter(crowd))
+        self.works(chosen)  # the transport tells only later that it has ended
+        chosen.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -49,6 +74,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, service: Service) -> None:
         self.shared: Final = service
+        self.network = ""
+        """The client's IPv4 address, or the /64 network of its IPv6 address."""
         self._transport: Any = None
         self._reader: Final = RequestReader(self)
         self._queue: Final[deque[Exchange]] = deque()
@@ -80,13 +107,16 @@ class Connection(asyncio.Protocol):
         """Take the connection, unless there are too many."""
         self._transport = transport
         self._waiting_since = self.shared.clock()
+        self.network = _network(self.address("peername"))
         self.shared.connections.add(self)
+        self.shared.waits(self)
         if len(self.shared.connections) > self.shared.connections_max:
-            self._transport.abort()
+            self.shared.make_room(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """The client has gone."""
         self.shared.connections.discard(self)
+        self.shared.works(self)
         self._reader.close()
         self._left = b""
         while self._queue:
@@ -162,6 +192,8 @@ class Connection(asyncio.Protocol):
             self._close(lingers=self._reader.current is not None)
             return
         self._idle_since = None
+        if not self._queue:
+            self.shared.waits(self)
         if self._queue or self._reader.is_ended:
             self._advance()
         if self._is_read_paused:
@@ -187,6 +219,7 @@ class Connection(asyncio.Protocol):
         """Begin to answer, now or in its turn."""
         self._queue.append(exchange)
         if len(self._queue) == 1:
+            self.shared.works(self)
             self._advance()
 
     def request_ended(self, exchange: Exchange) -> None:
@@ -341,6 +374,16 @@ class Connection(asyncio.Protocol):
     def _cut(self, reason: str) -> None:
         log.debug("connection_cut", peer=self.address("peername"), reason=reason)
         self._transport.abort()
+
+
+def _network(peer: tuple[str, int] | None) -> str:
+    if peer is None or ":" not in peer[0]:
+        return "" if peer is None else peer[0]
+    try:
+        address = ipaddress.IPv6Address(peer[0].partition("%")[0])
+    except ValueError:
+        return peer[0]
+    return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _lose(exchange: Exchange) -> None:

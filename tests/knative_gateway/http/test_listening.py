@@ -83,15 +83,33 @@ async def test_requests_in_a_row_and_all_at_once_are_answered_in_order(server: H
 
 
 async def test_one_connection_too_many_is_closed(server: HttpServer) -> None:
+    """All others have requests that are not answered yet."""
     writers = [(await opened(server))[1] for _ in range(3)]
     for writer in writers:
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        GATE["entered"].clear()
+        writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        await GATE["entered"].wait()
     reader, writer = await opened(server)
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await response(reader)
     for one in (*writers, writer):
         one.close()
+
+
+async def test_connections_without_a_request_keep_no_other_client_out(server: HttpServer) -> None:
+    """The one that waits longest goes, of the address that has most of these."""
+    host, port = server.addresses[0].split(":")
+    silent = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(3)]
+    others = [await opened(server) for _ in range(2)]
+    for reader, writer in (*others, silent[2]):
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await response(reader)).endswith(b"\r\n\r\n0")
+    for reader, _ in silent[:2]:
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+    for _, writer in (*others, *silent):
+        writer.close()
 
 
 @pytest.mark.parametrize(
