@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale mixed mutants connections groups clean
+.PHONY: help setup run demo crash clusters fuzz schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale attack mixed mutants connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -113,6 +113,10 @@ sparkbench: setup  ## Spark: rows/s beside Parquet and JSON files, micro-batches
 SCALE_ARGS ?=
 scale: setup  ## 200 Brokers, 1,024 partitions, 1,000 Triggers, links and groups, 5,000 connections: memory, CPU at rest, time to Ready, probes (SCALE_ARGS="--case brokers")
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+ATTACK_ARGS ?=
+attack: setup  ## one tenant uses all that it may and breaks what it can, beside a neighbour whose p99 is judged: on a quiet machine (ATTACK_ARGS="--table timers")
+	$(BIN)/python -m attack $(ATTACK_ARGS)
 
 MINUTES ?= 120
 mixed: setup  ## 200 Brokers and 1,000 groups for MINUTES=120 under load, poison, restarts, kills, reloads and full disks: nothing lost, everything Ready, memory flat

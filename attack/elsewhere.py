@@ -1,0 +1,120 @@
+"""What no attack of the tables covers: the test that does, or why there is nothing to attack.
+
+A test is named `file::function`; `tests/attack/test_inventory.py` checks that it exists.
+"""
+
+from typing import Final
+
+_RESOLVING: Final = "tests/knative_gateway/dispatcher/posting/test_resolving.py"
+_CURSORS: Final = "tests/amqp_streams/node/test_cursors.py"
+_PRODUCERS: Final = "tests/amqp_streams/storage/formats/test_producers.py"
+_APPENDING: Final = "tests/knative_gateway/engine/test_appending.py"
+_PRODUCER: Final = "tests/amqp_streams/server/links/test_producer.py"
+
+_SILENT: Final = (
+    "tests/knative_gateway/store/test_silent_database.py"
+    "::test_a_database_that_does_not_answer_is_unavailable_until_it_does"
+)
+
+SHOWN_BY: Final = {
+    "DNS: silent": f"{_RESOLVING}::test_names_that_never_answer_delay_no_other_name",
+    "DNS: slow": f"{_RESOLVING}::test_a_namespace_with_any_number_of_silent_names_delays_no_other_namespace",
+    "DNS: refusing": f"{_RESOLVING}::test_a_failure_is_remembered_for_a_while",
+    "DNS: lying": "tests/knative_gateway/dispatcher/posting/test_sending.py::test_a_name_is_judged_by_the_address_it_has_just_now",
+    "PostgreSQL: silent": _SILENT,
+    "PostgreSQL: slow": _SILENT,
+    "PostgreSQL: refusing": "tests/knative_gateway/store/test_feed.py::test_the_store_works_again_after_all_connections_were_lost",
+    "PostgreSQL: lying": "tests/knative_gateway/store/test_database.py::test_what_the_database_refuses_is_unavailable",
+    "database file: slow": "tests/knative_gateway/store/test_database.py::test_a_write_behind_one_that_does_not_end_fails_soon",
+    "database file: lying": "tests/knative_gateway/store/test_database.py::test_what_the_database_refuses_is_unavailable",
+    "disk: refusing": "tests/acceptance/test_life.py::test_a_full_disk_refuses_producers_and_heals",
+    "disk: slow": f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after",
+    "disk: silent": "tests/amqp_streams/server/observing/test_watching.py::test_each_change_is_one_line",
+    "disk: lying": "tests/amqp_streams/storage/test_crashes.py::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when",
+    "log node: slow": f"{_APPENDING}::test_all_logs_together_are_bounded_and_stuck_ones_leave_room_for_the_others",
+    "node groups: cursor_flush_ms": f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more",
+    "node producers: expiry_ms": f"{_PRODUCERS}::test_producers_that_have_been_away_for_too_long_are_forgotten",
+    "node logs: retention_ms": "tests/amqp_streams/server/test_service.py::test_retention_runs_by_itself",
+    "node logs: segment_ms": "tests/amqp_streams/server/test_service.py::test_retention_runs_by_itself",
+    "node: shutdown_delay": "tests/amqp_streams/server/test_run.py::test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay",
+}
+
+NOT_POSSIBLE: Final = {
+    "keys of tokens: silent": "the keys are local files: a read does not wait for a peer",
+    "keys of tokens: slow": "the keys are local files, read at the start and at SIGHUP only",
+    "log node: lying": "the node is part of the product and of the same trust: its data directory has checksums",
+    "gateway logs: retention": "the node removes events by itself; no peer is waited for",
+    "gateway: shutdown_delay": "the operator sets it; the gateway serves everything during the delay",
+}
+
+WITHOUT_PEER: Final = {
+    "text": "bounds the length of a text in a log line, an error message or a status",
+    "pause": "the product's own pause before it tries again, or between two looks; it waits for no peer",
+    "cache": "bounds what is remembered to save work; when it is full, work is done again",
+    "format": "bounds a number or a name of a request; a larger one is refused when it is read",
+    "close": "bounds the time of a close, inside limits.drain",
+}
+"""Why a constant needs no attack of its own."""
+
+INSIDE: Final = {
+    "amqp_streams.node.logs:_COMPARED_MAX": "text",
+    "amqp_streams.node.logs:_NAME_CHARACTERS_MAX": "text",
+    "amqp_streams.server.dispatch:CREDIT_MAX": "format",
+    "amqp_streams.server.identity.guard:QUIET_MS": "pause",
+    "amqp_streams.server.identity.guard:WITHOUT_SCRAM_MAX": "cache",
+    "amqp_streams.server.identity.guard:_SHOWN_MAX": "text",
+    "amqp_streams.server.limits.bucket:SLICE_MS": "pause",
+    "amqp_streams.server.listening.listener:LINGER_S": "close",
+    "amqp_streams.server.listening.sockets:TLS_SHUTDOWN_S": "close",
+    "amqp_streams.server.observing.audit:_SHOWN_MAX": "text",
+    "amqp_streams.server.observing.metrics:_LABEL_MAX": "text",
+    "amqp_streams.server.observing.status:CONSUMERS_MAX": "text",
+    "amqp_streams.server.observing.status:GROUP_LAGS_MAX": "text",
+    "amqp_streams.server.regular:TICK_S": "pause",
+    "knative_gateway.api.app:RETRY_AFTER_S": "pause",
+    "knative_gateway.api.definitions:_AGAIN_S": "pause",
+    "knative_gateway.api.handlers:WARNING_CHARACTERS_MAX": "text",
+    "knative_gateway.api.handlers:WATCHES_RETRY_S": "pause",
+    "knative_gateway.api.reading:MANAGER_CHARACTERS_MAX": "format",
+    "knative_gateway.api.targets:_CHARACTERS_MAX": "format",
+    "knative_gateway.api.targets:_SEGMENTS_MAX": "format",
+    "knative_gateway.dispatcher.posting.connecting:TICK_S": "pause",
+    "knative_gateway.dispatcher.posting.connection:_JOINED_MAX": "cache",
+    "knative_gateway.dispatcher.posting.opening:_LOCAL_WAIT_S": "pause",
+    "knative_gateway.dispatcher.posting.opening:_REPORT_S": "pause",
+    "knative_gateway.dispatcher.posting.resolving:FAILED_MIN_S": "cache",
+    "knative_gateway.dispatcher.posting.resolving:SILENT_S": "cache",
+    "knative_gateway.dispatcher.posting.sending:_REASON_MAX": "text",
+    "knative_gateway.dispatcher.posting.slots:CONNECTIONS_MAX": "format",
+    "knative_gateway.engine.appending:_LOOK_S": "pause",
+    "knative_gateway.engine.appending:_WARN_S": "pause",
+    "knative_gateway.engine.embedded:STABLE_S": "pause",
+    "knative_gateway.engine.event_log:READ_EVENTS_MAX": "format",
+    "knative_gateway.engine.event_log:_AGAIN_S": "pause",
+    "knative_gateway.engine.sharing:_AGAIN_S": "pause",
+    "knative_gateway.http.listening:TLS_CLOSE_S": "close",
+    "knative_gateway.http.listening:_LOOK_S": "pause",
+    "knative_gateway.http.listening:_TICK_S": "pause",
+    "knative_gateway.http.connection:LINGER_S": "close",
+    "knative_gateway.http.turns:LONG_S": "pause",
+    "knative_gateway.http.turns:PAUSE_S_MAX": "pause",
+    "knative_gateway.store.database:CLOSE_S": "close",
+    "knative_gateway.store.feed:CLOSE_S": "close",
+    "knative_gateway.store.opening:_CALLED_OFF_S": "close",
+    "knative_gateway.http.web:FIGURES_KEPT_S": "cache",
+    "knative_gateway.ingress.answers:UNAVAILABLE_RETRY_S": "pause",
+    "knative_gateway.ingress.answers:_WORDS_MAX": "text",
+    "knative_gateway.ingress.duplicates:_TEXT_MAX": "cache",
+    "knative_gateway.ingress.figures:BOUNDS_S": "text",
+    "knative_gateway.ingress.requests:_NAMES_MAX": "cache",
+    "knative_gateway.ingress.requests:_NAME_LENGTH_MAX": "cache",
+    "knative_gateway.ingress.requests:_VALUE_MAX": "cache",
+    "knative_gateway.running.supervising:PAUSE_S": "pause",
+    "knative_gateway.running.supervising:PAUSE_S_MAX": "pause",
+    "knative_gateway.running.supervising:SETTLED_S": "pause",
+    "knative_gateway.store.decoded:CHARACTERS_MAX": "cache",
+    "knative_gateway.store.feed:POLL_S": "pause",
+    "knative_gateway.store.feed:TAIL_MAX": "cache",
+    "knative_gateway.store.feed:_AGAIN_S": "pause",
+    "knative_gateway.store.resources:CHANGES_MAX": "cache",
+}

@@ -1,0 +1,129 @@
+"""What an attack is, what came of it, and the table of all of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from attack.neighbour import Measured
+
+if TYPE_CHECKING:
+    from attack.room import Room
+
+RATIO_MAX: Final = 1.5
+NOISE_MS: Final = 5.0
+"""A p99 that rises by less is not called slower: one pause of the scheduler is as long."""
+
+
+class Table(StrEnum):
+    """The six tables."""
+
+    PRODUCTS = "products"
+    RESOURCES = "resources"
+    ACCESS = "access"
+    TIMERS = "timers"
+    LISTENERS = "listeners"
+    REMOTES = "remotes"
+
+
+class Place(StrEnum):
+    """What an attack is run against."""
+
+    NODE = "node"
+    GATEWAY = "gateway"
+    GATEWAY_TLS = "gateway with HTTPS"
+
+
+class BrokenError(Exception):
+    """A promise was not kept; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack. `covers`: entries of the inventory. `limit`: what bounds it, in words.
+
+    `run` brings the attacker to the limit, yields what the attacker got, holds the limit until it is resumed,
+    then gives everything back and checks that it is given back. `is_judged`: the p99 of the neighbour is; not
+    where the attack stops the process itself.
+    """
+
+    name: str
+    table: Table
+    place: Place
+    covers: frozenset[str]
+    limit: str
+    run: "Callable[[Room], Iterator[str]]"
+    is_judged: bool = True
+    is_long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One row."""
+
+    attack: str
+    table: str
+    limit: str
+    got: str
+    before_ms: Mapping[str, float]
+    during_ms: Mapping[str, float]
+    complaints: tuple[str, ...] = ()
+    covers: tuple[str, ...] = field(default=())
+    cpu_s: float = 0.0
+    """Of the product, while the attack went on."""
+
+    @property
+    def ratio(self) -> float:
+        """The largest of the kinds of round trips; 0: not measured."""
+        ratios = [
+            self.during_ms[name] / before
+            for name, before in self.before_ms.items()
+            if before and name in self.during_ms
+        ]
+        return max(ratios, default=0.0)
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {**asdict(self), "ratio": round(self.ratio, 2), "held": not self.complaints}
+
+
+def judged(before: Mapping[str, Measured], during: Mapping[str, Measured], *, is_quiet: bool) -> list[str]:
+    """What the neighbour suffered, in words. `is_quiet`: the machine is, so the p99 counts too."""
+    complaints = []
+    for name, each in during.items():
+        complaints += (
+            [f"{len(each.errors)} {name} errors of the neighbour: {each.errors[0]}"] if each.errors else []
+        )
+        if not is_quiet or name not in before or not before[name].ms:
+            continue
+        earlier, later = before[name].p99, each.p99
+        if later > RATIO_MAX * earlier and later > earlier + NOISE_MS:
+            complaints.append(
+                f"{name} p99 of the neighbour {earlier:.1f} ms > {later:.1f} ms, more than {RATIO_MAX:g} times"
+            )
+    return complaints
+
+
+_HEAD: Final = f"{'table':<10} {'attack':<58} {'limit':<44} {'neighbour p99 ms before > during':<40} {'ratio':>6}  verdict"
+
+
+def table(rows: Iterable[Found]) -> str:
+    """For people: a line for each attack, and below it what the attacker got."""
+    lines = [_HEAD]
+    for row in rows:
+        p99 = ", ".join(
+            f"{name} {before:.1f} > {row.during_ms.get(name, float('nan')):.1f}"
+            for name, before in row.before_ms.items()
+        )
+        verdict = "held" if not row.complaints else "BROKEN"
+        ratio = f"{row.ratio:.2f}" if row.ratio else ""
+        lines.append(f"{row.table:<10} {row.attack:<58} {row.limit:<44} {p99:<40} {ratio:>6}  {verdict}")
+        lines.append(f"           got: {row.got}")
+        lines += [f"           {complaint}" for complaint in row.complaints]
+    return "\n".join(lines)
+
+
+def expect(holds: object, words: str) -> None:
+    """Raises BrokenError."""
+    if not holds:
+        raise BrokenError(words)

@@ -1,0 +1,30 @@
+"""The attacks, by what they use up. `all_attacks()` is all of them."""
+
+from attack.report import Attack
+from attack.tables import (
+    brokers,
+    doors,
+    frames,
+    kept,
+    links,
+    objects,
+    pipelines,
+    strangers,
+    subscribers,
+    tenants,
+    timers,
+)
+
+
+def all_attacks() -> tuple[Attack, ...]:
+    """In the order in which they run."""
+    node = (*links.ATTACKS, *kept.ATTACKS, *frames.ATTACKS, *strangers.ATTACKS, *timers.ATTACKS)
+    return (
+        *node,
+        *doors.ATTACKS,
+        *pipelines.ATTACKS,
+        *objects.ATTACKS,
+        *tenants.ATTACKS,
+        *subscribers.ATTACKS,
+        *brokers.ATTACKS,
+    )
