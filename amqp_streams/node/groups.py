@@ -59,7 +59,7 @@ class Groups:
             )
             self._owned[log.incarnation] = log, ownership
             found = self._known(log)
-            assert found is not None, "it was put there"
+            assert found is not None, "the entry was added above"
         return found
 
     def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:

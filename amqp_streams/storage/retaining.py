@@ -33,7 +33,9 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]
 
 
 def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:
-    """Write records that were in memory as long as a segment may be open, or have future timestamps."""
+    """Write records to a segment that are in memory longer than a segment may stay open, or that have
+    timestamps in the future. Retention removes only segments, so these records would never expire in memory.
+    """
     oldest = next(iter(partition.unflushed()), None)
     if oldest and not -AHEAD_MS <= now_ms - oldest.timestamps[0] < partition.settings.segment_ms:
         flusher.flush(partition)

@@ -1,4 +1,4 @@
-"""Events in: routes a batch of transfers to partitions, by its link, by the messages' hints, or in turns.
+"""Events in: routes a batch of transfers to partitions, by the link, by hints in the messages, or in turns.
 
 Spec: Event Streams 4.1, 4.2, 4.6.6, 4.6.7; Anonymous Terminus 1.0, 2.2. Law: an invalid message is refused
 alone.

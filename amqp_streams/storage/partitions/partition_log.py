@@ -203,7 +203,7 @@ class PartitionLog:
         if chunk.marks:
             producers.apply(self.producers, producers.entries_of(chunk.marks), self._visible_ms)
         if on_segment:
-            assert self.flushed_end == self.end, "what was written is what was accepted"
+            assert self.flushed_end == self.end, "the write that ended contains the accepted records"
         else:
             self.unflushed_bytes += size
 
