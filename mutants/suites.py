@@ -39,20 +39,15 @@ def _pytest(*arguments: str) -> list[str]:
     ]
 
 
-def _seeds(prefix: str) -> Callable[[str], Mapping[str, str]]:
-    return lambda count: {f"{prefix}_SEEDS": count}
-
-
 SUITES: Final[Mapping[str, Suite]] = {
     "sim": Suite(
         "simulation of the node",
-        lambda _: _pytest("tests/simulation"),
-        environment=_seeds("SIM"),
+        lambda seeds: [sys.executable, "-m", "tests.simulation.runner", "--seeds", seeds, "--jobs", "1"],
     ),
     "simgateway": Suite(
         "simulation of the gateway",
-        lambda _: _pytest("tests/simulation_gateway"),
-        environment=_seeds("SIM_GATEWAY"),
+        lambda _: _pytest("tests/simulation_gateway", "--timeout", "600"),
+        environment=lambda seeds: {"SIM_GATEWAY_SEEDS": seeds, "PYTHONHASHSEED": "0"},
     ),
     "fuzz": Suite(
         "fuzzing",
@@ -73,7 +68,7 @@ SUITES: Final[Mapping[str, Suite]] = {
         ],
     ),
     "attack": Suite(
-        "attack tables", lambda cases: [sys.executable, "-m", "attack", "--short", *cases.split()]
+        "attack tables", lambda text: [sys.executable, "-m", "attack", "--short", "--attack", text]
     ),
     "test": Suite("tests of `make test`", lambda tests: _pytest(*tests.split())),
 }

@@ -179,6 +179,9 @@ def test_only_whole_http_urls_are_absolute() -> None:
         is_absolute(url)
         for url in ("", "h", "/p", "ftp://h", "http:///p", "http://h:x", "http://[", "mailto:a@b")
     )
+    assert not any(is_absolute(url) for url in ("http://a b/", "http://a%41/", "http://[::1%a b]/")), (
+        "such a host cannot be looked up"
+    )
 
 
 def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:

@@ -21,6 +21,10 @@ def test_each_mutant_fits_the_code_and_is_still_python(mutant: Mutant) -> None:
     for file, text in texts.items():
         compile(text, file, "exec")
     assert set(mutant.found_by) <= set(SUITES)
+    for test in mutant.found_by.get("test", "").split():
+        file, _, name = test.partition("::")
+        path = ROOT / file
+        assert path.is_dir() or f"def {name}" in path.read_text(encoding="utf-8"), f"{test} does not exist"
 
 
 def test_a_change_that_does_not_fit_is_an_error() -> None:

@@ -102,3 +102,11 @@ def test_names_by_the_thousand_do_not_fill_the_memory() -> None:
     for number in range(3 * 2048):
         Request([(b"x-%d" % number, b"")])
     assert len(requests._kinds) <= 2048
+
+
+def test_a_long_name_is_not_remembered() -> None:
+    """Senders without a token choose the names: 2,048 names of 64 KiB would be 128 MiB."""
+    Request([(b"ce-" + b"x" * 1000, b"")])
+    Request([(b"x-short", b"")])
+    assert b"x-short" in requests._kinds
+    assert max(map(len, requests._kinds)) <= 128
