@@ -366,7 +366,7 @@ def test_a_process_full_of_dying_members_ends_as_it_should() -> None:
     code = (
         "from random import Random; import structlog;"
         "structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50));"
-        "from tests.amqp_streams.server.test_consumer_places import one_round;"
+        "from tests.amqp_streams.server.test_consumer_cursors import one_round;"
         "[one_round(Random(seed)) for seed in range(1000, 1040)]; print('alive')"
     )
     done = subprocess.run(
