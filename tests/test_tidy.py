@@ -1,6 +1,6 @@
-"""The house's numbers: sizes, twin test files, names in one place, nothing of anybody's machine.
+"""The rules for the repository: sizes, twin test files, names in one place, nothing of one machine.
 
-Each failure lists all that offends.
+Each failure lists all violations.
 """
 
 import ast

@@ -39,7 +39,7 @@ def read(consumer: Consumer, count: int) -> list[object]:
 
 
 @pytest.mark.parametrize("sync", ["always", "interval:50", "never"])
-def test_every_sync_mode_is_said_in_info_and_keeps_events_over_a_restart(
+def test_every_sync_mode_is_shown_in_info_and_keeps_events_over_a_restart(
     start_node: StartNode, cli: Cli, sync: str
 ) -> None:
     node = start_node("--sync", sync, log="temps:2")

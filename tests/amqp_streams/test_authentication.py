@@ -109,6 +109,6 @@ def test_settings_that_would_take_the_wrong_tokens_are_refused(change: dict[str,
         OAuthSettings.model_validate(GOOD | change)
 
 
-def test_a_shared_secret_alone_is_enough_where_it_is_said() -> None:
+def test_a_shared_secret_alone_is_enough_if_configured() -> None:
     made = OAuthSettings.model_validate(GOOD | {"keys": [], "algorithms": ["HS256"], "secret_file": "s"})
     assert made.keys == ()

@@ -1,8 +1,8 @@
-"""Each kind of file x each kind of damage x closed in order or killed: recovered, or reported; never served
-wrong, never silent.
+"""Each kind of file x each kind of damage x closed cleanly or killed: the damage is repaired or reported, and
+wrong data is never served.
 
-Also: the store opens or says which file keeps it from that; numbers that were visible are not given out again
-where anything on the disk still tells them; and what is appended afterwards is kept.
+Also: the store opens, or names the file that prevents it. Offsets that were visible are not used again if
+anything on the disk still shows them. Events that are appended afterwards are kept.
 """
 
 import copy
@@ -179,8 +179,8 @@ def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> N
 
 
 def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
-    """Each value is one that was written; that one is gone is told, unless it looks as if it never had been:
-    a tail, after a kill.
+    """Each value is one that was written. A lost value is reported, except at the end of a file after a kill,
+    where it looks as if it had never been written.
     """
     assert isinstance(hand.store, DirectoryStore)
     found = dict(hand.store.states.items(""))

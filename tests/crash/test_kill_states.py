@@ -1,5 +1,5 @@
-"""kill -9 while states are being written, again and again on one directory: what was told is there, each
-write as a whole.
+"""kill -9 while states are being written, repeatedly on one directory: each confirmed write is stored
+completely.
 """
 
 import asyncio

@@ -43,7 +43,7 @@ def lines(event: CloudEvent) -> bytes:
 
 
 @given(st.one_of(events(), events(values=TEXTS)))
-def test_any_event_is_read_as_the_long_way_reads_it(event: CloudEvent) -> None:
+def test_any_event_is_read_as_the_general_path_reads_it(event: CloudEvent) -> None:
     check(encode(event))
 
 

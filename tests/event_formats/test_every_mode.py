@@ -1,9 +1,9 @@
-"""An event is the same whatever modes it goes through: HTTP in, AMQP in a log, HTTP out, and columns of Spark
-both ways.
+"""An event remains the same in every sequence of modes: HTTP in, AMQP in a log, HTTP out, and columns of
+Spark in both directions.
 
-Law: `decode(encode(event)) == event` for every event that an ingress admits. What the bindings cannot tell
-apart is equal: in HTTP headers all values are text, and without a content type an empty body is not data; JSON
-has no binary values, and the space around data that is JSON is not part of it.
+Law: `decode(encode(event)) == event` for every event that an ingress admits. Differences that a binding
+cannot express are ignored: in HTTP headers all values are text, and without a content type an empty body is
+not data. JSON has no binary values, and the space around JSON data is not part of it.
 """
 
 from collections.abc import Iterator

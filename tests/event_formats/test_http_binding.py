@@ -38,8 +38,8 @@ def raw(message: HttpMessage) -> list[tuple[bytes, bytes]]:
 
 @given(events(values=TEXTS))
 def test_binary_comes_back_as_it_was_sent(event: CloudEvent) -> None:
-    """All values are strings in headers, so strings come back; no body and an empty one are told apart by
-    Content-Type alone.
+    """All values are strings in headers, so reading returns strings. Only Content-Type distinguishes an absent
+    body from an empty one.
     """
     message = to_binary(event)
     assert message.body == (event.data or b"")
@@ -174,7 +174,7 @@ def test_an_error_in_a_header_is_reported(header: tuple[bytes, bytes], words: st
         from_http([*HEADERS, header], b"")
 
 
-def test_two_content_types_are_none() -> None:
+def test_two_content_types_are_an_error() -> None:
     twice = [(b"content-type", b"text/plain"), (b"content-type", b"application/json")]
     with pytest.raises(InvalidEventError, match="Content-Type occurs twice"):
         from_http([*HEADERS, *twice], b"")

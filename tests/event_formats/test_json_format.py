@@ -249,7 +249,7 @@ def test_garbage_is_an_error_and_nothing_else(garbage: bytes, cut: int) -> None:
             pass
 
 
-def test_a_byte_order_mark_is_let_pass() -> None:
+def test_a_byte_order_mark_is_accepted() -> None:
     assert read_event(b"\xef\xbb\xbf" + HEAD + b"}").attributes == REQUIRED
 
 

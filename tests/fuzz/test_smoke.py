@@ -252,7 +252,7 @@ def test_every_corpus_has_its_target() -> None:
     assert {path.name for path in CORPUS.iterdir()} == set(NAMES)
 
 
-def test_a_finding_is_said_and_ends_the_command_with_one(
+def test_a_finding_is_reported_and_ends_the_command_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.input"

@@ -1,8 +1,8 @@
-"""A PostgreSQL server of the tests' own, from Debian's package `postgresql`: in a directory and on a socket
-that go with it.
+"""A PostgreSQL server for the tests, from Debian's package `postgresql`, in a temporary directory.
 
-Skipped with the reason where there is none. `fsync` is off: the tests are about what is visible to whom, not
-about power failures.
+
+Without PostgreSQL, the tests are skipped with that reason. `fsync` is off: the tests are about the visibility
+of writes, not about power failures.
 """
 
 import os

@@ -120,7 +120,7 @@ def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(
     assert "planned once, at its first action" in str(lost.value)
 
 
-def test_a_filter_leaves_gaps_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gaps_of_a_filter_are_not_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, run(12, 17), earliest=10)
     assert read(options(filter="a = 1"), WANTED) == [12, 17]
 

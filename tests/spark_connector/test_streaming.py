@@ -290,7 +290,7 @@ def test_a_filter_that_cannot_be_read_fails_on_the_driver(node: NodeProcess, cli
         query.batch()
 
 
-def test_a_log_that_never_was_fails_whatever_is_said_about_loss(node: NodeProcess) -> None:
+def test_a_log_that_never_existed_fails_with_any_setting_for_loss(node: NodeProcess) -> None:
     with pytest.raises(StreamNotFoundError, match="'nowhere'"):
         Query(node, "nowhere", failOnDataLoss="false").batch()
 

@@ -97,7 +97,7 @@ def test_offsets_are_learnt_from_runtime_information_or_from_deliveries(
 
 
 @pytest.mark.parametrize(("word", "expected"), [("@earliest", [b"a", b"b", b"new"]), ("@latest", [b"new"])])
-def test_the_reserved_values_are_before_and_behind_everything(
+def test_the_reserved_values_are_before_and_after_all_offsets(
     node: InMemoryNode, client: EnginePair, word: str, expected: list[bytes]
 ) -> None:
     """5.1.1: "For use with delivery filter expressions, the reserved values MAY be used as constants for

@@ -1,8 +1,7 @@
-"""AMQP Filter Expressions 1.0 at a link: what is negotiated, what is refused and how, what a filter may not
-do to others.
+"""AMQP Filter Expressions 1.0 at a link: negotiation, refusals, and the isolation of other links.
 
-What texts and values mean is tested beside the code (`tests/amqp_streams/filters`); docs/spec-coverage.md has
-the whole list.
+The meaning of texts and values is tested in `tests/amqp_streams/filters`; docs/spec-coverage.md has the whole
+list.
 """
 
 import logging
@@ -106,8 +105,8 @@ def test_a_filter_that_fails_validation_detaches_the_link_and_is_named_with_the_
 def test_a_filter_of_an_unknown_kind_is_left_out_of_the_answer(
     node: InMemoryNode, client: EnginePair
 ) -> None:
-    """2.3: an indicated filter that is not supported. AMQP 3.5.3 has it left out of the answer, from which
-    the receiver sees it, and the core comes first: docs/decisions/0003. The known one beside it is in force.
+    """2.3: an indicated filter that is not supported. By AMQP 3.5.3, which takes precedence, the answer omits
+    it, and so the receiver notices: docs/decisions/0003. The known filter in the same set is in force.
     """
     filters = {"other": described("vendor:unheard-of", "x"), "mine": described(names.FILTEX_FALSE, True)}
     node.append("single", b"before")

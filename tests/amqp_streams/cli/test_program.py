@@ -1,4 +1,6 @@
-"""Every command explains itself, a usage error ends 2, failure 1, an interruption 130, and words never go to stdout."""
+"""Every command has a help. A usage error ends with 2, a failure with 1, an interruption with 130, and
+messages never go to stdout.
+"""
 
 import subprocess
 import sys

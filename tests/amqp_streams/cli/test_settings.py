@@ -190,7 +190,7 @@ def test_a_variable_of_a_section_that_is_not_a_setting_is_refused_with_the_known
     assert "AMQP_STREAMS_LIMITS_FRAME_BYTES" in said
 
 
-def test_variables_of_the_clients_are_none_of_the_nodes_business() -> None:
+def test_variables_of_the_clients_do_not_concern_the_node() -> None:
     node_settings(DIRECTORY, {"AMQP_STREAMS_URL": "amqp://elsewhere", "AMQP_STREAMS_PASSWORD": "x"}, None)
 
 
@@ -283,7 +283,7 @@ def test_a_table_where_a_value_belongs_is_refused(tmp_path: Path) -> None:
     ("content", "complaint"),
     [(None, "cannot read"), (b"a = ", "not valid TOML"), (b"\xff", "not valid TOML")],
 )
-def test_a_file_that_is_none_is_said_so(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+def test_an_unusable_file_is_reported(tmp_path: Path, content: bytes | None, complaint: str) -> None:
     path = tmp_path / "node.toml"
     if content is not None:
         path.write_bytes(content)
@@ -364,7 +364,8 @@ def test_every_dependency_is_accounted_for() -> None:
 def test_a_file_that_python_cannot_read_is_refused_in_words(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
-    """A reload with such a file must not stop half-way."""
+    """A reload with such a file must not apply only some of its settings."""
+
     file = tmp_path / "node.toml"
     file.write_text(content)
     with pytest.raises(ConfigError, match=complaint):

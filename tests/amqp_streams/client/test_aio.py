@@ -23,7 +23,7 @@ URL = "amqp://node"
 
 
 @pytest.mark.parametrize("url", ["http://node", [], "amqp://"])
-async def test_a_url_that_is_none_is_a_value_error_at_once(url: str | list[str]) -> None:
+async def test_a_malformed_url_is_a_value_error_at_once(url: str | list[str]) -> None:
     with pytest.raises(ValueError, match=r"URL|http"):
         connect(url)
 

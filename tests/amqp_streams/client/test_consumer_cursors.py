@@ -61,7 +61,7 @@ async def test_group_and_epoch_are_requested_and_the_granted_ones_reported(node:
     assert isinstance(link.remote_properties["event-streams-epoch"], proton.ulong)
 
 
-async def test_an_owner_comes_back_under_its_name_and_epoch_behind_the_last_event_taken(
+async def test_an_owner_comes_back_under_its_name_and_epoch_after_the_last_event_taken(
     node: MemoryNode,
 ) -> None:
     node.link_properties = ASSIGNED

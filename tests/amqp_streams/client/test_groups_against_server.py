@@ -361,7 +361,7 @@ async def test_cursors_are_listed_moved_and_removed(node: RunningNode) -> None:
         assert await management.list_groups(log) == []
 
 
-async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_nothing(
+async def test_the_end_of_retained_events_is_found_with_a_filter_that_passes_nothing(
     node: RunningNode,
 ) -> None:
     async with connect(node.url) as client:

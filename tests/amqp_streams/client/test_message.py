@@ -19,7 +19,7 @@ BODY = b"\x00\x53\x75\xa0\x01x"
 HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
 
 
-def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_annotations() -> None:
+def test_a_target_partition_follows_the_header_and_replaces_other_delivery_annotations() -> None:
     assert target_partition(with_target_partition(BODY, "7")) == "7"
     assert with_target_partition(HEADER + BODY, "7").startswith(HEADER + b"\x00\x53\x71")
     again = with_target_partition(with_target_partition(HEADER + BODY, "7"), "12")

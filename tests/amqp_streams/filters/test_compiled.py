@@ -109,7 +109,7 @@ def test_filters_of_unknown_kinds_are_left_out_of_what_is_in_force():
 
 
 @pytest.mark.parametrize("value", ["n = 1", 7, {}, []])
-def test_a_value_that_says_nowhere_of_which_kind_it_is_refuses_the_attach(value):
+def test_a_value_without_a_kind_refuses_the_attach(value):
     """AMQP 3.5.8: described or null. To leave it out would answer a beginner's first filter with silence."""
     with pytest.raises(PeerError, match="the value is not described") as refused:
         compile_filters({"f": value})

@@ -201,7 +201,7 @@ def test_many_cursors_are_written_in_bites(bench: Bench) -> None:
     assert [bench.read(bench.consume(durable(str(index)))) for index in range(5)] == [[(1, 0)]] * 5
 
 
-def test_retention_that_overtook_a_cursor_is_told(bench: Bench) -> None:
+def test_a_cursor_that_retention_overtook_is_reported(bench: Bench) -> None:
     """4.4: a reader learns where it continues, and how many events it missed."""
     bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
     bench.detach(bench.consume(durable(address="short")))
@@ -213,7 +213,7 @@ def test_retention_that_overtook_a_cursor_is_told(bench: Bench) -> None:
     assert (run.first, run.skipped) == (2, 2)
 
 
-def test_an_event_that_is_gone_before_it_could_come_again_holds_nothing_up(bench: Bench) -> None:
+def test_an_event_that_is_removed_before_its_retry_delays_nothing(bench: Bench) -> None:
     bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
     consumer = bench.consume(durable(address="short", filters=EARLIEST))
     bench.append(0)

@@ -1,10 +1,10 @@
-"""A node with consumer groups and cursors, beside a model of what its peers and its disk know, over
+"""A node with consumer groups and cursors, compared with a model of what its peers and its disk know, with
 crashes and restarts.
 
-Over any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances and
-crashes: one owner a partition and group; epochs never fall; an old owner gets nothing once a new one is
-there; no cursor passes what is unsettled, and none goes back by more than what was not on the disk, or was
-asked for. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
+Laws for any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances
+and crashes: a partition has one owner in a group. Epochs never fall. An old owner gets nothing once a new one
+exists. No cursor passes an unsettled event, and none goes back further than the disk or a reset requires.
+Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
 from dataclasses import dataclass, field

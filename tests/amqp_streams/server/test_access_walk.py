@@ -1,7 +1,8 @@
-"""Every operation as every kind of user: who may do what, over real frames; and strangers learn no names.
+"""Every operation as every kind of user, over real frames: the required rights, and that users without rights
+learn no names.
 
-Each row of `OPERATIONS` is something that a peer can ask of the node, with the kinds of user that may. The
-kinds of links and the requests that there are come from the code: one that is in no row fails a test here.
+Each row of `OPERATIONS` is an operation that a peer can request, with the kinds of users that may perform it.
+The lists of links and requests come from the code: a test here fails if one of them is in no row.
 """
 
 from collections.abc import Callable

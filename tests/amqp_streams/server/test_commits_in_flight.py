@@ -82,7 +82,7 @@ def test_a_log_that_is_deleted_under_a_commit_answers_with_a_failure() -> None:
     assert [each.outcome for each in sent] == ["modified", "rejected", "modified", "modified"]
 
 
-def test_a_commit_that_fails_for_a_connection_that_is_gone_does_no_harm() -> None:
+def test_a_commit_that_fails_for_an_ended_connection_does_no_harm() -> None:
     store, node, pair, _ = producing()
     for partition in node.store.logs["temps"].partitions:
         store.fail(partition, StorageError("broken"))
@@ -91,7 +91,7 @@ def test_a_commit_that_fails_for_a_connection_that_is_gone_does_no_harm() -> Non
     assert events(node) == 0
 
 
-def test_consumers_that_are_gone_are_not_woken() -> None:
+def test_ended_consumers_are_not_woken() -> None:
     store, node, _pair, _ = producing()
     reader = EnginePair(node)
     reader.receiver("temps", credit=10, filters=filter_of("@earliest"))

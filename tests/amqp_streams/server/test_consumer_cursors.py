@@ -1,5 +1,5 @@
-"""A durable consumer's cursor: what is settled advances it, it outlives link, connection and process, and
-nobody else's link pays for it.
+"""A durable consumer's cursor: settlements advance it, it survives the end of link, connection and process,
+and it delays no other link.
 """
 
 import subprocess
@@ -272,8 +272,8 @@ def one_round(random: Random) -> None:
     """Groups, durable links and pending attaches whose connections die in any order, with settlements
     unwritten and writes in flight.
 
-    Each partition's events are then handed on without a gap: whoever comes last gets what nobody settled, and
-    all of that.
+    Each partition's events are then passed on without a gap: the last consumer gets all events that no other
+    settled.
     """
     store = MemoryStore()
     groups = GroupSettings(wait_ms=3000, pause_ms=500, handover_ms=1500, cursor_flush_ms=FLUSH_MS)

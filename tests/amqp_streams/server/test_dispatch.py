@@ -179,7 +179,7 @@ def test_refused_links_that_are_detached_cost_nothing() -> None:
     assert len(peer.attach(0, target="temps")) == 1
 
 
-def test_refused_links_of_a_session_are_gone_with_it() -> None:
+def test_refused_links_of_a_session_end_with_it() -> None:
     node = InMemoryNode({"temps": 1}, limits=Limits(links=3))
     peer = opened(node)
     for _ in range(30):

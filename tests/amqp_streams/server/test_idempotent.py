@@ -106,7 +106,7 @@ def test_a_message_without_a_number_is_rejected_and_the_link_continues(node: InM
 
 
 @pytest.mark.parametrize("producer_id", ["", "x" * 257, 7])
-def test_an_id_that_is_none_refuses_the_link(node: InMemoryNode, producer_id: object) -> None:
+def test_an_invalid_id_refuses_the_link(node: InMemoryNode, producer_id: object) -> None:
     assert producer(EnginePair(node), producer_id).refused == names.INVALID_FIELD
 
 

@@ -1,5 +1,5 @@
-"""Every mechanism over real sockets and real TLS, with our client and Proton's: who gets in as whom, and what
-the log tells of it.
+"""Every mechanism over real sockets and real TLS, with our client and Proton's: the user of each login, and
+the lines in the log.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ async def test_our_client_gets_in_by_every_mechanism_and_every_way(
 
 
 @pytest.mark.parametrize("way", ["amqps", "wss"])
-async def test_a_certificate_lets_in_whom_it_stands_for(doors: Doors, way: str) -> None:
+async def test_a_certificate_logs_its_user_in(doors: Doors, way: str) -> None:
     async with doors.open():
         async with doors.client(way, certificate="device-t7") as client:
             assert len((await client.info("temps")).partitions) == 1

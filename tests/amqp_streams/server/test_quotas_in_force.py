@@ -158,7 +158,7 @@ def test_consumers_of_one_user_get_the_rate_together_and_others_theirs() -> None
     "filters",
     [filter_of("@earliest"), {proton.symbol("sql"): proton.Described(proton.ulong(0x120), "TRUE OR x = 1")}],
 )
-def test_large_events_behind_small_ones_are_held_back_as_well(filters: dict[object, object]) -> None:
+def test_large_events_after_small_ones_are_delayed_too(filters: dict[object, object]) -> None:
     """How large events were says nothing of those that come."""
     here = node(alice=Quota(bytes_out=RATE))
     loader = pair(here, None)

@@ -122,7 +122,7 @@ def test_groups_of_users_may_change() -> None:
     assert bench.pair("carol").sender("temps").refused is None
 
 
-def test_rules_that_are_gone_leave_everything_open_and_say_so_where_others_can_come() -> None:
+def test_removed_rules_leave_everything_open_and_this_is_logged_if_others_can_connect() -> None:
     bench = Bench(access=[rule("alice", "temps", "send")])
     bench.node.service.settings = bench.node.settings.model_copy(
         update={"listen": (Listener(host="0.0.0.0", port=5672),)}
@@ -344,7 +344,7 @@ def test_each_part_is_reloaded_independently_of_the_others() -> None:
     assert [(line["event"], line["log_level"]) for line in lines] == [("reloaded", "info")]
 
 
-def test_anonymous_connections_go_where_they_are_not_let_in_any_more() -> None:
+def test_anonymous_connections_are_closed_when_anonymous_is_no_longer_allowed() -> None:
     bench = Bench()
     alice, nobody = bench.pair("alice"), bench.pair(None)
     bench.reload(anonymous=AnonymousAccess.ALWAYS)

@@ -65,7 +65,7 @@ def test_any_content_comes_back(content: dict[str, object]) -> None:
     assert unseal(seal(content)) == content
 
 
-def test_well_formed_content_of_another_kind_is_not_believed() -> None:
+def test_well_formed_content_of_another_kind_is_refused() -> None:
     for content in (
         {},
         {"clean": True},

@@ -166,7 +166,7 @@ def test_a_short_write_before_the_disk_is_full_leaves_nothing_half_visible() -> 
     assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000]
 
 
-def test_appends_behind_a_refused_one_fail_too_so_that_numbers_have_no_gap() -> None:
+def test_appends_after_a_refused_one_fail_too_so_that_offsets_have_no_gap() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     first, *_ = _four(hand)
@@ -314,9 +314,7 @@ def test_a_failed_sync_is_never_retried() -> None:
     assert first.end == 1
 
 
-def test_a_failed_journal_sync_stops_the_partitions_with_records_in_it_and_the_others_continue_in_another_file() -> (
-    None
-):
+def test_a_failed_journal_sync_stops_its_partitions_and_the_others_continue_in_another_file() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
     first, second, third, fourth = _four(hand)

@@ -110,7 +110,7 @@ def test_retention_forgets_no_producer(clean: bool) -> None:
     assert reached(only(again)) == {"idle": 41, "busy": 29}
 
 
-def test_an_index_says_nothing_of_what_lies_behind_it() -> None:
+def test_an_index_does_not_describe_the_records_after_it() -> None:
     """With sync=never the power takes what an index of a closed segment must not speak of: that would be a
     hole.
     """

@@ -170,7 +170,7 @@ def test_a_log_is_made_once_and_found_by_its_name(hand: Hand) -> None:
         hand.store.create("../a", LogSettings(), incarnation="other")
 
 
-def test_a_deleted_log_is_gone_and_its_pending_appends_fail(hand: Hand, partition: Partition) -> None:
+def test_a_deleted_log_does_not_exist_and_its_pending_appends_fail(hand: Hand, partition: Partition) -> None:
     hand.write(partition, b"a")
     partition.append([b"b"], b"\0", NOW)
     hand.store.delete("log")

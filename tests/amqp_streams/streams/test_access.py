@@ -53,7 +53,7 @@ def test_with_rules_what_none_of_them_allows_is_refused(right: Right) -> None:
         ("group:ops bob", {"alice", "bob"}),
     ],
 )
-def test_a_rule_is_for_whom_it_names(users: str, allowed: set[str | None]) -> None:
+def test_a_rule_applies_to_the_users_that_it_names(users: str, allowed: set[str | None]) -> None:
     access = Access([rule(users, "temps", "send")], {"ops": ["alice", "carol"]})
     assert {
         user for user in ("alice", "bob", None) if access.allows(Identity(user), Right.SEND, "temps")

@@ -119,7 +119,7 @@ def test_an_extent_reports_bounds_as_numbers_also_of_an_empty_partition(
     ]
 
 
-def test_an_extent_finds_a_moment_and_reports_who_else_has_a_partition(
+def test_an_extent_finds_a_moment_and_names_the_container_of_a_partition(
     log: StoredLog, append: Append
 ) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)

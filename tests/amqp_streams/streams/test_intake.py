@@ -311,7 +311,7 @@ def test_hints_hold_on_a_null_target_too(room: Room) -> None:
         (GARBAGE, names.DECODE_ERROR),
     ],
 )
-def test_a_relayed_message_that_can_go_nowhere_refuses_itself_only(
+def test_a_relayed_message_without_a_log_refuses_only_itself(
     room: Room, message: bytes, condition: str
 ) -> None:
     receipt = room.receive(Relaying(), hinted("a", to="other"), message, hinted("b", to="other"))

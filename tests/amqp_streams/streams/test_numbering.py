@@ -257,7 +257,7 @@ def test_an_id_is_any_short_text(value: Value) -> None:
 @pytest.mark.parametrize(
     "value", ["", "x" * (PRODUCER_ID_BYTES_MAX + 1), "é" * PRODUCER_ID_BYTES_MAX, 7, b"p", "\ud800"]
 )
-def test_anything_else_is_none(value: Value) -> None:
+def test_an_invalid_producer_id_is_an_error(value: Value) -> None:
     with pytest.raises(PeerError, match=names.PRODUCER_ID):
         producer_id(value)
 

@@ -1,8 +1,8 @@
-"""Ownership beside a model of what its peers have been told, over any order of attaches, losses, writes,
-failures and restarts.
+"""Ownership compared with a model of what its peers know, for any order of attaches, losses, writes, failures
+and restarts.
 
-The model keeps what a peer or a disk could know: who was granted what, which epochs were told, which are
-durable. Spec: Event Streams 4.5.
+The model keeps what a peer or a disk can know: the granted claims, the reported epochs, and the durable ones.
+Spec: Event Streams 4.5.
 """
 
 from collections import Counter

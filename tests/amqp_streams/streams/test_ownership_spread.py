@@ -98,8 +98,8 @@ class Crowd:
         return Counter({member: owners.count(member) for member in self.wants})
 
     def assert_even(self) -> None:
-        """Of two members that could hold the same, none has two more; no partition lies idle that anybody
-        wants.
+        """Of two members that could own the same partitions, none has two more than the other. No partition
+        that a member wants is without an owner.
         """
         loads = self.loads()
         assert sum(loads.values()) == min(self.partitions, sum(self.wants.values()))

@@ -7,7 +7,7 @@ import pytest
 from amqp_streams.testing import ManualClock, ManualLoop
 
 
-def test_a_clock_stands_still_until_it_is_moved() -> None:
+def test_a_clock_does_not_move_by_itself() -> None:
     clock = ManualClock(100)
     assert (clock(), clock.advance(5), clock(), clock.advance(-50)) == (100, 105, 105, 55)
 

@@ -30,7 +30,7 @@ def test_synced_data_in_a_synced_folder_outlives_the_power(files: FaultyFiles) -
     assert bytes(files.content(FILE)) == b"synced"
 
 
-def test_a_file_whose_name_was_not_synced_is_gone(files: FaultyFiles) -> None:
+def test_a_file_whose_name_was_not_synced_is_lost(files: FaultyFiles) -> None:
     fd = files.open(FILE, create=True)
     files.pwritev(fd, [b"synced"], 0)
     files.fdatasync(fd)

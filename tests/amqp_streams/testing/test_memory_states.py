@@ -58,7 +58,7 @@ def test_survivors_have_what_was_durable_and_nothing_else() -> None:
     assert MemoryStore(states=states.survivors()).states.get("a") == b"1"
 
 
-def test_a_node_in_memory_hears_of_its_writes_in_its_turns() -> None:
+def test_a_node_in_memory_gets_the_results_of_its_writes_in_its_iterations() -> None:
     node = InMemoryNode()
     told = listen(node.store.states)
     node.store.states.write({"a": b"1"})

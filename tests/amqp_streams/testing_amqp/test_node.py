@@ -38,7 +38,7 @@ def test_timers_go_off_in_the_order_of_their_times_unless_cancelled() -> None:
     assert node.clock() - start == 350
 
 
-def test_a_timer_that_sets_itself_again_goes_off_as_often_as_time_allows() -> None:
+def test_a_timer_that_sets_itself_again_fires_as_often_as_time_allows() -> None:
     node, made = InMemoryNode(), list[int]()
     node.service.stop()
 

@@ -162,6 +162,6 @@ def test_the_values_in_a_value_are_counted(value: Value, values: int) -> None:
 
 
 @given(st.binary(max_size=50), st.integers(0, 20))
-def test_counting_bears_any_bytes_that_have_an_end(inside: bytes, values_max: int) -> None:
+def test_counting_accepts_any_finite_bytes(inside: bytes, values_max: int) -> None:
     data = b"\xd0" + struct.pack(">II", 4 + len(inside), 1) + inside
     assert few_values(data, 0, values_max) in {True, False}

@@ -137,7 +137,7 @@ def test_trailing_nulls_of_fields_are_left_out(fields: list[object]) -> None:
 
 
 @given(strategies.values)
-def test_proton_understands_all_that_is_written(value: object) -> None:
+def test_proton_understands_every_written_value(value: object) -> None:
     data = Data()
     encoded = encode(value)
     assert data.decode(encoded) == len(encoded)

@@ -279,7 +279,7 @@ def test_a_flow_for_the_session_has_no_handle() -> None:
         "c1 01 00",
     ],
 )
-def test_a_flow_that_is_none_or_asks_for_nothing_gets_no_echo(fields: str) -> None:
+def test_a_malformed_flow_or_one_without_a_request_gets_no_echo(fields: str) -> None:
     assert find_echoes(frame(0, b"\x00\x53\x13" + bytes.fromhex(fields))) == []
 
 
@@ -296,7 +296,7 @@ def test_a_flow_that_begins_in_a_skipped_block_is_found_where_it_ends(before: by
 
 
 @pytest.mark.parametrize("name", ["link", "l" * 300, "\N{SNOWMAN}"])
-def test_the_handle_of_an_attach_is_found_whatever_stands_around_it(name: str) -> None:
+def test_the_handle_of_an_attach_is_found_among_any_fields(name: str) -> None:
     body = performative("attach", {"name": name, "handle": UInt(700), "role": True})
     assert attach_handle(body) == 700
     assert attach_handle(body.replace(name.encode(), b"\xff" * len(name.encode()))) == 700

@@ -17,7 +17,7 @@ def test_every_form_of_every_section_is_found(message: tuple[list[int], list[byt
 
 
 @given(messages())
-def test_the_bare_message_begins_behind_the_annotations(message: tuple[list[int], list[bytes]]) -> None:
+def test_the_bare_message_begins_after_the_annotations(message: tuple[list[int], list[bytes]]) -> None:
     codes, parts = message
     front = [part for code, part in zip(codes, parts, strict=True) if code < 0x73]
     assert bare_message_start(b"".join(parts)) == len(b"".join(front))

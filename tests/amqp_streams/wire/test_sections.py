@@ -321,7 +321,7 @@ def test_the_address_of_a_message_is_found(fields: list[object], expected: str |
         b"\x00\x53\x73\xd0\x00\x00\x00\x02\x00\x00",
     ],
 )
-def test_an_address_that_is_none_is_an_error(section: bytes) -> None:
+def test_a_malformed_to_field_is_an_error(section: bytes) -> None:
     with pytest.raises(WireError):
         properties_to(section)
 

@@ -38,7 +38,7 @@ def test_it_begins_low_and_doubles_while_all_goes_well() -> None:
     assert Congestion().limit == START_LIMIT
 
 
-def test_it_comes_to_what_a_subscriber_bears() -> None:
+def test_it_adapts_to_the_capacity_of_a_subscriber() -> None:
     """Brokers and Channels MUST implement congestion control."""
     for bears in (1, 2, 3, 10, 50, 300):
         settled = rounds(Congestion(), 400, bears=bears)[-100:]
@@ -59,7 +59,7 @@ def test_a_subscriber_that_lets_wait_is_not_given_ever_more() -> None:
     assert limits.count(PROBE_LIMIT) < 60
 
 
-def test_a_subscriber_that_has_become_slower_for_good_is_given_more_again() -> None:
+def test_a_subscriber_that_stays_slower_is_given_more_again() -> None:
     """It is measured again from time to time with few requests in flight."""
     congestion = Congestion()
     rounds(congestion, 3, bears=1000, elapsed_ms=30)

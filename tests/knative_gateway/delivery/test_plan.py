@@ -142,7 +142,7 @@ def test_the_sink_has_retries_of_its_own_and_then_the_event_is_dropped_with_a_re
     assert (ended.failure.destination, ended.failure.number) == (To.DEAD_LETTER, 3)
 
 
-def test_a_sink_that_refuses_for_good_drops_the_event_at_once() -> None:
+def test_a_sink_that_refuses_permanently_drops_the_event_at_once() -> None:
     plan = Plan(subscriber(retry=2, dead_letter_url=SINK), event())
     plan.start()
     plan.answered(answer(400), 0)
@@ -251,7 +251,7 @@ def test_a_reply_that_fails_retryably_retries_the_entire_delivery() -> None:
     assert post(action).event.attributes["knativeerrordest"] == REPLY
 
 
-def test_a_reply_that_fails_for_good_makes_the_event_a_dead_letter() -> None:
+def test_a_reply_that_fails_permanently_makes_the_event_a_dead_letter() -> None:
     """Step 5: if an event (either the initial event or a reply) cannot be delivered: nothing is retried, the
     initial one goes.
     """

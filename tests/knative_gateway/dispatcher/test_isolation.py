@@ -303,7 +303,7 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
     assert len(rig.store.failures) == 10
 
 
-async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_subscribers_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are; and those that do not answer leave the readers to the others."""
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.catching_up.QUIET_S", 0.05)
     settings = DispatchSettings(

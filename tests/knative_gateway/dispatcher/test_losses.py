@@ -30,7 +30,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield made
 
 
-async def test_an_event_that_fails_for_long_holds_up_none_behind_it(server: SubscriberServer) -> None:
+async def test_an_event_that_fails_for_long_delays_none_after_it(server: SubscriberServer) -> None:
     """More events than the window holds; and after a restart those that were delivered do not come again."""
 
     async def refuse(got: Got) -> web.StreamResponse:

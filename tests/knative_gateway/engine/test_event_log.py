@@ -84,7 +84,7 @@ async def test_appended_events_are_read_in_order(log: EventLog, name: str) -> No
     await reading.aclose()  # type: ignore[attr-defined]
 
 
-async def test_reading_begins_behind_a_position(log: EventLog, name: str) -> None:
+async def test_reading_begins_after_a_position(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=1, retention_ms=None)
     for number in range(5):
         await log.append(name, message(number))
@@ -93,7 +93,7 @@ async def test_reading_begins_behind_a_position(log: EventLog, name: str) -> Non
     assert ids(await take(log.read(name, {0: first[2].offset}), 2)) == ["3", "4"]
 
 
-async def test_reading_begins_behind_a_time(log: EventLog, name: str) -> None:
+async def test_reading_begins_after_a_time(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=2, retention_ms=None)
     for number in range(6):
         await log.append(name, message(number))

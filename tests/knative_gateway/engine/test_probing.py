@@ -49,7 +49,7 @@ async def test_a_node_that_is_frozen_is_a_problem_until_it_answers_again(
     await until(lambda: log.problem is None)
 
 
-async def test_a_node_that_is_gone_is_a_problem_at_once(node: NodeProcess, log: AmqpEventLog) -> None:
+async def test_a_node_that_has_ended_is_a_problem_at_once(node: NodeProcess, log: AmqpEventLog) -> None:
     os.kill(node.pid, signal.SIGKILL)
     await until(lambda: log.problem == "the event log node is unreachable")
 

@@ -39,7 +39,7 @@ def test_triggers_with_the_same_filter_and_destination_each_get_the_event() -> N
     assert index.matching(EVENT) == ["a", "b", "a", "c"]
 
 
-def test_without_triggers_an_event_goes_nowhere() -> None:
+def test_without_triggers_an_event_has_no_destination() -> None:
     assert Index[str]([]).matching(EVENT) == []
 
 

@@ -121,7 +121,7 @@ async def test_an_event_is_stored_and_answered(client: Client, log: MemoryEventL
 
 @pytest.mark.parametrize("headers", [BINARY, (("content-type", "application/cloudevents+json"),)])
 @pytest.mark.parametrize("hosts", [b"", b"host: x\r\nhost: y\r\n"])
-async def test_a_request_without_one_host_goes_the_long_way(
+async def test_a_request_without_exactly_one_host_takes_the_general_path(
     client: Client, app: Counting, headers: tuple[tuple[str, str], ...], hosts: bytes
 ) -> None:
     client[1].write(request(EVENT, headers).replace(b"host: x\r\n", hosts))
@@ -234,7 +234,7 @@ async def test_an_unusual_request_takes_the_general_path(
     assert app.long == 1
 
 
-async def test_duplicate_detection_goes_the_long_way(
+async def test_duplicate_detection_takes_the_general_path(
     client: Client, app: Counting, log: MemoryEventLog
 ) -> None:
     app.ingress.use(routes(replace(BROKER, duplicates_ms=60_000)))

@@ -95,7 +95,7 @@ def check(headers: Headers, body: bytes, arrival: str | None) -> bool:
 
 
 @given(events(values=TEXTS), st.sampled_from([NOW, None]))
-def test_any_event_becomes_what_the_long_way_makes_of_it(event: CloudEvent, arrival: str | None) -> None:
+def test_any_event_becomes_the_message_of_the_general_path(event: CloudEvent, arrival: str | None) -> None:
     message = to_binary(event)
     headers = [PLAIN[0], *((name.encode(), value.encode()) for name, value in message.headers)]
     check([*headers, (b"content-length", str(len(message.body)).encode())], message.body, arrival)
@@ -169,7 +169,7 @@ def test_0_3_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("missing", range(1, 5))
-def test_an_attribute_that_is_missing_is_the_long_way_s_affair(missing: int) -> None:
+def test_a_request_without_a_required_attribute_takes_the_general_path(missing: int) -> None:
     assert head([*PLAIN[:missing], *PLAIN[missing + 1 :], LENGTH], None) is None
 
 

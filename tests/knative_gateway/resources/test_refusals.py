@@ -40,7 +40,7 @@ def test_an_invalid_object_is_reported_field_by_field() -> None:
     }
 
 
-def test_a_single_cause_stands_without_brackets() -> None:
+def test_a_single_cause_has_no_brackets() -> None:
     refused = invalid("", "ConfigMap", "c", [Cause(Because.REQUIRED, "metadata.name", "")])
     assert str(refused) == 'ConfigMap "c" is invalid: metadata.name: Required value'
 

@@ -42,7 +42,7 @@ def test_valid_objects_have_no_problems() -> None:
         ({"ref": {"apiVersion": "v1", "kind": "Service"}}, "spec.subscriber.ref.name"),
     ],
 )
-def test_a_destination_that_leads_nowhere_is_refused(destination: Object, field: str) -> None:
+def test_a_destination_without_an_address_is_refused(destination: Object, field: str) -> None:
     """knative-eventing-test-spec, "duckv1.Destination", "KReference"."""
     assert told("Trigger", put(TRIGGER, ("spec", "subscriber"), destination)) == [field]
 

@@ -112,7 +112,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 # -- JWT
 
 
-def test_a_token_of_the_issuer_is_believed(checker: Checker) -> None:
+def test_a_token_of_the_issuer_is_accepted(checker: Checker) -> None:
     anna = Identity("anna", frozenset({"team", "ops"}))
     assert checker().identity(made(GOOD)) == anna
     assert checker().identity(made(GOOD | {"aud": ["other", "gateway"], "groups": "team ops"})) == anna
@@ -137,7 +137,7 @@ def test_a_token_of_the_issuer_is_believed(checker: Checker) -> None:
         *({name: None} for name in ("iss", "aud", "exp", "sub")),
     ],
 )
-def test_a_token_that_is_wrong_in_one_thing_is_not_believed(checker: Checker, claims: dict[str, Any]) -> None:
+def test_a_token_with_one_wrong_claim_is_refused(checker: Checker, claims: dict[str, Any]) -> None:
     wrong = {name: value for name, value in (GOOD | claims).items() if value is not None}
     try:
         token = made(wrong)
@@ -164,7 +164,7 @@ def test_a_signature_must_be_of_the_key_and_of_an_algorithm_that_is_allowed(
         JwtTokens(JwtSettings(issuer="i", audience=("a",), keys=keys, algorithms="RS256"), lambda: NOW_MS)  # type: ignore[arg-type]  # as in TOML
 
 
-def test_a_token_is_over_when_it_says_though_it_was_believed(
+def test_a_token_expires_at_its_time_although_it_was_accepted_before(
     checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [NOW_MS]

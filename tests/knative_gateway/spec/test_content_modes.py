@@ -92,7 +92,7 @@ async def test_data_of_a_structured_delivery_is_what_its_type_says(
     """data-plane-contract, Minimum supported protocol: structured content mode; JSON as JSON, text as text,
     all else in Base64.
 
-    JSON is not written anew: spelling and order are the sender's. Spaces around it are nobody's.
+    JSON is not serialized again: spelling and order are the sender's. Spaces around it are not kept.
     """
     more = {} if content_type is None else {"datacontenttype": content_type}
     sent = [CloudEvent({**REQUIRED, "id": str(number), **more}, data) for number in (1, 2)]

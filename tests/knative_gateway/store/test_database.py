@@ -13,7 +13,7 @@ from knative_gateway.store.database import Database
 from knative_gateway.store.tables import POSITIONS
 
 
-async def test_a_write_behind_one_that_does_not_end_fails_soon(tmp_path: Path) -> None:
+async def test_a_write_after_one_that_does_not_end_fails_soon(tmp_path: Path) -> None:
     database = Database(sqlite_url(tmp_path), write_wait_s=0.01)
     await database.open()
     began, goes_on = Event(), Event()

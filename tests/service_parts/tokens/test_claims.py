@@ -33,7 +33,7 @@ def token(key: Any = PRIVATE, kid: str | None = None, **changes: Any) -> str:
     return jwt.encode(GOOD | changes, key, "ES256", headers={} if kid is None else {"kid": kid})
 
 
-def test_a_token_of_any_known_key_is_believed() -> None:
+def test_a_token_of_any_known_key_is_accepted() -> None:
     assert signed_claims(token(), KEYS, EXPECTED)["sub"] == "anna"
     assert signed_claims(token(SECOND, kid="second", aud=["x", "them"]), KEYS, EXPECTED)["sub"] == "anna"
 
@@ -62,7 +62,7 @@ def test_any_other_token_is_refused_with_the_reason(wrong: str, reason: str) -> 
     st.text(max_size=60)
     | st.lists(st.sampled_from([*token().split("."), "", "e30"]), max_size=5).map(".".join)
 )
-def test_any_text_is_believed_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     try:
         assert signed_claims(text, KEYS, EXPECTED) == GOOD
     except BadTokenError:

@@ -205,7 +205,7 @@ def test_a_recreated_log_is_read_from_its_beginning_and_reported() -> None:
     assert ["recreated" in str(loss) for loss in found.losses] == [True]
 
 
-def test_a_batch_of_a_log_that_is_gone_is_lost_as_a_whole() -> None:
+def test_a_batch_of_a_deleted_log_is_lost_as_a_whole() -> None:
     for available in ({}, {"t": state("new", p0=(0, 90))}):
         found = plan(offsets("old", p0=5), offsets("old", p0=9), available)
         assert not found.ranges

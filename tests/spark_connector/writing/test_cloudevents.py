@@ -188,7 +188,7 @@ def test_a_row_that_is_not_an_event_is_refused_by_name(change: dict[str, Any], w
     "time",
     ["2010-02-29T00:00:00Z", "2010-01-01", "2010-01-01T25:00:00Z", "yesterday", "2010-01-01 00:00:00Z"],
 )
-def test_a_time_that_is_none_is_refused(time: str) -> None:
+def test_a_value_that_is_not_a_time_is_refused(time: str) -> None:
     with pytest.raises(RowError, match=r"column time '.*row 0 of its batch"):
         messages([{**REQUIRED, "time": time}], time=pa.string())
 

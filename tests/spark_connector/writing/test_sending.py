@@ -122,7 +122,7 @@ def test_an_error_drops_what_is_on_its_way(node: NodeProcess, options: WriteOpti
     assert stored(node.url, options.stream) == {"0": ["a"]}
 
 
-def test_a_row_that_is_too_large_for_the_node_is_said_to_be(options: WriteOptions) -> None:
+def test_a_row_that_is_too_large_for_the_node_is_reported(options: WriteOptions) -> None:
     words = r"too large: the message has \d+ bytes; .*raise the node's message_bytes"
     with pytest.raises(RowError, match=words), Sending(options, "task") as sending:
         sending.send(chunk(0, {0: ["a", "x" * (17 << 20)]}))

@@ -27,7 +27,7 @@ def test_people_see_a_line_and_a_table(node: FakeNode, run: Run) -> None:
     assert lines[3].split()[:4] == ["1", "0", "1", "2"]
 
 
-def test_bounds_on_what_is_kept_are_said(node: FakeNode, run: Run) -> None:
+def test_bounds_of_retention_are_shown(node: FakeNode, run: Run) -> None:
     node.settings["temps"] = {"retention-ms": 604_800_000, "retention-bytes": 10 << 30}
     assert "kept 7d, at most 10.0 GiB a partition" in run("info", "temps").stdout
 

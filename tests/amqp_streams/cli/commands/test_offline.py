@@ -75,7 +75,7 @@ def held(directory: Path) -> Iterator[Path]:
         yield directory
 
 
-def test_a_sound_directory_is_said_to_be_so(run: Run, directory: Path) -> None:
+def test_a_sound_directory_is_reported_as_sound(run: Run, directory: Path) -> None:
     answer = run("verify", str(directory))
     assert (answer.exit_code, answer.stderr) == (0, "")
     assert answer.stdout.startswith(
@@ -110,7 +110,7 @@ def test_a_directory_that_a_node_has_open_is_left_alone_unless_forced(run: Run, 
         assert run(*words, "--force").exit_code == 0
 
 
-def test_a_folder_that_is_none_of_ours_is_a_failure(run: Run, tmp_path: Path) -> None:
+def test_a_folder_of_another_program_is_a_failure(run: Run, tmp_path: Path) -> None:
     for words in (["verify", str(tmp_path)], ["dump", str(tmp_path), "temps"]):
         answer = run(*words)
         assert answer.exit_code == 1

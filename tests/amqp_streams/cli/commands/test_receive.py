@@ -66,7 +66,7 @@ def test_an_empty_log_has_nothing_to_wait_for(node: FakeNode, run: Run) -> None:
         ("latest", "no event after the latest one; wait for new ones with --follow"),
     ],
 )
-def test_a_start_behind_the_last_event_is_said(filled: FakeNode, run: Run, start: str, words: str) -> None:
+def test_a_start_after_the_last_event_is_reported(filled: FakeNode, run: Run, start: str, words: str) -> None:
     answer = run("receive", "temps", "--from", start)
     assert (answer.exit_code, answer.stdout, answer.stderr) == (
         0,

@@ -47,7 +47,7 @@ def test_users_are_listed_and_removed(run: Run, file: str, monkeypatch: pytest.M
     assert json.loads(run("user", "list", "--json").stdout) == {"users": [], "plain_only": []}
 
 
-def test_a_password_that_scram_does_not_allow_is_said_to_be_for_plain_only(run: Run, file: str) -> None:
+def test_a_password_that_scram_does_not_allow_is_reported_as_for_plain_only(run: Run, file: str) -> None:
     answer = run("user", "add", "alice", "--users", file, stdin="🙂\n🙂\n")
     assert answer.exit_code == 0
     assert "PLAIN only" in answer.stderr

@@ -38,12 +38,12 @@ def test_cells_are_written_as_people_do(value: object, shown: str) -> None:
     ("count", "shown"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 << 30, "10.0 GiB"), (5 << 50, "5120.0 TiB")],
 )
-def test_sizes_are_said_as_people_do(count: int, shown: str) -> None:
+def test_sizes_are_shown_with_units(count: int, shown: str) -> None:
     assert human_bytes(count) == shown
 
 
 @given(st.integers(0, 10**12))
-def test_a_duration_is_said_as_it_would_be_written(ms: int) -> None:
+def test_a_duration_is_shown_as_it_would_be_written(ms: int) -> None:
     assert duration_ms(human_duration(ms)) == ms
 
 

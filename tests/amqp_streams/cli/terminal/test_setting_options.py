@@ -47,7 +47,7 @@ def test_updating_offers_no_setting_that_is_fixed() -> None:
     assert call(create=False).keys() == {setting.field for setting in LOG_SETTINGS if not setting.fixed}
 
 
-def test_values_are_read_with_their_units_and_what_is_not_given_is_none() -> None:
+def test_values_are_parsed_with_their_units_and_absent_ones_are_none() -> None:
     got = call("--partitions", "4", "--retention", "7d", "--segment-bytes", "1MiB")
     assert got == {
         "partitions": Bound(4),

@@ -15,7 +15,7 @@ HERE, THERE, SAFE = (
 CERTIFICATE = TlsOptions(certificate_file=Path("c.pem"))
 
 
-async def test_a_connection_is_private_over_tls_on_this_machine_and_where_it_is_said() -> None:
+async def test_a_connection_is_private_over_tls_on_this_machine_and_if_the_option_says_so() -> None:
     for address, options, private in (
         (HERE, SaslOptions(), True),
         (SAFE, SaslOptions(), True),

@@ -55,6 +55,6 @@ def test_where_others_may_listen_a_password_is_proved_and_not_shown() -> None:
         (Credentials(only=("PLAIN",)), "offers GSSAPI, and no user name with mechanism PLAIN was given"),
     ],
 )
-def test_nothing_in_common_is_said_with_what_was_given(who: Credentials, words: str) -> None:
+def test_no_common_mechanism_is_reported_with_the_given_credentials(who: Credentials, words: str) -> None:
     with pytest.raises(AuthenticationError, match=words):
         who.choose(["GSSAPI"])

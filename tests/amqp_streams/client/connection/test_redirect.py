@@ -156,7 +156,7 @@ async def test_containers_that_send_each_other_a_link_do_not_keep_it_going_round
 @pytest.mark.parametrize(
     ("options", "condition"), [({"redirects_max": 0}, redirect()), ({}, redirect(host=""))]
 )
-async def test_redirects_are_refusals_when_they_are_not_wanted_or_lead_nowhere(
+async def test_redirects_are_refusals_if_unwanted_or_without_an_address(
     node: MemoryNode, options: dict[str, int], condition: proton.Condition
 ) -> None:
     node.refused["log"] = condition

@@ -196,7 +196,7 @@ def test_a_peer_that_challenges_without_end_is_left() -> None:
         client.receive(frame(0x42, b"{}") * 20)
 
 
-def test_a_server_that_does_not_prove_itself_is_not_believed() -> None:
+def test_a_server_that_does_not_prove_itself_is_not_trusted() -> None:
     """A server that accepts every proof is not a SCRAM server."""
     for proof in ([], [b""], [b"v=AAAA"], [None]):
         client = SaslClient(SCRAM, None)

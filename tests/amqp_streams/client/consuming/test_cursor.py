@@ -84,7 +84,7 @@ def test_a_redelivered_event_does_not_turn_the_position_back() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_the_last_of_each_partition_counts_wherever_it_stands_in_a_batch(count: int) -> None:
+def test_the_last_event_of_each_partition_counts_at_any_position_in_a_batch(count: int) -> None:
     cursor = Cursor(EARLIEST, None)
     cursor.partition_count = count
     cursor.note([at(0, 1), at(1, 1), at(1, 2), at(1, 3), at(1, 4)])

@@ -261,7 +261,7 @@ async def test_when_no_connection_comes_back_receive_raises(node: MemoryNode) ->
         assert list(consumer.partitions) == []
 
 
-async def test_a_refusal_for_good_is_raised_when_joining_and_later_by_receive(node: MemoryNode) -> None:
+async def test_a_permanent_refusal_is_raised_when_joining_and_later_by_receive(node: MemoryNode) -> None:
     group = Coordinator(node, 1)
     node.holds = lambda peer, link: False
     node.refused[LOG] = proton.Condition("amqp:unauthorized-access", "not yours")

@@ -151,7 +151,7 @@ def test_a_lost_link_sends_everything_without_an_outcome_again_in_order() -> Non
     assert [entry.attempts for entry in again] == [2, 2, 2, 1, 1]
 
 
-def test_when_it_fails_for_good_everything_has_that_outcome() -> None:
+def test_after_a_permanent_failure_every_event_has_that_outcome() -> None:
     box = outbox(3)
     box.take(2)
     error = ClosedError("gone")

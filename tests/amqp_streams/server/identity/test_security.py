@@ -171,7 +171,7 @@ def test_proofs_that_were_all_asked_for_before_are_judged_one_by_one() -> None:
     assert counts_of(node) == {("SCRAM-SHA-256", "failed"): 3, ("SCRAM-SHA-256", "limited"): 17}
 
 
-def test_a_limited_peer_that_goes_away_or_sends_more_does_no_harm() -> None:
+def test_a_limited_peer_that_leaves_or_sends_more_does_no_harm() -> None:
     node, users = InMemoryNode(anonymous="never", limits=LIMITS), Users()
     for number in range(4):
         dial(node, users, f"user-{number}", "x")

@@ -49,7 +49,7 @@ def test_a_users_file_that_does_not_exist_admits_no_user(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_removed_user_is_gone(path: Path) -> None:
+def test_a_removed_user_does_not_exist(path: Path) -> None:
     users = load(path)
     users.add("alice", "secret")
     assert users.remove("alice") is True

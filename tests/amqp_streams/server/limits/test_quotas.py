@@ -98,7 +98,7 @@ def test_a_reload_reaches_the_accounts_that_are_there() -> None:
     alice.forget(link)
 
 
-def test_links_that_are_gone_are_forgotten_in_both_directions() -> None:
+def test_ended_links_are_forgotten_in_both_directions() -> None:
     alice = made(alice=Quota(bytes_in=1000, bytes_out=1000)).of("alice")
     assert alice.bytes_in is not None
     assert alice.bytes_out is not None

@@ -104,7 +104,7 @@ def test_groups_epochs_and_cursors_are_refused(options: dict[str, Any]) -> None:
     assert batched(pair, **options).refused == names.NOT_IMPLEMENTED
 
 
-def test_numbers_that_are_none_are_refused() -> None:
+def test_invalid_numbers_are_refused() -> None:
     _node, pair = with_events(1)
     receiver = batched(pair, properties={names.BATCH_EVENTS: proton.uint(0)})
     assert (receiver.refused, receiver.info["field"]) == (names.INVALID_FIELD, "properties")
@@ -230,7 +230,7 @@ def test_drain_ends_a_read_at_once() -> None:
     assert (receiver.link.drained(), receiver.link.credit) == (9, 0)
 
 
-def test_nothing_is_read_behind_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_after_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     node, pair = with_events(50)
     partition, reads = node.store.logs["temps"].partitions[0], list[int]()
     read = partition.read

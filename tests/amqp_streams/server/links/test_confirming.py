@@ -100,7 +100,7 @@ def test_released_events_are_settled_at_once_and_sent_again() -> None:
 
 
 @pytest.mark.parametrize("how", ["detach", "end", "close", "break", "evict"])
-def test_deliveries_of_links_that_are_gone_are_left_alone(how: str) -> None:
+def test_deliveries_of_ended_links_are_ignored(how: str) -> None:
     """A delivery's pointer is dead when its link is: to use it is the end of the process."""
     node, pair, receiver = subscribed()
     node.store.states.held = True

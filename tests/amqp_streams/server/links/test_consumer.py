@@ -334,7 +334,7 @@ def test_events_given_back_wait_for_credit() -> None:
     assert numbers(receiver) == [0, 1]
 
 
-def test_an_event_given_back_after_retention_removed_it_is_gone() -> None:
+def test_an_event_released_after_retention_removed_it_is_lost() -> None:
     node = InMemoryNode()
     node.create("short", retention_ms=1000, segment_ms=1000)
     node.append("short", b"0")
@@ -453,7 +453,7 @@ def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(larg
         assert f"at offset {large} of partition 0 " in description(small.link.remote_condition)
 
 
-def test_a_link_that_is_gone_or_closing_is_not_pumped() -> None:
+def test_an_ended_or_closing_link_is_not_pumped() -> None:
     node, pair = with_events(3)
     receiver = pair.receiver("temps", filters=EARLIEST)
     (link,) = [

@@ -103,7 +103,7 @@ def test_a_drained_information_link_gives_its_credit_back() -> None:
     assert receiver.link.credit == 0
 
 
-def test_an_information_link_that_is_gone_sends_nothing_more() -> None:
+def test_an_ended_information_link_sends_nothing_more() -> None:
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node)
     first, second = pair.receiver("temps/$info", credit=5), pair.receiver("temps/$info", credit=5)
@@ -250,7 +250,7 @@ def test_requests_that_wait_are_bounded_in_bytes() -> None:
     assert node.service.turns.uses()["request_bytes"].used == 0
 
 
-def test_nothing_is_left_of_requests_whose_connection_is_gone() -> None:
+def test_requests_of_an_ended_connection_are_forgotten() -> None:
     node = InMemoryNode({"temps": 1})
     pair, sender, _ = managing(node, credit=0)
     pair.send(sender, request("READ", "temps"))

@@ -27,7 +27,7 @@ def links(node: InMemoryNode) -> list[AnyLink]:
         {"source": "$management"},
     ],
 )
-def test_a_link_closes_once_and_is_gone_when_the_peer_has_answered(attach: dict[str, Any]) -> None:
+def test_a_link_closes_once_and_is_removed_when_the_peer_has_answered(attach: dict[str, Any]) -> None:
     node = InMemoryNode({"temps": 1})
     peer = ScriptedPeer(node)
     peer.open()

@@ -267,7 +267,7 @@ def test_transactions_are_not_implemented() -> None:
 @pytest.mark.parametrize(
     "properties", [{Symbol("x"): {Symbol("deep"): [1, [2, [3]]]}}, {}, {Symbol("big"): "x" * 5000}]
 )
-def test_properties_that_mean_nothing_here_do_no_harm(properties: Value) -> None:
+def test_unknown_properties_do_no_harm(properties: Value) -> None:
     assert answered(source="temps", properties=properties).fields["properties"] is None
 
 

@@ -110,7 +110,7 @@ def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None
     assert use.limit - CONNECTION_BYTES_MAX < use.used <= use.limit
 
 
-def test_a_small_request_is_let_in_however_much_others_have_waiting() -> None:
+def test_a_small_request_is_admitted_however_much_others_have_waiting() -> None:
     turns, connection = Turns(ManualLoop().call_soon), 1
     while turns.hold(connection, CONNECTION_BYTES_MAX):
         connection += 1

@@ -244,9 +244,7 @@ async def test_a_paused_channel_receives_nothing_until_it_is_resumed(start: Star
     assert await take(client, 9) == b"held back"
 
 
-async def test_close_sends_what_is_buffered_and_says_goodbye(
-    start: Start, dial: Open, echoes: Echoes
-) -> None:
+async def test_close_sends_buffered_data_and_a_close_frame(start: Start, dial: Open, echoes: Echoes) -> None:
     client = await dial(await start(echoes))
     echo = await echoes.number(0)
     echo.channel.write(bytes(4 << 20))
@@ -361,7 +359,9 @@ async def test_a_client_behind_a_proxy_is_not_a_local_program_and_has_the_addres
     assert (channel.loopback, channel.secure) == (False, False)
 
 
-async def test_a_trusted_proxy_says_for_whom_it_forwards(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_a_trusted_proxy_names_the_client_that_it_forwards_for(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     server = await start(echoes, trusted_proxies=("127.0.0.0/8",))
     await dial(server, additional_headers={"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"})
     channel = (await echoes.number(0)).channel
@@ -369,7 +369,9 @@ async def test_a_trusted_proxy_says_for_whom_it_forwards(start: Start, dial: Ope
     assert (channel.loopback, channel.secure) == (False, True)
 
 
-async def test_closing_the_server_says_goodbye_to_each(start: Start, dial: Open, echoes: Echoes) -> None:
+async def test_closing_the_server_sends_each_client_a_close_frame(
+    start: Start, dial: Open, echoes: Echoes
+) -> None:
     server = await start(echoes)
     client = await dial(server)
     await echoes.number(0)

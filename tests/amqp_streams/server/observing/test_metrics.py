@@ -226,7 +226,7 @@ def test_room_on_the_disk_and_refused_connections_are_asked_at_the_scrape(tmp_pa
     assert samples["amqp_streams_connections_refused_total"] == 6
 
 
-def test_a_data_directory_that_is_gone_costs_only_its_own_figures(tmp_path: Path) -> None:
+def test_a_missing_data_directory_costs_only_its_own_figures(tmp_path: Path) -> None:
     metrics = Metrics(data_dir=tmp_path / "gone")
     metrics.source = Source(STATUS)
     samples = scrape(metrics)

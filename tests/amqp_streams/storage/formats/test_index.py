@@ -63,7 +63,7 @@ def test_a_damaged_index_file_is_known_for_one(
     assert index_file.decode(bytes(encoded[:position]), 7, 3) is None
 
 
-def test_an_index_of_another_segment_or_partition_is_not_believed() -> None:
+def test_an_index_of_another_segment_or_partition_is_not_used() -> None:
     encoded = index_file.encode(COVERAGE, Index(), 3)
     assert index_file.decode(encoded, 8, 3) is None
     assert index_file.decode(encoded, 7, 4) is None

@@ -63,7 +63,7 @@ def _decode(data: bytes, position: int = 0) -> record.Batch | None:
 
 
 @given(chunks(), st.binary(max_size=20))
-def test_a_batch_decodes_to_what_was_encoded_wherever_it_lies(chunk: Chunk, before: bytes) -> None:
+def test_an_encoded_batch_decodes_to_the_same_at_any_position(chunk: Chunk, before: bytes) -> None:
     data = before + b"".join(record.encode(chunk, SEED)) + b"behind"
     batch = _decode(data, len(before))
     assert batch is not None

@@ -91,7 +91,7 @@ def test_a_hole_without_synced_records_after_it_is_not_damage() -> None:
         assert hole.torn is torn
 
 
-def test_a_damaged_head_does_not_hide_what_is_behind_it() -> None:
+def test_a_damaged_head_does_not_hide_the_records_after_it() -> None:
     data, _ = file_of([{"a": b"1"}, {"b": b"2"}])
     for place in range(len(HEAD)):
         read = state_record.read(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], ID)
@@ -99,7 +99,7 @@ def test_a_damaged_head_does_not_hide_what_is_behind_it() -> None:
         assert read.values == {"a": b"1", "b": b"2"}
 
 
-def test_a_value_that_looks_like_records_is_none() -> None:
+def test_a_value_that_looks_like_records_is_not_read_as_records() -> None:
     """Only the store knows the id that its CRCs begin with, and a record inside a whole record is never read."""
     inner = state_record.encode({"epoch": b"0"}, synced=0, seed=state_record.seed_of(ID + 1))
     data, _ = file_of([{"a": inner}])

@@ -52,7 +52,7 @@ def test_a_torn_tail_loses_only_the_torn_batch(sizes: list[int], data: st.DataOb
 
 
 @given(counts, counts, st.data())
-def test_damage_with_batches_behind_it_is_found_with_its_place_and_numbers(
+def test_damage_with_batches_after_it_is_found_with_its_position_and_offsets(
     before: list[int], behind: list[int], data: st.DataObject
 ) -> None:
     segment, positions = _segment([*before, 2, *behind])
@@ -70,7 +70,7 @@ def test_damage_with_batches_behind_it_is_found_with_its_place_and_numbers(
 
 
 @given(st.binary(max_size=300), counts)
-def test_nonsense_before_and_behind_hides_nothing(nonsense: bytes, sizes: list[int]) -> None:
+def test_garbage_before_and_after_hides_nothing(nonsense: bytes, sizes: list[int]) -> None:
     segment, _ = _segment(sizes)
     scan = _scan(nonsense + segment + nonsense)
     assert sum(stretch.end - stretch.base for stretch in scan.stretches) == sum(sizes)

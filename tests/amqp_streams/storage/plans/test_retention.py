@@ -72,7 +72,7 @@ def test_a_segment_is_closed_at_its_size_or_age() -> None:
         )
 
 
-def test_segments_behind_the_first_that_stays_are_not_looked_at() -> None:
+def test_segments_after_the_first_that_stays_are_not_examined() -> None:
     looked_at: list[int] = []
 
     def segments() -> Iterator[ClosedSegment]:
@@ -126,7 +126,7 @@ def test_a_clock_that_jumps_ahead_for_a_moment_removes_nothing() -> None:
     assert clock.ahead_ms == 0
 
 
-def test_a_jump_that_lasts_is_believed() -> None:
+def test_a_jump_that_lasts_is_followed() -> None:
     clock = SteadyClock()
     clock.now_ms(0, 0)
     assert clock.now_ms(10**12, 5000) == 5000
@@ -135,7 +135,7 @@ def test_a_jump_that_lasts_is_believed() -> None:
     assert clock.now_ms(10**12 + HOLD_MS + 1, 5001 + HOLD_MS) == 10**12 + HOLD_MS + 1
 
 
-def test_a_clock_that_goes_back_is_believed_at_once() -> None:
+def test_a_clock_that_goes_back_is_followed_at_once() -> None:
     clock = SteadyClock()
     clock.now_ms(10**12, 0)
     assert clock.now_ms(5, 5000) == 5

@@ -175,7 +175,7 @@ def test_a_cursor_is_found_by_its_id_in_its_log_only() -> None:
 @pytest.mark.parametrize(
     ("container", "link"), [("", "l"), ("c", ""), ("c" * (NAME_CHARACTERS_MAX + 1), "l"), ("c", "l" * 5000)]
 )
-def test_a_cursor_is_kept_only_under_names_that_can_be_told_apart_and_kept(container: str, link: str) -> None:
+def test_a_cursor_is_kept_only_under_distinct_names_that_can_be_stored(container: str, link: str) -> None:
     with pytest.raises(PeerError) as refusal:
         link_key("i", container, link)
     assert refusal.value.condition == names.INVALID_FIELD

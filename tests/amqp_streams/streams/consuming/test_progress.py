@@ -14,7 +14,7 @@ def progress(**positions: int) -> Progress:
     return held
 
 
-def test_the_next_begins_at_the_lowest_unsettled_or_behind_what_was_looked_at() -> None:
+def test_the_next_consumer_begins_at_the_lowest_unsettled_event_or_after_the_examined_ones() -> None:
     held = progress(p0=5, p1=7)
     held.trackers[0].sent(5, 3)
     held.trackers[0].settled(5)

@@ -414,7 +414,7 @@ def test_a_record_without_room_waits_or_comes_alone(
     assert reader.positions[0] == 9
 
 
-def test_nothing_is_read_behind_an_upper_bound(
+def test_nothing_is_read_after_an_upper_bound(
     store: MemoryStore, log: StoredLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Links that get single events do not delay it either: a reader of a range does not wait for the events

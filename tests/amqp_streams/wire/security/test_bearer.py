@@ -62,7 +62,7 @@ def test_without_an_initial_response_the_server_asks_for_it(mechanism: str) -> N
 
 @BOTH
 @pytest.mark.parametrize("user", ["", "alice", "\uff41lice"])
-def test_the_owner_of_the_token_is_let_in(mechanism: str, user: str) -> None:
+def test_the_owner_of_the_token_is_logged_in(mechanism: str, user: str) -> None:
     server = BearerServer(mechanism)
     server.start(message(mechanism, "abc", user))
     good = Success("alice", groups=frozenset({"ops"}), expires_ms=5)

@@ -39,7 +39,7 @@ def test_scram_algorithms_are_called_as_their_mechanisms_and_know_their_hash() -
 
 
 @pytest.mark.parametrize("initial", [None, b"", b"alice"])
-def test_external_lets_in_whom_the_certificate_names(initial: bytes | None) -> None:
+def test_external_logs_in_the_user_of_the_certificate(initial: bytes | None) -> None:
     """RFC 4422, appendix A.
 
     Several libraries send no initial response at all where they mean an empty one.

@@ -349,7 +349,7 @@ def counted(world: World, *changed: Key) -> int:
 
 
 def test_work_is_proportional_to_what_changed() -> None:
-    """Not to what there is: neither the objects of others, nor an object that nobody refers to."""
+    """Not to all existing objects: not to those of others, and not to an object without references to it."""
     world = World()
     for number_ in range(20):
         world.send(broker(f"b{number_}"))

@@ -182,7 +182,7 @@ async def test_a_malformed_answer_is_an_error(answer: bytes) -> None:
 @pytest.mark.parametrize(
     "begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"]
 )
-async def test_half_an_answer_is_none(begun: bytes) -> None:
+async def test_half_an_answer_does_not_count(begun: bytes) -> None:
     async with peer(answering(begun, then_close=True)) as connection:
         with pytest.raises(ConnectionClosedError):
             await ask(connection)

@@ -17,7 +17,7 @@ def test_one_subscriber_leaves_half_of_the_room_to_the_others() -> None:
     assert (replies.used, replies.waiting, let_in) == (75, 1, [])
 
 
-def test_an_answer_larger_than_all_the_room_is_let_in_alone() -> None:
+def test_an_answer_larger_than_all_the_room_is_admitted_alone() -> None:
     replies, let_in = Replies(10), list[str]()
     large, next_ = entry("a", 50), entry("b", 5, let_in)
     assert replies.enter(large)
@@ -38,7 +38,7 @@ def test_one_that_ends_while_it_waits_waits_no_more() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 120), st.integers(0, 9)), max_size=40))
-def test_the_bound_holds_and_everyone_is_let_in_at_last(arrivals: list[tuple[str, int, int]]) -> None:
+def test_the_bound_holds_and_every_answer_is_finally_admitted(arrivals: list[tuple[str, int, int]]) -> None:
     replies, present = Replies(100), list[Entry]()
     for owner, size, leaver in arrivals:
         present.append(entry(owner, size))
