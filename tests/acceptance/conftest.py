@@ -43,7 +43,7 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
 
 @pytest.fixture
 def cli() -> Cli:
-    """Runs `amqp-streams` against a node: what it prints on stdout."""
+    """Runs `amqp-streams` against a node and returns its stdout."""
 
     def run(
         node: NodeProcess, *arguments: str, given: str = "", status: int = 0, url: str | None = None

@@ -58,7 +58,7 @@ class Site:
         self.config.write_text(f'users = "{self.users}"\n{rules}')
 
     def reload(self, rules: str, *, until: str = "reloaded ") -> None:
-        """Write another configuration, and wait until the node has said a word once more than before."""
+        """Write another configuration, and wait until the node has logged the line once more."""
         self.write(rules)
         before = self.node.words.count(until)
         os.kill(self.node.pid, signal.SIGHUP)

@@ -184,8 +184,8 @@ def test_unauthenticated_clients_are_admitted_on_loopback_only(start_node: Start
 def test_a_peer_that_falls_silent_is_dropped_after_the_idle_timeout(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """A half-open connection: the peer opened it, its machine is gone, nothing comes any more, not even an
-    end.
+    """A half-open connection: the peer opened it, then its machine failed, and no more bytes arrive, not even
+    an end.
     """
     config = tmp_path / "node.toml"
     config.write_text('[limits]\nidle_timeout = "1s"\n')

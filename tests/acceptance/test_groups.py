@@ -48,8 +48,8 @@ async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by
 def test_a_durable_subscriber_killed_and_back_20_times_misses_nothing_and_repeats_only_what_it_had_not_settled(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """It writes down what it gets, and what it settled once the node has surely heard of it; it dies in the
-    middle of anything.
+    """It records the events that it gets, and those whose settlement the node certainly has. It is killed at
+    any point.
     """
     node = start_node(log="bills:2")
     with connect(node.url) as client, client.producer("bills") as producer:
@@ -100,7 +100,9 @@ def _live(process: "subprocess.Popen[bytes]", told: Path, lives: list[list[Word]
 
 
 def _check(lives: list[list[Word]]) -> None:
-    """Each partition's events come in order and without a gap, and none again that was surely settled."""
+    """Each partition's events come in order and without a gap, and no event comes again whose settlement the
+    node certainly has.
+    """
     settled: set[tuple[str, int]] = set()
     next_number, repeated = {"0": 0, "1": 0}, 0
     for life in lives:

@@ -168,8 +168,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_refuses_producers_and_recovers(
     small_disk: Path, start_node: StartNode, cli: Cli
 ) -> None:
-    """Refused is not lost: what was accepted before stays readable meanwhile, and sending works again when
-    there is space.
+    """Refused events are not lost: accepted events stay readable, and sending works again when space is
+    available.
     """
     node = start_node("--admin-listen", "127.0.0.1:0", log="temps:1")
     body = b"x" * 10_000

@@ -1,4 +1,4 @@
-"""One table says what the settings of a log are; everything else follows it."""
+"""One table has the settings of a log; all other texts and checks derive from it."""
 
 from typing import get_type_hints
 

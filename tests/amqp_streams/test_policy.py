@@ -36,7 +36,7 @@ def test_a_pattern_that_no_log_can_match_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("field", ["users", "logs", "allow", "consumer_groups"])
 def test_a_list_that_is_present_is_not_empty(field: str) -> None:
-    """`consumer_groups = []` could mean none or any."""
+    """`consumer_groups = []` could mean no group or every group."""
     with pytest.raises(ValidationError, match="is empty"):
         rule(**{field: []})
 

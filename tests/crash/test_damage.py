@@ -123,7 +123,7 @@ BUILT = {clean: _build(clean=clean) for clean in (True, False)}
 
 
 def _read_what_can_be(partition: Partition, written: list[bytes]) -> set[int]:
-    """The numbers that are refused. Everything else is served as it was written."""
+    """The offsets that are refused. All other records are served as written."""
     refused: set[int] = set()
     at = partition.start
     while at < partition.end:
@@ -198,7 +198,7 @@ def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
 
 
 def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:
-    """What is appended now is kept, and opening again finds the same."""
+    """Events that are appended now are kept, and opening again finds the same."""
     before = []
     for partition in hand.store.logs["log"].partitions:
         base = hand.write(partition, b"after the damage")

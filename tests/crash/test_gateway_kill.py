@@ -76,7 +76,7 @@ SUBSCRIBED: Final = (
 
 @dataclass(frozen=True)
 class Sent:
-    """One event, POSTed once. `status` None: no answer came, for `reason`."""
+    """One event in one POST. `status` None: no answer, because of `reason`."""
 
     path: str
     type: str
@@ -112,7 +112,7 @@ class World:
 
     @property
     def accepted(self) -> dict[str, Sent]:
-        """What was answered 202."""
+        """The events that were answered with 202."""
         return {id_: event for id_, event in self.sent.items() if event.status == 202}
 
     async def take(self, request: web.Request) -> web.StreamResponse:

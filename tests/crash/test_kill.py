@@ -52,7 +52,7 @@ Position = tuple[str, int]
 
 @dataclass
 class Link:
-    """One producer in one round: what it sent, in order, and the outcomes it learnt."""
+    """One producer in one round: its events, in order, and the outcomes that it learned."""
 
     name: str
     partition: int | None = None
@@ -63,7 +63,7 @@ class Link:
 
     @property
     def home(self) -> int | None:
-        """The partition of all its events; None: they are dealt round."""
+        """The partition of all its events; None: they are distributed."""
         return partition_of_key(self.key, PARTITIONS) if self.key is not None else self.partition
 
     def next_body(self) -> bytes:
@@ -95,7 +95,7 @@ class History:
 
 
 async def produce(client: Client, link: Link) -> None:
-    """Send until the node is gone, with as many on their way as the window holds."""
+    """Send until the node ends, with as many events in flight as the window allows."""
     try:
         async with client.producer(LOG, partition=link.partition, window=WINDOW) as producer:
             while len(link.sent) < EVENTS_MAX:
@@ -120,7 +120,7 @@ async def _was_accepted(pending: Pending) -> bool:
 
 
 async def watch(client: Client, history: History) -> None:
-    """Read what is new, as it comes, until the node is gone."""
+    """Read new events as they arrive, until the node ends."""
     try:
         async with client.consumer(LOG) as consumer:
             while True:
@@ -170,7 +170,7 @@ async def one_round(node: NodeProcess, number: int, chance: random.Random, histo
 
 
 async def read(node: NodeProcess, after: dict[str, int]) -> list[ReceivedEvent]:
-    """The log as it is now, each partition in its order, from behind the offsets given on."""
+    """The present log, each partition in its order, after the given offsets."""
     events: list[ReceivedEvent] = []
     async with connect(node.url) as client:
         info = await client.info(LOG)
@@ -197,7 +197,7 @@ def _position(event: ReceivedEvent) -> Position:
 
 
 def check(events: list[ReceivedEvent], links: list[Link], history: History) -> None:
-    """Hold what is new in the log against what was promised; `history` has what was read before."""
+    """Compare the new events of the log with the outcomes. `history` has the events that were read before."""
     new = {_position(event) for event in events}
     for position in history.seen.keys() - new:
         assert position[1] <= history.ends.get(position[0], -1), f"{position} was seen and is gone"

@@ -1,4 +1,4 @@
-"""What is traced, kept in memory."""
+"""Spans, kept in memory."""
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -12,7 +12,7 @@ TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 
 
 class Spans:
-    """What was traced."""
+    """The recorded spans."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

@@ -112,7 +112,7 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
 
 
 async def test_an_address_that_a_user_was_given_is_known() -> None:
-    """Whichever replica gave it; one that has none yet is nowhere to send to."""
+    """From any replica. A Broker without an address cannot be sent to."""
     url = {"status": {"address": {"url": "http://x"}}}
     there: dict[tuple[str, str, str], Mapping[str, object]] = {
         ("Broker", "default", "b"): url,

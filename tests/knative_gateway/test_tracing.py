@@ -1,6 +1,5 @@
-"""Whether there are traces, and where they go.
-
-What is in them: `ingress/test_traced.py`, `dispatcher/test_traced.py`.
+"""Whether spans are exported, and where. Their contents: `ingress/test_traced.py`,
+`dispatcher/test_traced.py`.
 """
 
 import pytest

@@ -59,7 +59,7 @@ class Process:
 
     @property
     def words(self) -> str:
-        """What it has written."""
+        """The output that was written."""
         return self._log.read_text(errors="replace")
 
     def kill(self) -> None:
@@ -197,7 +197,7 @@ class Job(Process):
 
 
 def descendants(pid: int) -> list[int]:
-    """Children and theirs, of a process that may be gone."""
+    """All descendants of a process that may have ended."""
     try:
         children = [
             int(one)
@@ -210,7 +210,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """Its command line; empty if it is gone."""
+    """The command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -218,7 +218,7 @@ def command_of(pid: int) -> str:
 
 
 def kill(pid: int) -> None:
-    """kill -9, of one process that may be gone."""
+    """kill -9 of one process that may have ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Logs that hold numbers, and what is in logs: by the engine's own client, for tests of whole programs."""
+"""Logs with numbers, and the contents of logs: by the engine's own client, for tests of whole programs."""
 
 from collections import Counter
 from collections.abc import Sequence

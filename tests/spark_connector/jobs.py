@@ -33,9 +33,7 @@ def session(given: dict[str, Any]) -> SparkSession:
 
 
 def totals(frame: DataFrame) -> dict[str, int]:
-    """Rows, places and the sum of the numbers that their bodies are: the same for all who read the same
-    events once.
-    """
+    """Rows, positions, and the sum of the numbers in the bodies: the same for all readers of the same events."""
     number = f.col("body").cast("string").cast("long")
     row = frame.agg(
         f.count("*").alias("rows"),
@@ -55,7 +53,7 @@ def batch(given: dict[str, Any]) -> Any:
 
 
 def held(frame: DataFrame, gate: str) -> DataFrame:
-    """Each task waits in the middle of what it reads."""
+    """Each task waits in the middle of its range."""
 
     def wait(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for one in batches:

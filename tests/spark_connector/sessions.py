@@ -73,7 +73,7 @@ def start(folder: Path, master: str = "local[2]", **more: str) -> SparkSession:
 
 
 def stop(session: SparkSession) -> None:
-    """End the session and its JVM, and wait until it is gone."""
+    """End the session and its JVM, and wait for their end."""
     session.stop()
     gateway = SparkContext._gateway
     assert gateway is not None

@@ -74,8 +74,8 @@ def workers(gate: Path) -> list[int]:
 def test_a_stream_is_exact_although_executors_and_the_driver_are_killed(
     url: str, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Into another log and into files, by the same driver; what is killed when: test_spark_kill.py has more
-    of it, at random.
+    """Into another log and into files, with the same driver. test_spark_kill.py kills more processes, at
+    random.
     """
     given = copying(tmp_path, url, "numbers-again", maxOffsetsPerTrigger=str(ROWS // 8))
     fill(url, "numbers-again", [])

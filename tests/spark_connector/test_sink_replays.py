@@ -196,9 +196,8 @@ def test_a_batch_without_a_name_is_another_write_each_time(
 def test_rows_in_another_order_are_known_again_when_they_are_sorted(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
-    """Behind a shuffle they may come in any order.
-
-    Without sorting they are stored twice: no order is as bad as a missing row.
+    """After a shuffle, rows may come in any order. Without sorting they are stored twice: a wrong order is
+    better than a missing row.
     """
     rows = [str(number) for number in range(10)]
     for order in (rows, rows[::-1]):

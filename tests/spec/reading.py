@@ -31,10 +31,10 @@ def ends(node: InMemoryNode, log: str = "temps") -> list[int]:
 
 
 def offsets(receiving: Receiving) -> list[str]:
-    """The offsets of what has arrived."""
+    """The offsets of the received events."""
     return [str(each.annotations[names.OFFSET]) for each in receiving.arrived]
 
 
 def partitions(receiving: Receiving) -> list[str]:
-    """The source partitions of what has arrived."""
+    """The source partitions of the received events."""
     return [str(each.annotations[names.SOURCE_PARTITION]) for each in receiving.arrived]

@@ -1,4 +1,4 @@
-"""Section 4.5: consumer groups, who owns a partition in one, and epochs."""
+"""Section 4.5: consumer groups, ownership of partitions, and epochs."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def member(group: str = "g", *, partition: int | None = None, epoch: int | None 
 
 
 def partition_of(receiving: Receiving) -> int | None:
-    """The partition that a link is bound to; None while its attach has not been answered, or without one."""
+    """The partition of a link; None before the answer to its attach, or for a partition-agnostic link."""
     told = (receiving.link.remote_properties or {}).get(names.PARTITION)
     return None if told is None else int(told)
 

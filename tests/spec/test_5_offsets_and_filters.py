@@ -54,7 +54,7 @@ def test_every_message_delivered_carries_offset_and_timestamp(node: InMemoryNode
 
 def test_an_event_has_one_offset_on_every_link(node: InMemoryNode, client: EnginePair) -> None:
     """5.1.1: "The offset value represents a relative position of the event to the beginning of the log." It
-    does not depend on who reads, or when.
+    does not depend on the reader or the time.
     """
     node.append("single", b"a", b"b", b"c")
     first = client.receiver("single", credit=10, filters=EARLIEST)
@@ -150,8 +150,8 @@ def test_timestamps_never_decrease_though_the_clock_does(node: InMemoryNode, cli
 
 
 def test_a_delivery_filter_is_given_as_a_source_filter_and_answered(client: EnginePair) -> None:
-    """5.2: "The delivery filter is provided as a source filter during link attach." What is in force is in
-    the answer.
+    """5.2: "The delivery filter is provided as a source filter during link attach." The answer has the
+    filters in force.
     """
     filters = client.receiver("single", filters=EARLIEST).link.remote_source.filter
     filters.rewind()

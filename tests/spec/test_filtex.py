@@ -291,7 +291,9 @@ def test_bounds_of_offset_and_time_are_sought_not_scanned(
 
 
 def test_every_kind_of_filter_is_served(client: EnginePair) -> None:
-    """8: each may be implemented singly, all is recommended: all are, and none has parts that were left out."""
+    """8: each part may be implemented alone, and all are recommended: all are implemented, and none is
+    incomplete.
+    """
     client.send(
         client.sender("single"),
         event("hit", {"k": 1}, subject="s", durable=True),

@@ -48,7 +48,7 @@ class _Entered:
 
 @dataclass
 class FakeNode:
-    """Logs with the events in them. Partition of an event: the one asked for, else 0."""
+    """Logs with events. The partition of an event: the requested one, otherwise 0."""
 
     logs: dict[str, list[list[Event]]] = field(default_factory=dict)
     settings: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -185,8 +185,8 @@ class FakeProducer(_Entered):
 
 
 class FakeConsumer(_Entered):
-    """`Consumer`: the partitions in turn, from the earliest; what a start leaves out is the node's business
-    and not played here.
+    """`Consumer`: the partitions in turn, from the earliest event. Leaving out events before a start is the
+    node's task and not simulated here.
     """
 
     def __init__(self, node: FakeNode, log: str, options: Mapping[str, Any]) -> None:

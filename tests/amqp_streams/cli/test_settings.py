@@ -1,5 +1,5 @@
-"""A setting comes from its flag, else its variable, else the file, else the default; what is wrong is named
-with its place.
+"""A setting comes from its flag, otherwise its variable, otherwise the file, otherwise the default. Errors
+name the setting and its source.
 """
 
 import re
@@ -57,7 +57,7 @@ def file(tmp_path: Path) -> Path:
 def refused(
     flags: Mapping[Name, object], environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> str:
-    """What is said about settings that cannot be."""
+    """The errors of settings that are not valid."""
     with pytest.raises(ConfigError) as caught:
         node_settings({**DIRECTORY, **flags}, environment or {}, file)
     return str(caught.value)

@@ -140,7 +140,7 @@ class Peer:
         self.closed = True
 
     def read(self) -> None:
-        """Take what was left unread because of a `window`, and open it."""
+        """Take the messages that a `window` left unread, and open the window."""
         self.node.window = 0
         for link in self.node.attaches:
             while link.is_receiver and link.current is not None and not link.current.partial:

@@ -53,7 +53,7 @@ class RunningNode:
             self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and what it says when it ends."""
+        """Send SIGTERM, and return the output at the end."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):

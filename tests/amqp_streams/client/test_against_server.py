@@ -331,8 +331,8 @@ def test_the_blocking_face_does_the_same(node: RunningNode) -> None:
 def test_a_restart_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(
     tmp_path: Path, end: Callable[[RunningNode], None]
 ) -> None:
-    """Two restarts under load: every event is stored, and the consumer of all partitions gets what is stored,
-    once, in order.
+    """Two restarts under load: every event is stored, and the consumer of all partitions gets the stored
+    events once, in order.
     """
     node = RunningNode(tmp_path, "--log=log:3").start()
     try:

@@ -1,4 +1,4 @@
-"""Consumers that own a partition, whose cursor the node keeps, or who ask where the log ends: against a
+"""Consumers that own a partition, whose cursor the node keeps, or that ask for the end of the log: with a
 scripted node in memory.
 """
 

@@ -25,7 +25,7 @@ STOLEN = proton.Condition("amqp:link:stolen", "an epoch")
 
 
 class Story:
-    """A node that plays the group's cursor too: what is not settled comes again to the next link of a
+    """A node that also simulates the group's cursor: unsettled events come again to the next link of a
     partition.
     """
 
@@ -60,7 +60,7 @@ class Story:
             await self.group.store(partition, *range(first, first + count))
 
     def take(self, events: list[ReceivedEvent]) -> None:
-        """Only what is ours is handed out, each partition's in order."""
+        """Only events of owned partitions are returned, in the order of each partition."""
         for event in events:
             assert event.partition in self.group.holders
             assert not event.revoked

@@ -88,7 +88,7 @@ Journal = list[tuple[str, str, int]]
 
 
 class Member:
-    """One consumer with a connection of its own, noting what it did in what order."""
+    """One consumer with a connection of its own, which records its actions in order."""
 
     def __init__(self, name: str, url: str, log: str, journal: Journal, delay_s: float) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Member:
             await asyncio.sleep(self._delay_s)
 
     async def stop(self) -> None:
-        """What it has handed out is done when this is called."""
+        """All returned events are processed when this is called."""
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -379,7 +379,9 @@ async def test_the_end_of_retained_events_is_found_with_a_filter_that_passes_not
 async def test_members_owners_and_durable_consumers_continue_after_a_restart_of_the_node(
     tmp_path: Path, end: Callable[[RunningNode], None]
 ) -> None:
-    """The node writes cursors now and then: what was settled last may come again, but nothing is left out."""
+    """The node writes cursors from time to time: the events that were settled last may come again, but none
+    is left out.
+    """
     node = RunningNode(tmp_path).start()
     revoked: list[str] = []
     try:

@@ -1,4 +1,6 @@
-"""Target partitions go in, positions come out; the learnt layout reads what the full decoder reads."""
+"""Target partitions are written and positions are read. The remembered layout gives the same result as the
+full decoder.
+"""
 
 import re
 
@@ -94,7 +96,7 @@ def test_offsets_as_strings_and_missing_ones_are_read_too() -> None:
 
 @given(st.text("0123456789 +-_abc", min_size=1, max_size=20), st.sampled_from([Symbol, str]))
 def test_a_text_of_another_form_is_not_an_offset(text: str, kind: type[str]) -> None:
-    """Also where a layout with 16 digits was learnt before: `int` would take blanks, signs and underscores."""
+    """Also after a layout with 16 digits was remembered: `int` would accept blanks, signs and underscores."""
     for offset in (kind(text), kind(text.ljust(16)[:16])):
         learnt = {SOURCE_PARTITION: Symbol("1"), OFFSET: Symbol(offset_text(7)), TIMESTAMP: Timestamp(7)}
         assert position_of(section(learnt) + BODY) == EventPosition("1", 7, 7)

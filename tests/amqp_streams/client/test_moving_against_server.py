@@ -32,7 +32,7 @@ port = {port}
 
 
 class Cable:
-    """A way to a node that can be cut so that only the client notices: the node still hears nothing, and
+    """A connection to a node that can be cut so that only the client notices: the node gets nothing more, and
     waits.
     """
 

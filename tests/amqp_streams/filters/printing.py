@@ -1,5 +1,5 @@
-"""Trees -> text, with parentheses around everything: for the law that parsing what was printed gives the tree
-again.
+"""Trees -> text, with parentheses around everything: for the law that parsing a printed tree returns the
+tree.
 """
 
 # ruff: noqa: PLR0911, PLR0912 - a row for each node

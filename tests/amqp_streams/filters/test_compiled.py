@@ -1,4 +1,4 @@
-"""A source's filter set: what is in force, what is refused and how, what is picked."""
+"""The filter set of a source: the filters in force, the refusals, and the selection."""
 
 from array import array
 from typing import Any

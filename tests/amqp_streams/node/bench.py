@@ -1,4 +1,4 @@
-"""A node on a bench: its store, its states, its clock, and what came back."""
+"""A node for tests: with its store, its states, its clock, and its effects."""
 
 from itertools import count
 from typing import Any
@@ -70,7 +70,7 @@ class Bench:
         return node
 
     def restart(self) -> None:
-        """The process is killed and started again: what was not on the disk of the states is gone."""
+        """The process is killed and restarted: states that were not on the disk are lost."""
         self.store.states = self.store.states.survivors()  # type: ignore[misc]  # a store has one set of them for its life
         self.node = self._start()
 
@@ -92,7 +92,7 @@ class Bench:
     # -- links
 
     def consume(self, request: AttachRequest | None = None, **options: Any) -> Consuming:
-        """A consumer that is granted: at once, or when what it waits for is on the disk."""
+        """A consumer that is granted at once, or when the state that it waits for is on the disk."""
         link = self.attach(request or attach(consumer=True, **options))
         if isinstance(link, Pending):
             effects = [*self.complete(), *self.complete()]  # its epoch is written first, then its cursor

@@ -1,6 +1,5 @@
-"""Members of groups: who is granted what and when, and how links are taken away.
-
-Spec: Event Streams 4.5; AMQP 2.6.1.
+"""Members of groups: which member is granted which partitions and when, and how links are closed. Spec: Event
+Streams 4.5; AMQP 2.6.1.
 """
 
 import pytest
@@ -58,7 +57,7 @@ def test_links_without_a_group_learn_of_none(bench: Bench) -> None:
 
 
 def test_an_epoch_without_a_group_is_kept_for_its_partition(bench: Bench) -> None:
-    """4.6.3 makes the epoch relative to a group; without one, all who name none are one another's rivals."""
+    """4.6.3 makes the epoch relative to a group. All consumers without a group compete with each other."""
     first = bench.consume(member("", partition=0, epoch=3))
     assert answered_properties(first) == {names.PARTITION: "0", names.EPOCH: 3}
     assert bench.refusal(member("", partition=0, epoch=3)).condition == names.RESOURCE_LOCKED
@@ -142,8 +141,8 @@ def test_a_reader_that_gives_up_waiting_gets_nothing(bench: Bench) -> None:
 
 
 def test_partitions_move_to_a_member_that_waits(bench: Bench) -> None:
-    """4.5.1: to renegotiate, the node gracefully closes links: nothing more is sent, and what was sent may be
-    settled.
+    """4.5.1: to renegotiate, the node gracefully closes links: no more events are sent, and sent events may
+    be settled.
     """
     links = [bench.consume(member(container="a", filters=EARLIEST)) for _ in range(2)]
     bench.append(0, 1)

@@ -86,7 +86,7 @@ def test_the_lowest_unsettled_is_where_the_next_begins(bench: Bench) -> None:
     "filters", [{}, {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@latest")}}]
 )
 def test_new_events_means_nothing_to_whoever_has_a_cursor(bench: Bench, filters: dict[str, Value]) -> None:
-    """What it missed while it was away is what it came for."""
+    """The consumer attached for the events that it missed while it was away."""
     bench.detach(bench.consume(durable(filters=filters)))
     bench.append(0)
     assert bench.read(bench.consume(durable(filters=filters))) == [(0, 0)]
@@ -248,8 +248,8 @@ def test_another_user_takes_no_partition_of_a_group_that_keeps_its_cursor(bench:
 
 
 def test_a_link_attached_again_takes_the_cursor_with_it(bench: Bench) -> None:
-    """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new
-    one.
+    """AMQP 2.6.1: settlements of the old endpoint no longer count, so its unsettled events are sent to the
+    new one.
     """
     old = bench.consume(durable(filters=EARLIEST))
     bench.append(0, 0)
@@ -326,7 +326,7 @@ def test_settlements_of_an_evicted_member_change_nothing(bench: Bench) -> None:
 
 
 def test_settlements_of_a_leaving_member_count(bench: Bench) -> None:
-    """4.5.1: a graceful close lets the consumer finish what it has."""
+    """4.5.1: a graceful close lets the consumer finish its events."""
     for _ in range(2):
         bench.consume(member(durable=True, filters=EARLIEST, container="a"))
     bench.append(0, 1)

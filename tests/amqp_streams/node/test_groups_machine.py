@@ -225,7 +225,7 @@ class Crashing(RuleBasedStateMachine):
                 self.crashed.discard(spot)
 
     def manage(self, operation: str, type_: str, name: str, body: dict[Value, Value]) -> bool:
-        """Whether it was done; what was is on the disk."""
+        """Whether it was done. If so, it is on the disk."""
         answer = self.node.manage(Request(operation, type_, name, body, "me", 1, log="log"))
         assert answer.status in {200, 204, 404, 409}, answer
         self.store.states.complete()
@@ -399,7 +399,7 @@ class Crashing(RuleBasedStateMachine):
             assert position == self.position(spot), "nothing is repeated that was settled, nothing is skipped"
 
     def ended(self, link: Link) -> None:
-        """The link is no more; what it had settled beyond an unsettled record is forgotten."""
+        """The link has ended, and settlements after an unsettled record are forgotten."""
         if not link.alive or link.grant is None:
             return
         link.alive = False

@@ -12,7 +12,7 @@ from amqp_streams.wire.types import Value
 
 
 class Counted(Informed):
-    """Counts what is encoded."""
+    """Counts the encoded answers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__("always")

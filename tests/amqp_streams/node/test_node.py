@@ -1,7 +1,4 @@
-"""The node decides on links, wakes those who wait, and carries out management requests.
-
-No sockets, no engine.
-"""
+"""The node decides on links, wakes waiting readers, and performs management requests. No sockets, no engine."""
 
 from dataclasses import replace
 from typing import Any
@@ -105,8 +102,8 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
 
 
 def test_unauthenticated_clients_create_only_as_many_logs_as_the_node_serves_partitions() -> None:
-    """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile
-    them up.
+    """Each partition needs a folder, files and memory: neither attaches to invented names nor requests may
+    accumulate them.
     """
     node = Node(
         MemoryStore(),
@@ -378,7 +375,7 @@ _SETTINGS = st.sampled_from(
 def test_any_request_at_all_has_an_answer(
     operation: str, name: Value, body: dict[Value, Value], correlation: Value
 ) -> None:
-    """What peers put into a request is read as what it is or not at all; the answer can always be written."""
+    """Values in a request are read with their type or not at all, and the answer can always be encoded."""
     properties: list[Value] = [None, None, None, None, "me", correlation]
     application: dict[Value, Value] = {"operation": operation, "type": "event-log", "name": name}
     sections: dict[int, Value] = {0x73: properties, 0x74: application, 0x77: body}

@@ -1,4 +1,4 @@
-"""The node asks the rules: who may attach, what is answered, which links stay when rules change."""
+"""The node applies the rules: which users may attach, the answers, and which links stay when rules change."""
 
 from itertools import count
 

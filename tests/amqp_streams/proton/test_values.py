@@ -82,7 +82,7 @@ def test_an_absent_value_or_one_that_is_not_a_map_is_empty(data: Any) -> None:
     ],
 )
 def test_capabilities_are_symbols_or_none_at_all(data: Any, offered: object, symbols: list[str]) -> None:
-    """AMQP 3.2: multiple values are an array, a single one may stand alone; whatever else a peer sends offers
+    """AMQP 3.2: several values are an array, and a single value may be alone. A value of another type offers
     nothing.
     """
     encoded = encode(offered)

@@ -104,7 +104,7 @@ class Doors:
 
     @property
     def inside(self) -> list[tuple[str | None, str | None]]:
-        """Who is in, and how."""
+        """The logged-in users, and their mechanisms."""
         assert self.server is not None
         assert self.server.service is not None
         return [

@@ -27,7 +27,7 @@ KEYS["PS256"] = KEYS["RS256"]
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """Those of a good token; None takes one away."""
+    """The claims of a valid token. None removes a claim."""
     good = {
         "iss": ISSUER,
         "aud": AUDIENCE,

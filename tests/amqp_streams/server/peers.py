@@ -21,7 +21,7 @@ Connect = Callable[..., Awaitable[Peer]]
 
 @dataclass
 class Echo:
-    """Sends back what it gets; remembers what was called."""
+    """Sends back the received bytes, and records its calls."""
 
     channel: ByteChannel
     calls: list[str] = field(default_factory=list)

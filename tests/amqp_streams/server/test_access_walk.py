@@ -153,7 +153,7 @@ def informs(room: Room, log: str) -> Outcome:
 
 
 def waits(room: Room, log: str) -> Outcome:
-    """Both partitions of the group have links: who may wait for one waits."""
+    """Both partitions of the group have links: a member that may own one waits."""
     holder = EnginePair(room.node, login=Login("everybody"))
     for partition in (0, 1):
         holder.receiver("temps", group="billing-2", partition=partition)
@@ -336,9 +336,7 @@ def test_each_operation_needs_its_right(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_user_learns_whether_a_log_of_others_exists(operation: str) -> None:
-    """What is refused is refused alike for a log that is there, with all that is kept in it, and for one that
-    never was.
-    """
+    """A refusal is the same for an existing log, with everything in it, and for a log that never existed."""
     _, ask, who = OPERATIONS[operation]
     for kind in sorted(EVERYBODY if who != EVERYBODY else NOBODY):
         there, not_there = ask(Room(kind), "hidden"), ask(Room(kind), "unknown")

@@ -101,8 +101,8 @@ def test_ended_consumers_are_not_woken() -> None:
 
 
 def one_round(random: Random) -> None:
-    """Links, sessions and connections die while commits are in flight, in any order, and what was said of
-    each event is true.
+    """Links, sessions and connections end while commits are in flight, in any order, and the outcome of each
+    event is true.
     """
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 3}, store=store)

@@ -1,4 +1,4 @@
-"""A connection's life: how it opens, how long it waits, how it says goodbye. Real bytes, no sockets."""
+"""The life of a connection: open, timeouts, close. Real bytes, no sockets."""
 
 import proton
 import pytest
@@ -25,7 +25,7 @@ def sasl_init(mechanism: str, initial: bytes) -> bytes:
 
 
 def sasl_frames(got: bytes | bytearray) -> list[tuple[int, list[Value]]]:
-    """What comes between the SASL header and the AMQP header."""
+    """The bytes between the SASL header and the AMQP header."""
     data = bytes(got)
     at, found = len(SASL_HEADER), []
     while data[at : at + 4] != b"AMQP" and (one := read_frame(data, at)) is not None:

@@ -389,7 +389,7 @@ class Neighbours:
         self.receiver = self.other.receiver("temps", credit=10_000)
 
     def says(self, *blocks: bytes) -> bytes:
-        """A peer sends these; what it got back."""
+        """A peer that sends these frames, and the frames that it got back."""
         peer = ScriptedPeer(self.node, header=b"")
         for block in blocks:
             peer.write(block)
@@ -489,7 +489,7 @@ def test_performatives_with_fields_of_any_kind_affect_no_other_client(
 @_SETTINGS
 @given(st.integers(1, 5))
 def test_bytes_one_by_one_are_the_same_as_all_at_once(block: int) -> None:
-    """What comes back may be cut otherwise, and dispositions may join; what is said is the same."""
+    """The answer may be divided differently, and dispositions may be joined, but its meaning is the same."""
     said = AMQP_HEADER + b"".join(_FRAMES[:2]), b"".join(_FRAMES[2:])
     at_once, one_by_one = Neighbours(), Neighbours(block_bytes=block)
     gist = _gist(at_once.says(*said))

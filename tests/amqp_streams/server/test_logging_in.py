@@ -221,7 +221,7 @@ async def test_a_connection_ends_with_its_token_and_continues_with_the_next(
 async def test_a_valid_token_is_accepted_though_many_logins_of_its_address_failed(
     doors: Doors, name: str
 ) -> None:
-    """Else one program with an expired token locks out all others behind its address."""
+    """Otherwise one program with an expired token would lock out all others with its address."""
     limits = Limits(login_failures=3, login_interval_ms=3_600_000)
     async with doors.open(limits=limits):
         for _ in range(3):

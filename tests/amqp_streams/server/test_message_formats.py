@@ -287,7 +287,7 @@ def test_each_delivery_has_the_format_of_its_message(credit: int, mode: int) -> 
 def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_transfer_stays_as_it_is() -> (
     None
 ):
-    """Long tags are taken from transfers only, never from what is in a message."""
+    """Long tags are read from transfers only, never from the content of a message."""
     like = b"\x00\x53\x14\xc0\x1b\x05\x43\x43\xa0\x10" + b"t" * 12 + b"FRMT" + b"\x43\x42"
     body = (like * 4000)[:90_000]
     payload = b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body
@@ -342,7 +342,7 @@ def test_a_cursor_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
 
 
 def test_a_connection_without_formats_is_not_rewritten() -> None:
-    """And one with them keeps its frames in order, whatever else is sent on it."""
+    """A link with formats keeps its frames in order, whatever else is sent on the connection."""
     node = with_formats(0, 0, AZURE)
     pair = EnginePair(node)
     receiving = pair.receiver("temps", filters=filter_of("@earliest"), credit=2)  # fmt: skip

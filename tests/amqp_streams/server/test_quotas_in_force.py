@@ -1,4 +1,4 @@
-"""Quotas over a connection: what is beyond them is refused or waits, and nothing is lost."""
+"""Quotas of a connection: events above a quota are refused or wait, and nothing is lost."""
 
 import proton
 import pytest

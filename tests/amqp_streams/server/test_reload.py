@@ -1,4 +1,4 @@
-"""What is read again takes effect; what stays allowed notices nothing; what is broken changes nothing."""
+"""Changed settings take effect, allowed connections are not disturbed, and an invalid file changes nothing."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -166,7 +166,7 @@ _RULES = st.lists(
 def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(
     history: list[list[AccessRule]],
 ) -> None:
-    """And no longer, whatever the rules were before: what is asked of the node is what is asked of the rules."""
+    """It also ends there, whatever the rules were before: each request to the node is checked by the rules."""
     bench = Bench(user_groups={"ops": ["bob"]})
     asked = [
         (user, right, log, made)

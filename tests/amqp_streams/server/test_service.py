@@ -215,7 +215,7 @@ async def test_a_service_is_stopped_before_it_ever_started() -> None:
 
 
 def test_a_node_waits_for_the_commit_in_flight_before_it_stops() -> None:
-    """Producers learn what became of what they sent last."""
+    """Producers learn the outcome of the events that they sent last."""
 
     async def stopping() -> None:
         store = MemoryStore(auto=False)

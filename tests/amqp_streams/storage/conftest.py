@@ -45,7 +45,7 @@ class Hand:
         store.states.on_written = lambda number, failure: self.written.append((number, failure))
 
     def commit(self) -> CommitDone | None:
-        """Commit what is pending and wait for it."""
+        """Commit the pending appends and wait for the commit."""
         count, sequence = len(self.done), self.store.sequence
         self.store.commit()
         if self.store.sequence == sequence and not self.store.pending_bytes:

@@ -1,4 +1,4 @@
-"""Small files are believed only as they were written."""
+"""Small files are used only if they are complete and unchanged."""
 
 from pathlib import Path
 

@@ -277,7 +277,7 @@ class World:
         assert sorted(reached) == sorted(model.producers(partition.end).items())
 
     def _recover(self) -> None:
-        """The process is gone, and perhaps the power; and perhaps recovery is cut short, too."""
+        """The process ends, perhaps with a power loss, and perhaps recovery is interrupted, too."""
         if "log" in self.store.logs:
             self._note_starts()
         while True:

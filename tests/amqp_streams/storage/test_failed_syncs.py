@@ -1,4 +1,4 @@
-"""A disk that fails, and the starts after it: what was visible stays, and nothing is reported that is not so."""
+"""A disk that fails, and the starts after it: visible events stay, and every report is true."""
 
 import errno
 from collections.abc import Sequence

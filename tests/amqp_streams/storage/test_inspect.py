@@ -1,4 +1,4 @@
-"""`verify` finds what is wrong and nothing else; `dump` shows what is there; neither changes a byte."""
+"""`verify` finds all errors and nothing else; `dump` shows the contents; neither changes a byte."""
 
 from pathlib import Path
 from time import time

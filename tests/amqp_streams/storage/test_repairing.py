@@ -1,4 +1,4 @@
-"""A repair makes a directory open again, loses nothing that a checksum proves, and says what is lost."""
+"""A repair makes a directory usable again, loses nothing that a checksum proves, and reports the losses."""
 
 import json
 import shutil

@@ -42,7 +42,7 @@ def apply(values: dict[str, bytes], changes: Mapping[str, bytes | None]) -> dict
 
 
 def killed(files: FaultyFiles) -> Hand:
-    """The process died, and another one opens what it left."""
+    """The process ended, and another one opens its directory."""
     files.kill()
     return open_inline(files)
 

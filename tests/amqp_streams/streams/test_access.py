@@ -1,4 +1,4 @@
-"""Rules allow what they say to whom they say it, and nothing else."""
+"""Rules give exactly the named rights to exactly the named users."""
 
 from fnmatch import fnmatchcase
 

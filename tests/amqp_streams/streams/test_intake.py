@@ -78,7 +78,7 @@ class Room:
 
 
 def lying(partition: Partition) -> list[bytes]:
-    """What is stored in a partition, in order."""
+    """The stored events of a partition, in order."""
     found: list[bytes] = []
     while chunk := partition.read(len(found), 1 << 20):
         found += chunk.messages

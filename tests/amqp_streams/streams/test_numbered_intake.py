@@ -1,4 +1,6 @@
-"""A numbered event goes where it went before, and what is wrong with it itself is said first."""
+"""A repeated numbered event goes to the partition of its first attempt, and an error in the event itself is
+reported first.
+"""
 
 import proton
 import pytest
@@ -83,7 +85,7 @@ def conditions(receipt: Receipt) -> dict[int, str]:
 
 
 def test_events_without_a_hint_go_to_the_one_partition_of_their_producer(room: Room) -> None:
-    """However many links there were before, and whatever went over them."""
+    """For any number of earlier links, with any events."""
     for turn in range(3):
         room.send(
             room.grant("query/7"),
@@ -126,7 +128,9 @@ def test_a_key_and_a_target_count_as_without_numbers(room: Room) -> None:
 
 
 def test_keyed_events_of_our_client_are_spread_by_their_keys(room: Room) -> None:
-    """Their annotations come behind a section that is the same on all: the fast way has to look at keys, too."""
+    """Their annotations follow a section that is the same in all messages: the fast path must compare keys,
+    too.
+    """
     bare = [
         b"\x00\x53\x72" + hinted("k", key=f"key-{number}").partition(b"\x00\x53\x72")[2]
         for number in range(20)

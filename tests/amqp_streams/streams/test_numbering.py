@@ -161,7 +161,7 @@ def test_an_append_that_is_refused_is_owed(desk: Desk) -> None:
 
 
 def test_an_attach_learns_how_far_the_producer_is_including_events_in_flight(desk: Desk) -> None:
-    """Or else a new process would give numbers again that are about to be stored."""
+    """Otherwise a new process would reuse numbers that are about to be stored."""
     link = desk.attach()
     assert link.highest is None
     desk.send(link, 41)
@@ -299,9 +299,7 @@ class Sender:
 
 @given(st.integers(0, 1 << 32))
 def test_each_event_is_stored_once_and_in_order_also_after_failed_sends_and_new_epochs(seed: int) -> None:
-    """Links come and go, commits fail, processes crash; what was accepted is stored, nothing twice, nothing
-    out of order.
-    """
+    """Links come and go, commits fail, and processes crash: accepted events are stored, once and in order."""
     rng = random.Random(seed)
     desk = Desk()
     senders = [Sender(desk, 0)]

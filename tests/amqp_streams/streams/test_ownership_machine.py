@@ -101,9 +101,8 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting or self.owners or self.writes)
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """A link ends: it detached, or its connection is gone.
-
-        Whether it was granted, waits, or has its epoch being written.
+        """A link ends: it detaches, or its connection ends, while it is granted, waits, or its epoch is being
+        written.
         """
         known = [*self.waiting, *self.owners.values(), *(write.hold for write in self.writes)]
         hold = data.draw(st.sampled_from(known))
@@ -156,7 +155,7 @@ class Groups(RuleBasedStateMachine):
         return None
 
     def follow(self, changes: Sequence[Change]) -> None:
-        """Do what a node would; hold each change against what is known."""
+        """Do what a node would do, and compare each change with the known state."""
         leaving: Counter[str] = Counter()
         for change in changes:
             hold = change.hold
@@ -212,7 +211,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_partition_is_idle_while_somebody_waits(self) -> None:
-        """But for what is reserved for a member that still wants it."""
+        """Except the partitions that are reserved for a member that still wants them."""
         for group in {hold.group for hold in self.waiting}:
             known = self.ownership._groups[group]
             taken = {hold.partition for hold in self.ownership.holders(group)}

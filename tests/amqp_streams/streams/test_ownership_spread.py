@@ -79,7 +79,7 @@ class Crowd:
                     raise AssertionError(change)
 
     def step(self) -> None:
-        """Time passes: who was asked to leave has left, who comes back is there."""
+        """Time passes: members that were asked to leave have left, and returning members are back."""
         self.now_ms += STEP
         for hold in [hold for hold in self.links if hold.state is HoldState.LEAVING]:
             self.lose(hold)

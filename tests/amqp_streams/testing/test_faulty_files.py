@@ -1,4 +1,4 @@
-"""The file system in memory forgets what was not synced, and nothing else."""
+"""The file system in memory forgets unsynced data, and nothing else."""
 
 import errno
 import random

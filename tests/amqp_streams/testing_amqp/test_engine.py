@@ -1,4 +1,4 @@
-"""What the client of Proton's shows is what it got."""
+"""The wrapper of Proton's client shows the frames that it got."""
 
 import proton
 import pytest

@@ -1,6 +1,4 @@
-"""What was written into a batch is what is read, for our reader and for one that walks the standard's
-sections.
-"""
+"""Reading a batch returns what was written, with our reader and with one that walks the standard's sections."""
 
 from array import array
 

@@ -28,7 +28,7 @@ likely = st.lists(st.sampled_from(CODES) | st.integers(0, 8) | st.integers(0, 25
 
 
 def outcome(data: bytes, at: int = 0) -> int | None:
-    """Where decoding ends; None for a documented error."""
+    """Where decoding ends; None after a documented error."""
     try:
         _, end = decode(data, at)
     except WireError as error:

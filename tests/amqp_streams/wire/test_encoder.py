@@ -1,4 +1,4 @@
-"""What is written is compact, as Proton reads it, and what cannot be written is said."""
+"""Encodings are compact and readable by Proton, and values that cannot be encoded are reported."""
 
 from enum import IntEnum, StrEnum
 from uuid import UUID

@@ -1,6 +1,4 @@
-"""Message-formats are found in whatever encoding a transfer is written, wherever blocks are cut, and in
-transfers only.
-"""
+"""Message-formats are found in every encoding of a transfer, with blocks of any size, and only in transfers."""
 
 from typing import Any
 

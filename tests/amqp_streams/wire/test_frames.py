@@ -1,4 +1,4 @@
-"""Frames are cut as they were put together; flows that ask for an echo are found wherever blocks end."""
+"""Frames are split as they were written, and flows that ask for an echo are found in blocks of any size."""
 
 import contextlib
 from typing import Any
@@ -285,7 +285,7 @@ def test_a_malformed_flow_or_one_without_a_request_gets_no_echo(fields: str) -> 
 
 @given(st.binary(max_size=700), st.integers(min_value=0, max_value=60))
 def test_a_flow_that_begins_in_a_skipped_block_is_found_where_it_ends(before: bytes, cut: int) -> None:
-    """Blocks of nothing but transfers are not searched; the flow behind them may have begun in one."""
+    """Blocks that contain only transfers are not searched, but the flow after them may have begun in one."""
     wanted = flow_frame(
         3, next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=4, handle=5, echo=True
     )

@@ -1,6 +1,4 @@
-"""Names with a NUL are found in an open and in attaches, wherever blocks of bytes are cut, and nothing else
-is.
-"""
+"""Names with a NUL are found in an open and in attaches, with blocks of any size, and nothing else is found."""
 
 import pytest
 from hypothesis import given

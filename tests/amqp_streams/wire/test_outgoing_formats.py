@@ -1,4 +1,4 @@
-"""Only transfers with a long tag are changed, wherever the stream is cut, and no frame changes its size."""
+"""Only transfers with a long tag are changed, with blocks of any size, and no frame changes its size."""
 
 from typing import Any
 

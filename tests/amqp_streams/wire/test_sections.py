@@ -1,6 +1,4 @@
-"""Sections are found in whatever form they come; what is stored is what was sent less the delivery
-annotations, byte for byte.
-"""
+"""Sections are found in every encoding. The stored bytes are the sent ones without the delivery annotations."""
 
 import contextlib
 import itertools

@@ -88,7 +88,7 @@ async def call(
 async def watching(
     api: Api, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """The events of a watch, until the block ends: then the client is gone."""
+    """The events of a watch until the end of the block, when the client leaves."""
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     gone = asyncio.Event()
 

@@ -139,7 +139,7 @@ async def test_a_client_that_leaves_in_the_middle_is_not_an_error(api: Api) -> N
 
 
 async def test_two_authorization_headers_are_refused(guarded: Api) -> None:
-    """A proxy might have believed the other one."""
+    """A proxy might have used the other one."""
     sent: list[Any] = []
 
     async def receive() -> Any:

@@ -1,4 +1,4 @@
-"""Kinds that clients declare: served at once, in each version, and gone with all their objects."""
+"""Kinds that clients declare: served at once, in each version, and removed with all their objects."""
 
 import asyncio
 from pathlib import Path

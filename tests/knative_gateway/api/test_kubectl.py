@@ -1,5 +1,5 @@
-"""kubectl against the API, as it is: 1.20 of Debian's package kubernetes-client, or what is installed
-(KUBECTL names another).
+"""kubectl with the API, unchanged: 1.20 of Debian's package kubernetes-client, or the installed one (KUBECTL
+names another).
 """
 
 import json
@@ -46,7 +46,7 @@ def environment(url: str, cache: Path, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def kubectl(environment: dict[str, str]) -> Run:
     def run(*words: str, given: object = None, status: int = 0) -> str:
-        """What it says; `given` is a document for its stdin."""
+        """Run kubectl and return its output. `given`: a document for its stdin."""
         done = subprocess.run(
             [str(KUBECTL), *words],
             input="" if given is None else written_yaml(given),

@@ -1,4 +1,4 @@
-"""Watches: what was there, what comes, what comes to match, and where a watch ends."""
+"""Watches: existing objects, new ones, objects that begin to match, and the end of a watch."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -64,7 +64,7 @@ async def test_a_status_is_current_while_the_data_plane_is_slow(here: Here) -> N
 
 
 async def test_no_object_waits_for_the_subscribers_of_another(here: Here) -> None:
-    """One path that takes its time holds up neither the status nor the route of another."""
+    """One slow path delays neither the status nor the route of another."""
     here.plane.late = {"/broker/default/late"}
     async with here.controller():
         late = await here.send(broker("late"))
@@ -188,7 +188,7 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
 
 
 async def test_it_knows_whether_all_is_served(here: Here) -> None:
-    """Not while a log is missing, nor while the data plane has not taken the routes."""
+    """Not while a log is missing, and not before the data plane has taken the routes."""
     here.logs.away = True
     here.plane.works = False  # from the start: routes are taken before logs are there
     await here.send(broker())

@@ -38,7 +38,7 @@ async def test_a_log_goes_with_its_broker_and_a_successor_begins_with_an_empty_o
 
 
 async def test_a_log_stays_where_several_replicas_share_the_work(here: Here) -> None:
-    """A late one could delete what is its successor's by now."""
+    """A late deletion could remove the log of its successor."""
     async with here.controller(counting=False) as controller:
         key = await here.send(broker())
         await here.ready(key)
@@ -72,7 +72,7 @@ async def test_a_log_that_cannot_be_deleted_is_retried(here: Here) -> None:
 
 
 async def test_a_successor_that_comes_at_once_begins_with_an_empty_log(here: Here) -> None:
-    """Before the controller has seen that its predecessor is gone."""
+    """Before the controller has seen that its predecessor was deleted."""
     async with here.controller():
         key = await here.send(broker())
         old = uid_of(await here.ready(key))

@@ -23,9 +23,8 @@ NOW_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class State:
-    """What logs and data plane have done.
-
-    `logs`: for each log None if it is there, else why it is not; `failing`, `figures`: by uid.
+    """The state of logs and data plane. `logs`: for each log None if it exists, otherwise why it does not;
+    `failing`, `figures`: by uid.
     """
 
     logs: Mapping[str, str | None] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class Plan:
 
 
 def worked_out(reconciler: Reconciler, state: State, *, now_ms: int, paths: Iterable[str] = ()) -> Plan:
-    """What it wants when it has heard all of this. `paths`: those that were served before."""
+    """The plan of the controller after all these changes. `paths`: those that were served before."""
     while reconciler.step(3):
         pass
     for log, need in list(reconciler.needs.items()):
@@ -65,7 +64,7 @@ def worked_out(reconciler: Reconciler, state: State, *, now_ms: int, paths: Iter
 
 
 def anew(objects: Mapping[Key, Object], state: State, settings: Settings, *, now_ms: int) -> Plan:
-    """The same by one who has heard of all objects just now."""
+    """The plan of a controller that gets all objects at once."""
     reconciler = Reconciler(objects, settings)
     for key in objects:
         reconciler.changed(key)
@@ -116,7 +115,7 @@ class World:
         self.objects[key] = admission.patch(request, self.objects[key], json_patches.MERGE, change).object
 
     def delete(self, key: Key) -> None:
-        """It is gone."""
+        """The object was deleted."""
         del self.objects[key]
 
     def step(self) -> Plan:

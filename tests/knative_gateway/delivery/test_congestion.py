@@ -16,9 +16,7 @@ from knative_gateway.delivery.congestion import (
 def rounds(
     congestion: Congestion, count: int, *, bears: int, elapsed_ms: int = 100, queues: bool = False
 ) -> list[int]:
-    """The limit after each round of a subscriber that refuses (or lets wait) what is more than it bears at
-    once.
-    """
+    """The limit after each round of a subscriber that refuses (or delays) requests above its capacity."""
     limits, now = [], 0
     for _ in range(count):
         in_flight = congestion.limit

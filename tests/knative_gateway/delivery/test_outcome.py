@@ -55,8 +55,8 @@ def test_a_status_that_the_table_does_not_retry_is_a_permanent_failure(status: i
 
 @pytest.mark.parametrize("status", RETRY)
 def test_the_statuses_of_the_table_are_retried(status: int) -> None:
-    """Table: 404, 409, 429 and 5xx: retry; 408 besides, and what is beyond 599 counts as the other side's
-    failure.
+    """Table: 404, 409, 429 and 5xx are retried; also 408; and a status above 599 counts as a failure of the
+    other side.
     """
     assert not succeeded(status)
     assert verdict(answer(status), reply_wanted=True) is Verdict.RETRY

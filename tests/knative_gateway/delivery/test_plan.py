@@ -34,7 +34,7 @@ def done(action: Action) -> Done:
 
 
 def again(plan: Plan, action: Action, *, after: int = 0) -> Action:
-    """What comes after the wait."""
+    """The step after the wait."""
     assert isinstance(action, Wait), action
     assert action.until_ms == after
     return plan.resumed()
@@ -96,8 +96,8 @@ def test_the_wait_may_be_spread_and_lengthened_by_retry_after() -> None:
 
 
 def test_an_event_that_cannot_be_delivered_goes_to_the_dead_letter_sink() -> None:
-    """Step 5: the event MUST be delivered to the deadLetterSink; it gets what it was and why, and no word of
-    replies.
+    """Step 5: the event MUST be delivered to the deadLetterSink. It gets the destination and the reason, and
+    no Prefer-Reply header.
     """
     plan = Plan(subscriber(retry=1, dead_letter_url=SINK), event(subject="x"))
     plan.start()

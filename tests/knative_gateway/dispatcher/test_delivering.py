@@ -47,7 +47,7 @@ def reply(of: CloudEvent, status: int = 200) -> web.Response:
 
 
 async def completed(rig: Rig, uid: str, count: int) -> None:
-    """The checkpoint is behind so many events."""
+    """Wait until the stored position is after this many events."""
     await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
     await rig.dispatcher.store_histories()
 
@@ -241,7 +241,7 @@ async def test_a_reply_to_a_trigger_goes_through_the_broker(
 
 
 async def test_headers_of_a_reply_follow_it_through_the_broker(rig: Rig, server: SubscriberServer) -> None:
-    """As those of a POST to the Broker's URL do; when to come again is not for those who get the reply."""
+    """Like the headers of a POST to the Broker's URL. The receiver of the reply does not get Retry-After."""
     answer = to_binary(event("answer", "answered"))
     passed_on = {"X-Request-Id": "r1", "Knative-Bar": "k1", "X-B3-Bar": "b1"}
     server.answers = [
@@ -305,8 +305,8 @@ async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(
 
 
 async def test_hops_are_counted_however_a_broker_s_url_is_spelt(rig: Rig, server: SubscriberServer) -> None:
-    """localhost, another address, a load balancer: what has the path of a Broker or Channel may lead back
-    here.
+    """localhost, another address, a load balancer: a URL with the path of a Broker or Channel may lead back
+    to this gateway.
     """
     urls = {"b": server.url("/broker/d/b"), "c": server.url("/channel/d/c/"), "out": server.url("/out")}
     await rig.serve(*(subscriber(uid, url) for uid, url in urls.items()))

@@ -100,7 +100,7 @@ async def test_a_known_subscriber_continues_from_its_cursor(server: SubscriberSe
 
 
 async def test_a_recreated_log_is_read_from_its_beginning(rig: Rig, server: SubscriberServer) -> None:
-    """Positions of its predecessor say nothing of it, wherever they are, and everything in it came since."""
+    """Positions of its predecessor do not apply to it, and all its events are newer."""
     rig.store.positions["u"] = {0: f"{99:016d}", 1: f"{0:016d}"}
     rig.store.incarnations["u"] = "the one before"
     await rig.send(event(1), event(2))

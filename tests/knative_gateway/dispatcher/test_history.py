@@ -123,7 +123,7 @@ async def test_of_too_many_that_cannot_be_kept_the_latest_are_held() -> None:
 
 
 async def test_failures_of_many_subscribers_take_few_transactions_of_bounded_size() -> None:
-    """One for each would keep everybody else who writes to the state database waiting for seconds."""
+    """One transaction for each would delay all other writers of the state database for seconds."""
     histories, kept = [History() for _ in range(1000)], Kept()
     for history in histories:
         history.note(1, ARRIVAL, attempt(1))

@@ -203,7 +203,7 @@ async def test_large_events_are_held_one_by_one() -> None:
 async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(
     server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those behind it, and all other subscribers, go on."""
+    """Later events and all other subscribers continue."""
 
     def poisonous(attributes: Mapping[str, object]) -> bool:
         if attributes["id"] == "1":
@@ -304,7 +304,7 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
 
 
 async def test_slow_subscribers_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many they are; and those that do not answer leave the readers to the others."""
+    """For any number of slow subscribers. Those that do not answer leave the readers to the others."""
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.catching_up.QUIET_S", 0.05)
     settings = DispatchSettings(
         look_ahead=8,

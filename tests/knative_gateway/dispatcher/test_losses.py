@@ -195,9 +195,7 @@ async def test_a_subscriber_without_a_reader_does_not_count_as_served(
 
 
 async def test_a_stop_brings_nothing_of_other_keys_again(server: SubscriberServer) -> None:
-    """The event that waits for its key holds the position back; those behind it that were delivered are
-    known.
-    """
+    """The event that waits for its key keeps the position; later events that were delivered are known."""
     stopping = asyncio.Event()
 
     async def slow(got: Got) -> web.StreamResponse:

@@ -115,7 +115,7 @@ async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitio
 
 
 async def test_a_replay_waits_for_an_owner_of_the_partition(pair: Pair, server: SubscriberServer) -> None:
-    """Its owner is gone, and the next one is not there yet."""
+    """Its owner has left, and the next one has not come yet."""
     await pair.send(4)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[1].become()

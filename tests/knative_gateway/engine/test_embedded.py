@@ -91,7 +91,7 @@ async def test_one_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_it_goes_when_we_are_killed(tmp_path: Path) -> None:
-    """Not by its parent, who is dead, but by the kernel."""
+    """The kernel ends it, because its parent is dead."""
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom knative_gateway.engine.embedded import"
         " EmbeddedNode\nasync def main():\n    async with EmbeddedNode(Path(sys.argv[1])) as node:\n       "

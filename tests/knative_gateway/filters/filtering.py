@@ -77,7 +77,7 @@ def meaning(filters: Sequence[Filter], event: Mapping[str, object]) -> bool:
 
 
 def one(filter_: Filter, event: Mapping[str, object]) -> bool | None:  # noqa: PLR0911  one line for each dialect
-    """Whether an event passes one filter; None: it is none."""
+    """Whether an event passes one filter; None: it is not a valid filter."""
     for dialect, content in filter_.items():
         if not content:
             continue

@@ -1,4 +1,4 @@
-"""Trees of expressions at random, and their text: the parser reads back what is printed."""
+"""Random trees of expressions and their text: parsing a printed tree returns the tree."""
 
 from hypothesis import strategies as st
 

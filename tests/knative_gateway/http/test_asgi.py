@@ -20,7 +20,7 @@ def served(app: App) -> Wire:
 
 
 async def done(wire: Wire) -> bytes:
-    """What was answered when the applications are through."""
+    """The answers after the applications have ended."""
     while wire.tasks:
         await asyncio.wait(wire.tasks)
     return wire.send()
@@ -183,7 +183,7 @@ async def test_some_answers_have_no_body(status: int) -> None:
     ],
 )
 async def test_a_fault_of_the_application_is_seen_by_its_client(sent: list[Any], says: bytes) -> None:
-    """By the status while that is possible, else by a connection that is cut before the end."""
+    """With the status while that is possible, otherwise by closing the connection before the end."""
 
     async def app(_scope: object, _receive: object, send: Any) -> None:
         for message in sent:

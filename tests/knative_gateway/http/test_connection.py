@@ -1,5 +1,5 @@
-"""A connection under clients of every kind: what it takes for requests, in which order it answers, and when
-it ends.
+"""A connection with clients of every kind: which bytes are requests, in which order it answers, and when it
+ends.
 """
 
 import re
@@ -168,7 +168,7 @@ def test_ambiguous_and_endless_requests_are_refused(sent: bytes, status: int) ->
 
 
 def test_an_upgrade_is_ignored_and_its_body_is_a_body() -> None:
-    """Else what it has in it would be the next request. Spec: RFC 9110, 7.8."""
+    """Otherwise its content would be the next request. Spec: RFC 9110, 7.8."""
     smuggled = b"GET /smuggled HTTP/1.1\r\n\r\n"
     wire = Wire()
     wire.send(post(smuggled, UPGRADE[:-2]) + GET.replace(b"host: x\r\n", UPGRADE) + GET)

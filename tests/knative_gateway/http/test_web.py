@@ -65,7 +65,7 @@ async def test_ready_says_what_is_missing() -> None:
 
 
 async def test_an_event_does_not_wait_for_requests_to_the_api_that_came_before_it() -> None:
-    """Else clients that send many requests at once hold up the events of all others."""
+    """Otherwise clients that send many requests at once delay the events of all others."""
     begun: list[str] = []
 
     async def listing(_request: object) -> PlainTextResponse:

@@ -1,4 +1,4 @@
-"""A connection of the listener without sockets: what it reads, and what it writes."""
+"""A connection of the listener without sockets: the bytes that it reads and writes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from knative_gateway.http.responses import head
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written."""
+    """Keeps the written bytes."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 5), "sockname": ("192.0.2.2", 80)})
@@ -50,7 +50,7 @@ class Transport(asyncio.Transport):
 
 
 class Echo:
-    """Answers with what it understood, when all of a request is here."""
+    """Answers with the request as it was understood, when the request is complete."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange

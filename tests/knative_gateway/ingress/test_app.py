@@ -215,7 +215,7 @@ async def test_headers_that_are_passed_on_and_the_trace_go_with_the_event(
 
 
 class Doorkeeper:
-    """Lets those in who say so."""
+    """Accepts every client that names a user."""
 
     async def may_send(self, authorization: str | None, route: Route) -> None:
         if authorization is None:

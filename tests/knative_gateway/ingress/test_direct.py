@@ -1,5 +1,5 @@
-"""The shortest way in, over real sockets: it answers as the long one does, and leaves to it what is not for
-it.
+"""The fast path of the ingress over real sockets: it answers like the general path, and leaves unusual
+requests to it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Counting:
-    """The ingress behind the door; counts what comes the long way."""
+    """The ingress after the listener. It counts the requests of the general path."""
 
     def __init__(self, ingress: Ingress) -> None:
         self.ingress = ingress
@@ -261,7 +261,7 @@ async def test_with_an_authorizer_nothing_comes_this_way(log: MemoryEventLog) ->
 async def test_many_requests_at_once_are_answered_in_order(
     client: Client, log: MemoryEventLog, app: Counting
 ) -> None:
-    """Pipelining: those behind the first wait for it, whichever way they go."""
+    """Pipelining: later requests wait for the first one, on either path."""
     good, bad = request(), request(headers=BINARY[1:])
     client[1].write(good + bad + good + bad + good)
     assert [(await response(client))[0] for _ in range(5)] == [202, 400, 202, 400, 202]

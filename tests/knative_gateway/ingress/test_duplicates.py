@@ -1,4 +1,4 @@
-"""What was accepted lately is known, for as long as asked and no longer."""
+"""Recently accepted events are known for the configured time, and no longer."""
 
 from hypothesis import given
 from hypothesis import strategies as st

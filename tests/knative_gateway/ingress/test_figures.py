@@ -1,4 +1,4 @@
-"""What is counted comes out as metrics."""
+"""Counts are exported as metrics."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 

@@ -1,4 +1,4 @@
-"""What is looked for among headers."""
+"""The values that are read from headers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The short way makes the message that the long one makes, or none at all."""
+"""The fast path creates the message of the general path, or none."""
 
 import pytest
 from hypothesis import given

@@ -10,7 +10,9 @@ from knative_gateway.running.supervising import Supervisor
 
 
 class Body:
-    """A task's body. `runs`: how often it was started; `failure`: what it raises while it is set."""
+    """The body of a task. `runs`: the number of starts; `failure`: the exception that it raises while it is
+    set.
+    """
 
     def __init__(self, failure: BaseException | None = None) -> None:
         self.failure = failure

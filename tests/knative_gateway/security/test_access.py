@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may."""
+"""The user of a request, and the user's rights."""
 
 import pytest
 

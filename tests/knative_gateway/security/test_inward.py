@@ -1,4 +1,4 @@
-"""Which URLs lead to this gateway's own Brokers and Channels, and who may send to them."""
+"""Which URLs lead to this gateway's own Brokers and Channels, and which users may send to them."""
 
 import pytest
 

@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[SubscriberServer]:
 
 
 def told(got: Got) -> dict[str, object]:
-    """The event of a request that has it in its body and nowhere else."""
+    """The event of a request that has it only in its body."""
     assert got.headers["content-type"] == STRUCTURED
     assert not [name for name in got.headers if name.startswith("ce-")]
     members = json.loads(got.body)

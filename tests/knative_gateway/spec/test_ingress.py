@@ -140,7 +140,7 @@ async def test_0_3_is_taken_and_not_upgraded(app: Ingress, log: MemoryEventLog, 
 
 @pytest.mark.parametrize("missing", ["ce-id", "ce-source", "ce-type", "ce-specversion"])
 async def test_each_required_attribute_is_missed(app: Ingress, log: MemoryEventLog, missing: str) -> None:
-    """test-spec, Event Acknowledgement: 400, unparsable event; the answer names what is missing."""
+    """test-spec, Event Acknowledgement: 400, unparsable event; the answer names the missing attribute."""
     told = await answered(app, BROKER.path, tuple(header for header in BINARY if header[0] != missing))
     assert told.status == 400
     assert missing.removeprefix("ce-").encode() in told.body

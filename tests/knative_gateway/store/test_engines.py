@@ -1,4 +1,4 @@
-"""Work on a connection is one hop to a thread with SQLite, however many statements it has."""
+"""Work on a connection needs one switch to a thread with SQLite, for any number of statements."""
 
 import asyncio
 import threading

@@ -1,4 +1,6 @@
-"""The watch feed: every change once, in order, also another replica's; and an end to what is remembered."""
+"""The watch feed: every change once, in order, also of another replica; and a limit on the remembered
+changes.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -98,7 +100,7 @@ async def test_large_changes_are_forgotten_before_they_fill_the_disk(
 
 
 async def test_large_changes_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read from the table again for a watch that is behind."""
+    """The changes are read from the table again for a watch that is behind."""
     monkeypatch.setattr(feed, "TAIL_CHARACTERS_MAX", 5_000)
     database = Database(sqlite_url(tmp_path))
     made = feed.Feed(database)

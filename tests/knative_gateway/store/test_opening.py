@@ -1,4 +1,4 @@
-"""Opening: what is kept over restarts, who may use a file, and what is said when it cannot be."""
+"""Opening: the state that survives restarts, the rights on the file, and the errors."""
 
 import asyncio
 import os

@@ -1,6 +1,5 @@
-"""Writes that wait at the same time share a transaction, and nothing else.
-
-Each on SQLite and on PostgreSQL.
+"""Writes that wait at the same time share a transaction, and nothing else. Each test with SQLite and with
+PostgreSQL.
 """
 
 import asyncio

@@ -143,7 +143,7 @@ def test_a_node_that_comes_back_is_asked_again(start_node: Callable[..., NodePro
 def test_an_endpoint_that_is_silent_hides_no_other_and_the_one_that_answered_is_tried_first(
     node: NodeProcess,
 ) -> None:
-    """A host that swallows what it is sent: powered off, behind a firewall, or hung."""
+    """A host that takes data and never answers: powered off, behind a firewall, or hung."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         first = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
         options = ConnectionOptions((first, node.url), connect_timeout_ms=300, retries=0)

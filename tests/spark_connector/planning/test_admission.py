@@ -166,7 +166,7 @@ class Engine:
             raise ConnectionAbortedError
 
     def run(self, batches: int) -> None:
-        """A run of the query: what was not committed is read again first."""
+        """A run of the query: uncommitted ranges are read again first."""
         self.initial = None
         last = max(self.ends, default=-1)
         if last >= 0 and last not in self.commits:
@@ -211,7 +211,7 @@ class Engine:
 def test_nothing_is_lost_or_doubled_whatever_crashes_when_and_whatever_comes_in_between(
     begin: Edge, limit: int, sizes: list[int], crashes: list[list[bool]]
 ) -> None:
-    """From the first end in the checkpoint on, wherever the query began: the hole of batch 0 is one of these."""
+    """From the first end in the checkpoint, wherever the query began: the hole of batch 0 is one of these."""
     engine = Engine(begin, limit, [list(range(size)) for size in sizes])
     for plan_of_crashes in [*crashes, []]:
         engine.crashes = plan_of_crashes

@@ -213,9 +213,7 @@ def test_a_batch_of_a_deleted_log_is_lost_as_a_whole() -> None:
 
 
 def test_the_first_batch_begins_where_its_end_says() -> None:
-    """The start that Spark gives after a crash in the first batch is a new one: what came in between would be
-    lost.
-    """
+    """After a crash in the first batch, Spark gives a new start: the events in between would be lost."""
     end = Offsets({"t": StreamOffsets("i", {0: 30})}, begun={"t": {0: 10}})
     again = Offsets({"t": StreamOffsets("i", {0: 25})}, initial=True)
     assert [(one.start, one.end) for one in plan(again, end, {"t": state(p0=(0, 40))}).ranges] == [(10, 30)]

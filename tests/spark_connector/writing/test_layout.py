@@ -1,4 +1,4 @@
-"""Columns that can be written, and what is said of those that cannot."""
+"""Columns that can be written, and the errors for those that cannot."""
 
 import re
 from pathlib import Path

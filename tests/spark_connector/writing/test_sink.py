@@ -43,7 +43,7 @@ def known(spark: SparkSession) -> None:
 
 
 def events(client: Client, log: str) -> dict[int, list[ReceivedEvent]]:
-    """What is in a log, by partition."""
+    """The events of a log, by partition."""
     found: dict[int, list[ReceivedEvent]] = {number: [] for number in range(PARTITIONS)}
     with client.consumer(log, start=EARLIEST) as consumer:
         while batch := consumer.receive_retained():

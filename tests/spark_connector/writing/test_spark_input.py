@@ -32,8 +32,8 @@ def test_without_the_worker_rows_are_taken_for_whole() -> None:
 
 
 def test_this_release_of_pyspark_has_the_stream_where_it_is_looked_for() -> None:
-    """Else a task whose rows break off would write its last chunk in part, and write it again when it is run
-    again.
+    """Otherwise a task whose rows end early would write a part of its last chunk, and write it again when it
+    runs again.
     """
     main = inspect.unwrap(worker.main)
     assert "infile" in main.__code__.co_varnames

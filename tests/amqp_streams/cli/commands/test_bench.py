@@ -1,4 +1,4 @@
-"""Measurements count what was asked for, and their figures have stable names."""
+"""Measurements count the requested events, and their figures have stable names."""
 
 import json
 

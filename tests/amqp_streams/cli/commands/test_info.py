@@ -1,4 +1,4 @@
-"""What is known of a log is shown to people and to programs."""
+"""`info` shows the facts about a log to people and to programs."""
 
 import json
 

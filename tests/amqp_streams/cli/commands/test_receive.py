@@ -160,7 +160,7 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
 def test_a_message_that_cannot_be_decoded_is_shown_whole_and_reported(
     filled: FakeNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One broken event must not stop everybody who reads the log there."""
+    """One broken event must not stop all readers of the log."""
     placed = filled.stored("temps", 0, 0).message.removesuffix(filled.logs["temps"][0][0].encode())
     broken = (
         b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is not UTF-8

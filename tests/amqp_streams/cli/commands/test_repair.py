@@ -1,4 +1,6 @@
-"""`amqp-streams repair` shows what it does before it does it, and its exit status says whether data is lost."""
+"""`amqp-streams repair` shows its plan before it changes anything, and its exit status shows whether data is
+lost.
+"""
 
 import json
 from pathlib import Path

@@ -20,7 +20,7 @@ def lines(tmp_path: Path) -> str:
 
 
 def bodies(node: FakeNode, partition: int = 0) -> list[object]:
-    """What is stored."""
+    """The stored events."""
     return [event.body for event in node.logs["temps"][partition]]
 
 

@@ -1,4 +1,4 @@
-"""Lines, JSON and CSV become the events that were meant, and what is wrong is named with its line."""
+"""Lines, JSON and CSV become the intended events, and errors are reported with their line."""
 
 import base64
 import json

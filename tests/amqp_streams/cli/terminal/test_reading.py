@@ -1,4 +1,4 @@
-"""Lines are found in bytes however these come, and input is read from files and pipes alike."""
+"""Lines are found in bytes however they are divided, and input is read alike from files and pipes."""
 
 import asyncio
 import os
@@ -83,7 +83,7 @@ async def test_a_pipe_is_read_as_data_arrives_and_the_loop_continues() -> None:
 
 
 def on_stdin(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Put bytes in place of stdin for reads of single bytes; what is left of them stays in the list."""
+    """Put bytes in place of stdin for reads of single bytes. Unread bytes stay in the list."""
     left = [data]
 
     def read(descriptor: int, count: int) -> bytes:

@@ -143,7 +143,9 @@ def test_events_that_came_after_the_start_are_left_out_while_other_partitions_ar
 
 
 def test_an_end_that_was_passed_by_retention_is_noticed() -> None:
-    """The named last event may be gone when reading gets there: a later one ends the partition, too."""
+    """The named last event may have been removed when reading gets there: a later event also ends the
+    partition.
+    """
     info = a_log(5)
     assert read(Bounds(None, ends_of(info)), info, [("0", 9)]) == ([], False)
 

@@ -1,5 +1,5 @@
-"""The client's two ends of a message-format: what it sends with one, it gets with the same, through the real
-node and its store.
+"""Message-formats in the client: an event that is sent with a format is received with the same format,
+through the real node and its store.
 """
 
 import json

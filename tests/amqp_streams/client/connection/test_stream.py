@@ -39,7 +39,7 @@ class Heard:
         self.ended.set_result(error)
 
     async def until(self, size: int) -> bytes:
-        """What came, when it is at least `size` bytes."""
+        """The received bytes, when they are at least `size`."""
         async with asyncio.timeout(10):
             while len(self.data) < size:
                 self.came.clear()

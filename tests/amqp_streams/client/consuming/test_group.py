@@ -321,7 +321,7 @@ async def test_closing_abandons_what_waits_and_wakes_the_receiving_caller(node: 
 
 
 async def test_unread_events_of_a_lost_partition_do_not_use_up_the_window(node: MemoryNode) -> None:
-    """The links share a session: what is dropped with one must not hold up the others."""
+    """The links share a session: events that are dropped with one link must not delay the others."""
     group = Coordinator(node, 2)
     async with connect(URL, retry=AT_ONCE) as client, client.group_consumer(LOG, "g") as consumer:
         await group.assign(0, 1)

@@ -1,5 +1,5 @@
-"""Ranges of a partition: what is there, once, in order, to the end; against the real node, through cuts and
-kills.
+"""Ranges of a partition: all existing events, once, in order, to the end; with the real node, through broken
+connections and kills.
 """
 
 import asyncio

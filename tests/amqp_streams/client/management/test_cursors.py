@@ -1,4 +1,4 @@
-"""Cursors: what `$management` says of them, and what is asked of it."""
+"""Cursors: the requests to `$management` and their answers."""
 
 import pytest
 

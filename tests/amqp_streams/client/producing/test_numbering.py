@@ -49,8 +49,8 @@ def numbers(numbered: Sequence[Entry]) -> list[int | None]:
     st.integers(0, 60),
 )
 def test_numbers_rise_whichever_producer_gives_them(steps: list[int | tuple[int, int]], highest: int) -> None:
-    """By itself, from a first number, after what the node said: what does not rise is refused and changes
-    nothing.
+    """The producer numbers events itself, from a first number after the node's. A number that does not rise
+    is refused and changes nothing.
     """
     numbering = Numbering()
     numbering.heard(None)
@@ -128,8 +128,8 @@ async def test_an_ordinary_producer_takes_no_numbers(node: MemoryNode) -> None:
 async def test_an_event_that_was_given_up_is_left_out_and_the_others_go_over_another_link(
     node: MemoryNode,
 ) -> None:
-    """A node that waits for an event refuses all behind it on that link: without a new one the producer would
-    be stuck.
+    """A node that waits for an event refuses all later events on that link: without a new link the producer
+    would be stuck.
     """
     node.link_properties = {names.PRODUCER_ID: "p", names.PRODUCER_SEQUENCE: proton.ulong(9)}
     owed: set[int] = set()

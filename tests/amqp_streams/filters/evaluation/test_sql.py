@@ -301,7 +301,7 @@ def test_absent_header_fields_have_their_defaults_and_do_not_exist_all_the_same_
 
 
 def test_reserved_offsets_compare_as_smaller_and_greater_than_all():
-    """Event Streams 5.1.1; what came after the attach is greater than `@latest`."""
+    """Event Streams 5.1.1: events that were stored after the attach are greater than `@latest`."""
     before, after = Sample(number=99), Sample(number=100)
     assert (
         truth("d.event-streams-offset > '@earliest' AND '@earliest' < d.event-streams-offset", before) is True

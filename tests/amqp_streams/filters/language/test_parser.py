@@ -1,4 +1,4 @@
-"""Texts that are filters, texts that are none, and where it shows."""
+"""Texts that are filters, texts that are not, and the positions of their errors."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is offered to whom: every combination of who asks and what is configured."""
+"""The offered mechanisms: for every combination of client and configuration."""
 
 from collections.abc import Callable
 from itertools import product

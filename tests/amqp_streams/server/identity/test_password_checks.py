@@ -9,7 +9,7 @@ from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 
 class Held(Executor):
-    """Does what it is asked when the test says so."""
+    """Performs a check when the test lets it."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []

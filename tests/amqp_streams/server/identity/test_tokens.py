@@ -1,4 +1,4 @@
-"""Tokens: only those that the issuer signed for us, that say who and until when, are good."""
+"""Tokens: only a token that the issuer signed for this node, with a user and an expiry, is accepted."""
 
 import json
 from pathlib import Path

@@ -235,7 +235,7 @@ def test_a_name_is_taken_whole_or_refused(name: str) -> None:
 def proves(
     users: UsersFile, name: str, password: str, algorithm: ScramAlgorithm = ScramAlgorithm.SHA_256
 ) -> str | None:
-    """Whom a client with this password is let in as."""
+    """The user that a client with this password logs in as."""
     client, server = ScramClient(algorithm, name, password, nonce="abc"), ScramServer(algorithm, nonce="def")
     assert isinstance(server.start(client.first()), FindKeys)
     challenge = server.answered(users.keys(server.claimed or "", algorithm))

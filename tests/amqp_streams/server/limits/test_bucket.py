@@ -48,7 +48,7 @@ class Consumer:
 
 
 class Producer:
-    """A link that sends what it has credit for as soon as it gets it."""
+    """A link that sends as many bytes as it has credit for, as soon as it gets credit."""
 
     def __init__(self, throttle: Throttle, size: int) -> None:
         self.throttle, self.size, self.sent, self.credit = throttle, size, 0, 0

@@ -110,7 +110,7 @@ def test_ended_links_are_forgotten_in_both_directions() -> None:
 
 
 def test_a_client_that_returns_still_owes_its_debt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else a new connection would be a new second's worth."""
+    """Otherwise a new connection would get a new second's allowance."""
     monkeypatch.setattr(quotas, "ACCOUNTS_MAX", 3)
     clock = Clock()
     all_quotas = made(clock, anyone=Quota(bytes_out=1000))

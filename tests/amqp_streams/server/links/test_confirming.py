@@ -1,5 +1,5 @@
-"""A durable receiver that settles second sees its deliveries settled when what it said of them is on the
-disk, and not before.
+"""A durable receiver that settles second sees its deliveries settled when its outcome is on the disk, and not
+before.
 """
 
 import proton

@@ -147,7 +147,7 @@ def test_no_event_is_lost_when_credit_is_short_and_partitions_fill_unevenly() ->
 def test_every_event_arrives_in_order_for_any_order_of_appends_and_credit(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    """First deliveries, that is: what was released comes again between them."""
+    """This counts first deliveries: released events come again between them."""
     node, pair = with_events(0, partitions=4)
     receiver = pair.receiver("temps", filters=EARLIEST)
     count = [0] * 4
@@ -210,7 +210,7 @@ def test_a_consumer_whose_session_window_is_shut_gets_what_fits() -> None:
 
 
 def test_a_small_session_window_continues_without_waiting_for_a_tick() -> None:
-    """More than the engine may hold back waits behind a window of few frames."""
+    """More data than the engine may hold back waits for a window of few frames."""
     node = InMemoryNode({"temps": 1})
     for _ in range(60):
         node.append("temps", *[b"x" * 200] * 200)
@@ -427,7 +427,7 @@ def test_damaged_records_close_the_link_that_came_to_them_and_no_other(
 
 @pytest.mark.parametrize("large", [0, 2, 3])
 def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(large: int) -> None:
-    """AMQP 2.7.3: no message beyond the receiver's max-message-size. What is before it arrives."""
+    """AMQP 2.7.3: no message above the receiver's max-message-size. Earlier messages arrive."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *(b"y" * (250 if number == large else 5) for number in range(5)))
     pair = EnginePair(node)

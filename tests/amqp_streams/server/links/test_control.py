@@ -167,7 +167,7 @@ def test_answers_travel_to_an_address_that_the_node_made_up() -> None:
 
 
 def test_a_request_without_a_reply_to_is_answered_on_the_only_receiver() -> None:
-    """Some clients send none."""
+    """Some clients do not send one."""
     pair, sender, receiver = managing(InMemoryNode({"temps": 1}))
     pair.send(sender, request("READ", "temps", reply_to=None))
     assert statuses(receiver) == [200]

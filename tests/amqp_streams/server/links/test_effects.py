@@ -1,5 +1,5 @@
-"""What the node takes away is gone: an old owner gets nothing after the new one's first event, and what it
-settles then counts no more.
+"""Revoked partitions take effect at once: an old owner gets nothing after the new owner's first event, and
+its later settlements do not count.
 """
 
 from typing import Any
@@ -364,7 +364,7 @@ def test_a_leaving_link_may_be_evicted() -> None:
 def test_a_link_whose_end_fails_does_not_keep_the_others_of_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nor the connection's place among its user's."""
+    """It also does not use the connection's share of its user's quota."""
     node = grouped(2)
     gone = EnginePair(node)
     for name in ("first", "second"):

@@ -203,7 +203,7 @@ def test_a_connection_that_ends_takes_its_pending_attaches_with_it(politely: boo
 def test_a_connection_that_holds_one_partition_and_waits_for_another_leaves_both_to_others(
     politely: bool,
 ) -> None:
-    """What it leaves must not be granted to its own attaches that wait."""
+    """The partition that it leaves must not be granted to its own waiting attaches."""
     node, holder, _ = taken(partitions=2)
     waiting = [holder.receiver("temps", group="g") for _ in range(2)]
     other = EnginePair(node)

@@ -126,7 +126,7 @@ def test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_aft
 
 
 def test_a_connection_is_read_again_when_the_link_that_paused_it_has_ended() -> None:
-    """Its detach may come in the same block as what was too much."""
+    """Its detach may come in the same block as the excessive transfer."""
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20), block_bytes=8 << 20)
     pair = EnginePair(node)
@@ -192,8 +192,8 @@ def test_deliveries_that_their_sender_aborts_give_their_credit_back(credit: int)
 
 
 def test_a_producer_that_settles_first_continues_when_its_window_filled_up_during_a_slow_commit() -> None:
-    """rcv-settle-mode second: what was sent settled is settled here only when it is durable, and nothing else
-    comes to ask for credit.
+    """rcv-settle-mode second: an event that was sent settled is settled here only when it is durable, and no
+    other event requests credit.
     """
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store, limits=Limits(credit=10, unsettled=10))

@@ -1,4 +1,4 @@
-"""What is answered to an attach is what is in force."""
+"""The answer to an attach has the values that are in force."""
 
 from typing import Any
 

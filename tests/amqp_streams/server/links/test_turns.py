@@ -1,4 +1,4 @@
-"""Requests and answers have a budget for each turn, however many links ask."""
+"""Requests and answers have a budget for each loop iteration, for any number of links."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast

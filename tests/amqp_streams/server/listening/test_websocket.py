@@ -61,7 +61,7 @@ async def dial() -> AsyncIterator[Open]:
 
 
 async def take(client: ClientConnection, size: int) -> bytes:
-    """The next `size` bytes, however they are cut into messages."""
+    """The next `size` bytes, however they are divided into messages."""
     got = bytearray()
     while len(got) < size:
         message = await client.recv()

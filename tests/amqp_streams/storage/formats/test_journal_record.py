@@ -1,4 +1,4 @@
-"""A journal record is what was written, of this directory and this use, or it does not count."""
+"""A journal record counts only if it is complete, of this directory and of this use."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""What batches and indexes say of producers is what was stored, wherever a run is cut."""
+"""Batches and indexes have the producers that were stored, wherever a run is divided."""
 
 from array import array
 
@@ -43,7 +43,7 @@ def naive(marks: list[Mark], end: int) -> dict[str, int]:
 
 @given(runs())
 def test_each_piece_of_a_run_says_exactly_what_is_in_it(chunk: Chunk) -> None:
-    """A crash between two pieces leaves the first: what it says is true without the second."""
+    """A crash between two pieces leaves the first one, which is valid without the second."""
     table: producers.Table = {}
     for piece in record.batches(chunk, sum(map(len, chunk.messages))):
         data = b"".join(record.encode(piece, 1))

@@ -1,4 +1,4 @@
-"""What is encoded is what is decoded, or it is known for something else."""
+"""Decoding returns the encoded records, or detects damage."""
 
 from array import array
 from dataclasses import replace

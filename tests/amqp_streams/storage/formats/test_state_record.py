@@ -1,4 +1,4 @@
-"""The file of states as bytes: what is whole is read, whatever is wrong around it."""
+"""The file of states as bytes: complete records are read, with any damage around them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is found in a segment, and what is to be done about it."""
+"""The contents of a segment, and the plan for it."""
 
 from array import array
 

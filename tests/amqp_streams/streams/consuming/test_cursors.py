@@ -254,8 +254,8 @@ def test_a_state_of_a_later_version_is_not_interpreted(value: bytes) -> None:
 
 
 class OverRestarts(RuleBasedStateMachine):
-    """Cursors over states that a crash takes back to what is durable: they come back as they were at the last
-    write that ended.
+    """Cursors over states that a crash resets to the durable ones: they return as of the last successful
+    write.
     """
 
     @initialize()

@@ -1,4 +1,4 @@
-"""What readers hold together is bounded, and what is taken from them they read again."""
+"""The memory of all readers together is bounded, and data that was taken from them is read again."""
 
 from array import array
 

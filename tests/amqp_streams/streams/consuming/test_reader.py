@@ -1,4 +1,4 @@
-"""Reading is a fair merge that keeps each partition's order and loses nothing, however it is interrupted."""
+"""Reading is a fair merge that keeps each partition's order and loses nothing, with any interruptions."""
 
 import pytest
 from hypothesis import given, settings
@@ -107,8 +107,8 @@ def test_events_that_arrive_at_an_exhausted_partition_during_another_read_are_no
 def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
     appends: list[tuple[int, int]], counts: list[int], data: st.DataObject
 ) -> None:
-    """Appends and reads interleave at will; a reader is woken only after it has said that there is nothing
-    more, as the node does it.
+    """Appends and reads alternate in any order. As in the node, a reader is woken only after it reported the
+    end.
     """
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=4), incarnation="i")
@@ -182,7 +182,7 @@ def test_a_reader_overtaken_by_retention_continues_at_the_earliest_and_reports_t
 
 @pytest.mark.timeout(10)
 def test_a_reader_that_retention_left_nothing_waits_for_more(store: MemoryStore, append: Append) -> None:
-    """A node that looked for what is not there would never look at anything else."""
+    """A node that examined absent partitions would do nothing else."""
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
     append(partition, NOW, NOW, NOW)
@@ -247,7 +247,7 @@ KINDS = st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=1, max_
 def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
     partitions: list[list[str]], wanted: str, count_max: int, forgetful: bool
 ) -> None:
-    """In order within each partition, nothing twice, however often the chunks are given back meanwhile."""
+    """In order within each partition, nothing twice, however often the chunks are freed meanwhile."""
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=len(partitions)), incarnation="i")
     for partition, kinds in zip(log.partitions, partitions, strict=True):
@@ -313,7 +313,7 @@ def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) ->
 def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(
     store: MemoryStore, append: Append
 ) -> None:
-    """Also when the filter lets none of the records through that it came to first."""
+    """Also when the filter rejects all records that it examined first."""
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
     reader = Reader([(partition, 0)], sql("kind = 'b'"))

@@ -64,9 +64,8 @@ def partition(log: StoredLog, append: Append) -> Partition:
 def test_each_combination_of_conditions_starts_where_it_says(
     partition: Partition, filters: dict[str, Value], first: int
 ) -> None:
-    """Greater than, always: an offset that was read starts behind it (5.2.1).
-
-    No filter is the same as `@latest` (3.2).
+    """Always greater than: a start after a read offset begins after it (5.2.1). No filter is the same as
+    `@latest` (3.2).
     """
     found = source_filters(filters)
     assert start_position(found, partition) == first
@@ -145,7 +144,7 @@ def test_a_filter_of_an_unknown_kind_is_left_out_and_does_not_open_the_past(part
     ],
 )
 def test_a_filter_that_is_known_but_cannot_be_read_refuses_the_attach(value: Value) -> None:
-    """Never silently unfiltered: the error names the filter and what is wrong with it."""
+    """A filter is never ignored: the error names the filter and the reason."""
     with pytest.raises(PeerError, match="filter mine") as refused:
         source_filters({"mine": Described(SYMBOL, value)})
     assert refused.value.condition == names.INVALID_FIELD

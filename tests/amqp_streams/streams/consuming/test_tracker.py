@@ -60,7 +60,7 @@ def test_a_stretch_is_settled_at_once_whatever_its_ends() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=40))
 def test_no_more_ranges_are_kept_than_records_are_unsettled(settlements: list[tuple[int, int]]) -> None:
-    """What one link can make the node keep is bounded by what it may leave unsettled."""
+    """The limit of unsettled events bounds the memory that one link can use in the node."""
     tracker = Tracker(0)
     tracker.sent(0, 40)
     for first, count in settlements:

@@ -1,4 +1,4 @@
-"""Epochs stand among the states so that all of a log's are found, and none of another's."""
+"""The keys of epochs let the node find all epochs of one log, and none of another log."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is counted of a group: loads, who wants how many, what may be moved, what is remembered."""
+"""The figures of a group: loads, demands, partitions that may be moved, and remembered members."""
 
 import pytest
 

@@ -1,6 +1,5 @@
-"""Who owns what: one link a partition and group, epochs that never fall, partitions that go round fairly.
-
-Spec: Event Streams 4.5.
+"""Ownership: one link for each partition and group, epochs that never fall, a fair distribution. Spec: Event
+Streams 4.5.
 """
 
 from collections.abc import Sequence

@@ -74,7 +74,7 @@ def init(mechanism: str, initial: bytes | None = None, hostname: str | None = No
 def run(
     pieces: Iterator[bytes] | list[bytes], mechanisms: Mapping[str, Callable[[], Mechanism]] = BOTH
 ) -> tuple[bytes, list[Event], bytes]:
-    """A shell: what was sent, the other events, and the bytes behind the layer (handed out or never fed)."""
+    """A shell: the sent bytes, the other events, and the bytes after the SASL layer (returned or never fed)."""
     server = SaslServer(mechanisms)
     sent, behind = b"", b""
     others: list[Event] = []
@@ -299,8 +299,8 @@ CONVERSATIONS = [
 
 
 def told(result: tuple[bytes, list[Event], bytes]) -> tuple[bytes, list[object], bytes]:
-    """Without `leftover`, which depends on the pieces as what is fed does; together they are in the last
-    part.
+    """Without `leftover`: like the fed bytes, it depends on how the bytes are divided. Together they are in
+    the last part.
     """
     sent, events, behind = result
     plain: list[object] = [

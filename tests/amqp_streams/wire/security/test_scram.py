@@ -238,7 +238,7 @@ def test_keys_that_cannot_be_are_refused(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ScramAlgorithm)
 def test_keys_of_an_unknown_user_look_like_keys_and_stay_the_same(algorithm: ScramAlgorithm) -> None:
-    """Who asks twice for a user that there is not gets the same salt twice, as for one that there is."""
+    """A client that asks twice for an unknown user gets the same salt twice, as for a known user."""
     made = unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
     assert made == unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
     assert parse_keys(algorithm, "nobody", format_keys(algorithm, made)) == made

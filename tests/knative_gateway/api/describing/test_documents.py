@@ -1,4 +1,4 @@
-"""Discovery and schemas: what clients ask before they ask for anything else."""
+"""Discovery and schemas: the first requests of clients."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ TRIGGER = "dev.knative.eventing.v1.Trigger"
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a protobuf message that has none but texts and messages."""
+    """The fields of a protobuf message that has only texts and messages."""
     position = 0
 
     def varint() -> int:

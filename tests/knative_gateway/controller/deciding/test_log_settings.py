@@ -74,7 +74,7 @@ def test_a_config_that_is_not_valid_is_reported(data: Object) -> None:
 
 
 def test_aliases_cannot_make_a_small_delivery_large() -> None:
-    """Ten levels of ten: the controller decides about each Broker, so it would do nothing else for days."""
+    """Ten levels of ten: the controller decides about each Broker, so it would be busy for days."""
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]" for each in range(1, 10)]
     broker = {"metadata": {"namespace": "n"}}

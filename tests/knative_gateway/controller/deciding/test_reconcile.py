@@ -191,7 +191,7 @@ def test_no_object_brings_reconciling_down(
 
 @pytest.mark.parametrize("works", [True, False])
 def test_objects_without_an_identity_do_not_share_one(works: bool) -> None:
-    """What belongs to a uid would be that of two: an object that has none is as if it were not there."""
+    """Without a uid, an object could be confused with another one: it is treated as absent."""
     world = World(objects=dict(WELL), works=works)
     for key in WELL:
         if key.kind in {"Trigger", "Subscription"}:

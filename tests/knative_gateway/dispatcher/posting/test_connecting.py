@@ -1,4 +1,4 @@
-"""Whom connections are made to, and how a URL becomes one."""
+"""The addresses that connections are made to, and how a URL becomes one."""
 
 import asyncio
 import ssl
@@ -71,8 +71,8 @@ async def test_a_connection_takes_its_time_only() -> None:
 
 
 async def test_each_request_has_its_own_time() -> None:
-    """One timer looks after all: one that ends earlier than those before it is not forgotten, nor those after
-    it.
+    """One timer for all connections: one that ends earlier than those before it is not forgotten, and neither
+    are those after it.
     """
 
     async def never(_: Got) -> web.StreamResponse:

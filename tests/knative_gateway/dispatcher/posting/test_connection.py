@@ -1,4 +1,4 @@
-"""Answers of every shape, and what is none."""
+"""Answers of every form, and bytes that are not an answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,7 +25,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def peer(script: Script) -> AsyncIterator[Connection]:
-    """A connection to who does that after it has got a request."""
+    """A connection to a server that does this after it has received a request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -190,7 +190,7 @@ async def test_half_an_answer_does_not_count(begun: bytes) -> None:
 
 
 async def test_a_request_that_was_read_before_the_connection_closed_has_been_seen() -> None:
-    """It was an attempt, however soon the connection closed."""
+    """It was an attempt, however early the connection closed."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

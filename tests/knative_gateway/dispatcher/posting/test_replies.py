@@ -1,4 +1,4 @@
-"""Who may receive an answer, and when."""
+"""Which requests may receive an answer, and when."""
 
 from hypothesis import given
 from hypothesis import strategies as st

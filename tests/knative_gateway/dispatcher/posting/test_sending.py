@@ -146,7 +146,7 @@ async def test_a_denied_destination_is_not_connected_to(sender: Sender, url: str
 
 
 class Lying:
-    """A name server that has learnt its trade from attackers: each time another address."""
+    """A name server of an attacker: it returns another address each time."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses)
@@ -302,8 +302,8 @@ async def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more
 
 
 async def test_an_event_that_was_read_is_not_sent_again_when_the_connection_closes(sender: Sender) -> None:
-    """An event that breaks its subscriber is not multiplied, however many other connections were kept: it was
-    an attempt.
+    """An event that breaks its subscriber is not multiplied, for any number of kept connections: it was an
+    attempt.
     """
     closing = Closing()
     async with await asyncio.start_server(closing, "127.0.0.1", 0) as server:

@@ -1,4 +1,4 @@
-"""Who may open a connection while others hold many."""
+"""Which subscribers may open a connection while others have many."""
 
 import asyncio
 

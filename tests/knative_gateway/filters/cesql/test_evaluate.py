@@ -1,4 +1,4 @@
-"""Closures of CloudEvents SQL: CESQL 3.4, 3.6, 3.7. What it says of whole expressions is in test_cesql."""
+"""Closures of CloudEvents SQL: CESQL 3.4, 3.6, 3.7. Whole expressions are tested in test_cesql."""
 
 from collections.abc import Mapping
 
@@ -205,7 +205,7 @@ def test_required_attributes_always_exist(name: str) -> None:
 
 
 class Watched(dict[str, object]):
-    """An event that notes what is read of it."""
+    """An event that records which attributes are read."""
 
     def __init__(self, **attributes: object) -> None:
         super().__init__(attributes)

@@ -68,7 +68,7 @@ def test_the_diamond_is_the_other_way_to_say_not_equal() -> None:
     ],
 )
 def test_a_string_literal_says_its_value(written: str, value: str) -> None:
-    """CESQL 2.2: of the quotes only the one that delimits is escaped; other backslashes are LIKE's business."""
+    """CESQL 2.2: only the quote that delimits a literal is escaped; other backslashes are for LIKE."""
     assert texts(written) == [(Kind.STRING, value)]
 
 

@@ -202,7 +202,7 @@ def test_an_object_that_others_filled_stays_when_its_maker_lets_it_go() -> None:
 
 @pytest.mark.timeout(20)
 def test_very_many_fields_are_applied_soon() -> None:
-    """All at once: one after the other would keep everybody else waiting."""
+    """All at once: one after another would delay all other requests."""
     fields: dict[str, object] = {f"k{number}": "v" for number in range(30_000)}
     live = applied(applied({}, fields), {"left": 1})
     assert live["spec"] == {"left": 1}

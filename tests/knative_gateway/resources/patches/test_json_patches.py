@@ -170,7 +170,7 @@ def test_copies_of_copies_end_soon() -> None:
 
 @pytest.mark.timeout(20)
 def test_the_most_operations_on_a_large_object_end_soon() -> None:
-    """A copy of the object for each would keep everybody else waiting."""
+    """A copy of the object for each operation would delay all other requests."""
     large: dict[str, object] = {f"k{number}": "v" for number in range(50_000)}
     patched = json_patch(
         large, [{"op": "add", "path": f"/n{number}", "value": "v"} for number in range(10_000)]
