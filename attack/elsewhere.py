@@ -25,7 +25,7 @@ SHOWN_BY: Final = {
     "PostgreSQL: slow": _SILENT,
     "PostgreSQL: refusing": "tests/knative_gateway/store/test_feed.py::test_the_store_works_again_after_all_connections_were_lost",
     "PostgreSQL: lying": "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable",
-    "database file: slow": "tests/knative_gateway/store/test_database.py::test_a_write_behind_one_that_does_not_end_fails_soon",
+    "database file: slow": "tests/knative_gateway/store/test_database.py::test_a_write_after_one_that_does_not_end_fails_soon",
     "database file: lying": "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable",
     "disk: refusing": "tests/acceptance/test_life.py::test_a_full_disk_refuses_producers_and_recovers",
     "disk: slow": f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after",

@@ -16,7 +16,9 @@ TUNING = Tuning(journal_bytes=1 << 20, states_bytes=32 << 10)
 
 
 async def write_for_ever(path: str) -> None:
-    """Write a rising number under two keys, and one of many others; say each number when it is on the disk."""
+    """Write a rising number under two keys, and one of many others; say each number when it is on the
+    disk.
+    """
     store = DirectoryStore.open(
         path, loop_call=asyncio.get_running_loop().call_soon_threadsafe, tuning=TUNING
     )

@@ -33,7 +33,9 @@ def session(given: dict[str, Any]) -> SparkSession:
 
 
 def totals(frame: DataFrame) -> dict[str, int]:
-    """Rows, positions, and the sum of the numbers in the bodies: the same for all readers of the same events."""
+    """Rows, positions, and the sum of the numbers in the bodies: the same for all readers of the same
+    events.
+    """
     number = f.col("body").cast("string").cast("long")
     row = frame.agg(
         f.count("*").alias("rows"),
@@ -66,7 +68,9 @@ def held(frame: DataFrame, gate: str) -> DataFrame:
 
 
 def copy(given: dict[str, Any]) -> Any:
-    """Copy a log to another one and to files, in micro-batches, until all that is there now has been copied."""
+    """Copy a log to another one and to files, in micro-batches, until all that is there now has been
+    copied.
+    """
     source = session(given).readStream.format(FORMAT).options(**given["source"]).load()
     queries = []
     if "log" in given:

@@ -46,7 +46,9 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a process needs to start Spark: `folder` becomes its SPARK_HOME. Installs Java if it is missing."""
+    """What a process needs to start Spark: `folder` becomes its SPARK_HOME. Installs Java if it is
+    missing.
+    """
     java.provide()
     given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return {

@@ -270,7 +270,9 @@ def test_a_text_is_read_once_when_its_link_attaches(
 def test_bounds_of_offset_and_time_are_sought_not_scanned(
     node: InMemoryNode, client: EnginePair, monkeypatch: pytest.MonkeyPatch, text: str, first: int
 ) -> None:
-    """5.2 of Event Streams, 7.1: a conjunction that bounds offset or timestamp makes the reader begin there."""
+    """5.2 of Event Streams, 7.1: a conjunction that bounds offset or timestamp makes the reader begin
+    there.
+    """
     for _ in range(9):
         node.append("single", *(b"x" for _ in range(100)))
     before_ms = node.clock.now_ms

@@ -119,7 +119,9 @@ def sections_with_cases() -> set[str]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_normative_word_of_the_specification_has_its_row(table: str) -> None:
-    """The table has as many rows of each level as the section has such words: none is left out or invented."""
+    """The table has as many rows of each level as the section has such words: none is left out or
+    invented.
+    """
     listed: dict[str, Counter[str]] = {}
     for row in rows(table):
         if row["level"] != "text":

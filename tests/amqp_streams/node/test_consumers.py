@@ -111,7 +111,9 @@ def test_members_get_a_partition_each_and_the_next_one_waits(bench: Bench) -> No
 
 
 def test_a_wait_has_an_end(bench: Bench) -> None:
-    """4.5.1: attaches "might remain pending for a substantial time span, whose limits MAY be configurable"."""
+    """4.5.1: attaches "might remain pending for a substantial time span, whose limits MAY be
+    configurable".
+    """
     bench.consume(member(partition=0))
     bench.consume(member(partition=1))
     waiting = bench.attach(member())

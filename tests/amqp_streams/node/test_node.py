@@ -1,4 +1,6 @@
-"""The node decides on links, wakes waiting readers, and performs management requests. No sockets, no engine."""
+"""The node decides on links, wakes waiting readers, and performs management requests. No sockets, no
+engine.
+"""
 
 from dataclasses import replace
 from typing import Any

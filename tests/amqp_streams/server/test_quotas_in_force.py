@@ -248,7 +248,9 @@ def test_a_link_that_ends_while_it_waits_harms_no_other() -> None:
 
 
 def test_nothing_stays_counted_however_a_connection_ends() -> None:
-    """Links that are refused, wait, end, are taken away; sessions and connections that end in order or not."""
+    """Links that are refused, wait, end, are taken away; sessions and connections that end in order or
+    not.
+    """
     here = node(alice=Quota(connections=3, links=8, bytes_in=RATE, bytes_out=RATE))
     account = here.service.quotas.of("alice")
     first, second, third = (pair(here, "alice") for _ in range(3))

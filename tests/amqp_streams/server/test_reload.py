@@ -1,4 +1,6 @@
-"""Changed settings take effect, allowed connections are not disturbed, and an invalid file changes nothing."""
+"""Changed settings take effect, allowed connections are not disturbed, and an invalid file changes
+nothing.
+"""
 
 from pathlib import Path
 from typing import Any, cast
@@ -166,7 +168,9 @@ _RULES = st.lists(
 def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(
     history: list[list[AccessRule]],
 ) -> None:
-    """It also ends there, whatever the rules were before: each request to the node is checked by the rules."""
+    """It also ends there, whatever the rules were before: each request to the node is checked by the
+    rules.
+    """
     bench = Bench(user_groups={"ops": ["bob"]})
     asked = [
         (user, right, log, made)

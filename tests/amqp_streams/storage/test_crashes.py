@@ -81,7 +81,9 @@ class Model:
     forgetting: dict[int, str] = field(default_factory=dict)
 
     def producers(self, end: int) -> dict[str, int]:
-        """How far producers have come, given the records below `end`, whether retention has left them or not."""
+        """How far producers have come, given the records below `end`, whether retention has left them or
+        not.
+        """
         reached: dict[str, int] = {}
         for number in range(end):
             reached.pop(self.forgetting.get(number, ""), None)

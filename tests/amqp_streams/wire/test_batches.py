@@ -1,4 +1,6 @@
-"""Reading a batch returns what was written, with our reader and with one that walks the standard's sections."""
+"""Reading a batch returns what was written, with our reader and with one that walks the standard's
+sections.
+"""
 
 from array import array
 

@@ -1,4 +1,6 @@
-"""Message-formats are found in every encoding of a transfer, with blocks of any size, and only in transfers."""
+"""Message-formats are found in every encoding of a transfer, with blocks of any size, and only in
+transfers.
+"""
 
 from typing import Any
 

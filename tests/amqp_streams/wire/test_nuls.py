@@ -1,4 +1,6 @@
-"""Names with a NUL are found in an open and in attaches, with blocks of any size, and nothing else is found."""
+"""Names with a NUL are found in an open and in attaches, with blocks of any size, and nothing else is
+found.
+"""
 
 import pytest
 from hypothesis import given

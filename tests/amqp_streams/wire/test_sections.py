@@ -1,4 +1,6 @@
-"""Sections are found in every encoding. The stored bytes are the sent ones without the delivery annotations."""
+"""Sections are found in every encoding. The stored bytes are the sent ones without the delivery
+annotations.
+"""
 
 import contextlib
 import itertools

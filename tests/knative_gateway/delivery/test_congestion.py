@@ -1,4 +1,6 @@
-"""How many deliveries are in flight: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry"."""
+"""How many deliveries are in flight: knative-eventing-test-spec, "Event Acknowledgement and Delivery
+Retry".
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

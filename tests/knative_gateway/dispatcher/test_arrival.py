@@ -34,7 +34,9 @@ def test_a_message_that_is_not_an_event_has_a_reason() -> None:
 
 
 def test_a_message_of_another_format_says_why() -> None:
-    """A message of another format may look like a CloudEvent and mean something else, or have several events."""
+    """A message of another format may look like a CloudEvent and mean something else, or have several
+    events.
+    """
     message = encode(CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x"))
     arrival = Arrival(Stored(0, "0000000000000001", 5, message, 0x80013700), "0000000000000000")
     assert (arrival.event, arrival.attributes, arrival.passed_on) == (None, None, ())

@@ -163,7 +163,9 @@ async def test_a_log_that_failed_is_left_alone_for_a_while(node: NodeProcess, na
 async def test_nothing_is_read_twice_or_missed_when_the_node_dies(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Kill -9 and a restart: appends succeed when the node is back, and the reader continues at its position."""
+    """Kill -9 and a restart: appends succeed when the node is back, and the reader continues at its
+    position.
+    """
     with NodeProcess(tmp_path_factory.mktemp("dying")) as dying:
         async with AmqpEventLog(dying.url, limits=AppendLimits(wait_s=20.0)) as log:
             await log.ensure("l", partitions=1, retention_ms=None)

@@ -100,7 +100,9 @@ def test_a_filter_that_is_not_valid_is_reported_with_its_position(filter_: Objec
 
 
 def test_a_broker_s_class_and_config_never_change() -> None:
-    """knative-eventing-test-spec, "Broker Lifecycle": the class annotation and spec.config MUST be immutable."""
+    """knative-eventing-test-spec, "Broker Lifecycle": the class annotation and spec.config MUST be
+    immutable.
+    """
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}
     old = made("Broker", {"config": config}, annotations={BROKER_CLASS: "A"})
     assert told("Broker", put(old, ("metadata", "annotations", BROKER_CLASS), "B"), old) == [

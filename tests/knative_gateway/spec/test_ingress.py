@@ -148,7 +148,9 @@ async def test_each_required_attribute_is_missed(app: Ingress, log: MemoryEventL
 
 
 async def test_an_answer_has_no_event(app: Ingress) -> None:
-    """data-plane-contract, Derived (Reply) Events: a recipient that never replies answers 202, with nothing."""
+    """data-plane-contract, Derived (Reply) Events: a recipient that never replies answers 202, with
+    nothing.
+    """
     told = await answered(app, BROKER.path, (*BINARY, ("prefer", "reply")))
     assert (told.status, told.body) == (202, b"")
     assert not [name for name in told.headers if name.startswith("ce-")]

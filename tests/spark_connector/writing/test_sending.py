@@ -1,4 +1,6 @@
-"""Chunks in flight to a live node, without Spark: what fails, what is retried, and what is recognized again."""
+"""Chunks in flight to a live node, without Spark: what fails, what is retried, and what is recognized
+again.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

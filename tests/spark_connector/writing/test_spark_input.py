@@ -11,7 +11,9 @@ from spark_connector.writing.spark_input import input_is_whole
 
 
 def ask(infile: object, file: str = "site-packages/pyspark/worker.py", function: str = "main") -> bool:
-    """Called from a function of this name in this file that has this variable, and some functions further in."""
+    """Called from a function of this name in this file that has this variable, and some functions further
+    in.
+    """
     scope: dict[str, Any] = {"ask": lambda: input_is_whole()}  # noqa: PLW0108 (one more frame in between)
     exec(compile(f"def {function}(infile):\n    return ask()\n", file, "exec"), scope)
     found: bool = scope[function](infile)

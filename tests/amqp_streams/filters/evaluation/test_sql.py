@@ -230,7 +230,9 @@ def test_a_filter_text_means_what_its_section_of_the_specification_says(section,
 
 
 def test_every_section_of_a_message_is_reached_by_its_names():
-    """FILTEX 6.4.4.4; hyphens as the standards write, underscores as the grammar, camelCase as its examples."""
+    """FILTEX 6.4.4.4; hyphens as the standards write, underscores as the grammar, camelCase as its
+    examples.
+    """
     sample = Sample(
         header=[True, UByte(7), UInt(60_000), None, UInt(2)],
         message_annotations={Symbol("x-opt-key"): "k", Symbol("plain"): 1},

@@ -343,7 +343,9 @@ async def test_over_tls_the_certificate_is_shown(
 async def test_a_foreign_web_page_is_not_a_local_program(
     start: Start, dial: Open, echoes: Echoes, origin: str | None, loopback: bool
 ) -> None:
-    """A browser on this machine connects for whatever page it shows; anonymous access is for local programs."""
+    """A browser on this machine connects for whatever page it shows; anonymous access is for local
+    programs.
+    """
     await dial(await start(echoes), origin=origin)
     assert (await echoes.number(0)).channel.loopback is loopback
 

@@ -100,7 +100,9 @@ def test_a_damaged_head_does_not_hide_the_records_after_it() -> None:
 
 
 def test_a_value_that_looks_like_records_is_not_read_as_records() -> None:
-    """Only the store knows the id that its CRCs begin with, and a record inside a whole record is never read."""
+    """Only the store knows the id that its CRCs begin with, and a record inside a whole record is never
+    read.
+    """
     inner = state_record.encode({"epoch": b"0"}, synced=0, seed=state_record.seed_of(ID + 1))
     data, _ = file_of([{"a": inner}])
     torn = bytearray(data)

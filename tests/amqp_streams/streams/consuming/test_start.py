@@ -205,7 +205,9 @@ def test_records_that_retention_removed_are_skipped(store: MemoryStore, append: 
 def test_a_cursor_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
     partition: Partition, filters: dict[str, Value], kept: int, first: int
 ) -> None:
-    """3.2 (editors' list): the last offset is preserved; "new events" were told when the cursor was created."""
+    """3.2 (editors' list): the last offset is preserved; "new events" were told when the cursor was
+    created.
+    """
     resumed = resumed_filters(source_filters(filters))
     assert resumed_position(resumed, partition, kept) == first
 

@@ -74,7 +74,9 @@ def init(mechanism: str, initial: bytes | None = None, hostname: str | None = No
 def run(
     pieces: Iterator[bytes] | list[bytes], mechanisms: Mapping[str, Callable[[], Mechanism]] = BOTH
 ) -> tuple[bytes, list[Event], bytes]:
-    """A shell: the sent bytes, the other events, and the bytes after the SASL layer (returned or never fed)."""
+    """A shell: the sent bytes, the other events, and the bytes after the SASL layer (returned or never
+    fed).
+    """
     server = SaslServer(mechanisms)
     sent, behind = b"", b""
     others: list[Event] = []

@@ -234,7 +234,9 @@ class Watched(dict[str, object]):
     ],
 )
 def test_unneeded_operands_are_not_evaluated(expression: str, value: bool, read: list[str]) -> None:
-    """CESQL 3.4.2, 3.6: AND and OR MUST be short-circuit evaluated: the right operand MUST NOT be evaluated."""
+    """CESQL 3.4.2, 3.6: AND and OR MUST be short-circuit evaluated: the right operand MUST NOT be
+    evaluated.
+    """
     event = Watched(yes=True, no=False, other=True)
     assert evaluate(expression, event).value is value
     assert event.read == read
