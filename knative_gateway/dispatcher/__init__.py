@@ -1,4 +1,4 @@
-"""[io] Pushing what is in the logs to subscribers."""
+"""[io] The dispatcher: it reads logs and sends events to subscribers."""
 
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.posting.sending import Sender, SendSettings

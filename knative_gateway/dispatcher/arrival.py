@@ -1,4 +1,4 @@
-"""[io] An event that was read from a log, decoded when it is needed, once for all its subscribers."""
+"""[io] An event that a reader of a log has read. It is decoded on first use, once for all subscribers."""
 
 from collections.abc import Hashable, Mapping
 from typing import Final
@@ -20,16 +20,18 @@ from knative_gateway.ports import Stored
 log = structlog.get_logger(__name__)
 
 OVERHEAD_BYTES: Final = 1024
-"""The memory of an event in addition to its message."""
+"""Estimated memory in bytes of an `Arrival`, in addition to the message."""
 outgoing: Final = MessageTranscoder(apart=TTL).outgoing
 
 
 class Arrival:
-    """One stored event. `before`: the position just before it.
+    """One stored event.
 
-    `attributes` None: the stored message is not a CloudEvent, and `problem` says why. `identity`: id and
-    source, as far as they can be read. `passed_on`: headers of the sender's request that are passed on to
-    subscribers. `plain`: the parts of the request to a subscriber, if the message has the common layout.
+    `before`: the position just before the event. `attributes`: None if the stored message is not a
+    CloudEvent; then `problem` gives the reason. `identity`: id and source, even of a message that is not
+    valid, as far as they can be read. `passed_on`: headers of the sender's request that subscribers get, too.
+    `plain`: the parts of the request to a subscriber; None if the message does not have the layout that the
+    ingress writes.
     """
 
     __slots__ = (
@@ -79,17 +81,20 @@ class Arrival:
 
     @property
     def where(self) -> dict[str, int | str | None]:
-        """Partition and offset, for log lines."""
+        """Partition and offset, as fields of a log line."""
         return {"partition": self.partition, "offset": offset_number(self.offset)}
 
     def _read(self, message: bytes) -> None:
+        # The ingress writes nearly all messages in one layout. Copying their parts is much cheaper than
+        # decoding the event.
         plain = outgoing(message)
         if plain is not None:
             self.plain, self.attributes = plain, plain.attributes
             return
         self.passed_on = tuple(passed_on(message))
         self._event = event = decode(message)
-        # Filters read the text of a binary value many times, and a sender over AMQP chooses its length.
+        # Filters read the text of a binary value many times, and an AMQP sender chooses its length. So the
+        # text is made once.
         binary = {
             name: text_of(value) for name, value in event.attributes.items() if isinstance(value, bytes)
         }
@@ -97,7 +102,7 @@ class Arrival:
 
     @property
     def event(self) -> CloudEvent | None:
-        """The event; None: the stored message is not a CloudEvent."""
+        """The decoded event; None if the stored message is not a CloudEvent."""
         if self._event is None and self.plain is not None:
             self._event = CloudEvent(self.plain.attributes, self.plain.data)
         return self._event
@@ -115,8 +120,9 @@ class Arrival:
         return None if self.attributes is None else self.attributes.get(KEY)
 
     def request(self, *, departs: bool, structured: bool) -> HttpMessage:
-        """The request to subscribers, made once for all. `departs`: the event leaves the Brokers, without
-        their attributes.
+        """Return the request to subscribers. It is built once and shared.
+
+        `departs`: the event leaves the Brokers, so the attributes that the Brokers added are removed.
         """
         event = self.event
         assert event is not None

@@ -14,8 +14,8 @@ from knative_gateway.ports import EventLog
 class DispatchContext:
     """`now_ms`: milliseconds since 1970 UTC. `chance`: a random number from 0 to 1, for jitter.
 
-    `reading`: held while a subscriber has a reader of its own. `moved`: cursors whose position changed since
-    they were stored.
+    `reading`: a subscriber's own reader holds it while it reads, so it limits how many own readers are open.
+    `moved`: cursors whose position changed since they were stored.
     """
 
     sender: Sender

@@ -1,6 +1,6 @@
-"""How far one subscriber is in one partition. Pure.
+"""The cursor of one subscriber in one partition. Pure.
 
-Law: the position never passes an event that is not completed.
+The position never skips an event that is not completed.
 """
 
 from collections import deque
@@ -12,15 +12,16 @@ from knative_gateway.dispatcher import positions
 from knative_gateway.ports import Range
 
 RANGES_MAX: Final = 1_000
-"""The number of ranges of completed events that are stored for one cursor, the lowest ones. Events in further
-ranges may be delivered again after a restart.
+"""How many ranges of completed events are stored for one cursor. The lowest ranges are stored. Events in the
+other ranges may be delivered again after a restart.
 """
 
 
 class ReadPosition:
-    """How far a reader has read: `offset` is that of the last event that it offered or skipped.
+    """How far a reader has read: `offset` is the offset of the last event that it offered or skipped.
 
-    Members of a shared reader share this object, so that the reader moves all of them with one assignment.
+    All members of a shared reader refer to one object, so that the reader moves all members with one
+    assignment.
     """
 
     __slots__ = ("offset",)
@@ -32,10 +33,10 @@ class ReadPosition:
 class Cursor:
     """The cursor of one subscriber in one partition.
 
-    `key`: the subscriber's uid and the partition. `read`: of the reader that brings its events now; `own`: of
-    the subscriber's own reader. `last`: the last event that was held, completed or skipped. `saved` and
-    `saved_done`: what is stored. `closed`: another owner may have stored a later position, so this one is not
-    stored any more.
+    `key`: the subscriber's uid and the partition. `read`: the position of the reader that brings the events
+    now. `own`: the position of the subscriber's own reader. `last`: the last event that was held, completed
+    or skipped. `saved` and `saved_done`: the stored values. `closed`: the cursor is not stored any more,
+    because another owner may have stored a later position.
     """
 
     def __init__(
@@ -45,9 +46,7 @@ class Cursor:
         start: str,
         completed: Sequence[Range] = (),
     ) -> None:
-        """Begin at `start`. `completed`: ranges above it that were completed before; their events are
-        skipped.
-        """
+        """Begin at `start`. `completed`: ranges above `start` whose events are completed; they are skipped."""
         self.key: Final = key
         self.window: Final = window
         self.own: Final = ReadPosition(start)
@@ -66,13 +65,13 @@ class Cursor:
         return self.read is not self.own
 
     def join(self, shared: ReadPosition) -> None:
-        """The shared reader brings the events from now on."""
+        """Let the shared reader bring the events from now on."""
         self.advance(self.own.offset)
         self.read = shared
 
     def leave(self, position: str | None = None) -> None:
-        """The shared reader brings no more events. `position`: of the own reader now, None: where the shared
-        one is.
+        """Let the own reader bring the events from now on. It begins at `position`, or at the position of the
+        shared reader.
         """
         self.own.offset = max(self.own.offset, self.read.offset) if position is None else position
         self.read = self.own
@@ -80,7 +79,7 @@ class Cursor:
     # -- how far it is
 
     def has_had(self, offset: str) -> bool:
-        """Whether the event was held before, or completed before this process began."""
+        """Return whether the event was held before, or was completed before this process began."""
         if offset <= self.last:
             return True
         if self._completed and self._was_completed(offset):
@@ -89,22 +88,24 @@ class Cursor:
         return False
 
     def advance(self, position: str) -> None:
-        """Skip the events up to a position: they are not for this subscriber, or it has had them."""
+        """Skip the events up to a position: the filter did not match them, or the subscriber has received
+        them.
+        """
         if position > self.last:
             self.window.skip_to(position)
             self.last = position
 
     def position(self) -> str:
-        """The position up to which everything is completed, as far as is known now."""
+        """Return the position up to which all events are known to be completed."""
         self.advance(self.read.offset)
         return self.window.position or positions.BEGINNING
 
     @property
     def reached(self) -> str:
-        """What `position` would return, without a change.
+        """The value that `position` would return, without a change of the cursor.
 
-        `/metrics` is made in another thread while the event loop works on the window. What was read is looked
-        at first: if nothing is open after that, all of it is completed.
+        `/metrics` is built in another thread while the event loop changes the window. So `read` is read
+        first: if the window is empty after that, all events up to `read` are completed.
         """
         read = self.read.offset
         is_open = self.window.open > 0
@@ -113,7 +114,7 @@ class Cursor:
 
     @property
     def done(self) -> Sequence[Range]:
-        """What is completed above `position`, including the ranges of before that were not reached yet."""
+        """The completed ranges above `position`, including stored ranges that the reader has not reached yet."""
         known = self.window.ranges
         last = known[-1][1] if known else self.window.position or positions.BEGINNING
         return [*known, *((max(after, last), upto) for after, upto in self._completed if upto > last)][

@@ -1,7 +1,8 @@
-"""[io] All routes: one worker each, and the regular work of all of them.
+"""[io] The dispatcher of all routes: one worker for each route, and the periodic tasks.
 
-Laws: what is completed is stored as completed within `flush_ms`, so that a crash repeats little; a stop waits
-for answers, then stores all cursors. `applied` reports what is served, and never more.
+Completed events are stored as completed within `flush_ms`, so that few events are delivered again after a
+crash. On a stop, the dispatcher waits for answers, then stores all cursors. `applied` reports a route only
+after the route is served.
 """
 
 import asyncio
@@ -33,9 +34,9 @@ from knative_gateway.ports import CursorStore, EventLog, Route, Routes
 from knative_gateway.running.supervising import Supervisor
 
 _RETRY_S: Final = 1.0
-"""The wait after cursors could not be stored."""
+"""The pause after a failure to store cursors."""
 _HISTORY_FLUSHES: Final = 5
-"""Flushes of cursors for one flush of histories, which are less urgent."""
+"""Histories are stored once in this many flushes of cursors. They are less urgent."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ def _wall_ms() -> int:
 
 @contextmanager
 def _logged(event: str) -> Iterator[None]:
-    """Log an error and continue: regular work is retried the next time."""
+    """Log an error and continue: a periodic task retries at its next run."""
     try:
         yield
     except GatewayError as error:
@@ -56,8 +57,9 @@ def _logged(event: str) -> Iterator[None]:
 
 
 class Dispatcher:
-    """Sends the events of all routes to their subscribers. Use it with `async with`; call `use` with what to
-    serve.
+    """Sends the events of all routes to their subscribers.
+
+    Use it with `async with`, and pass the routes to `use`.
     """
 
     def __init__(
@@ -73,9 +75,8 @@ class Dispatcher:
         chance: Callable[[], float] = random.random,
         tasks: Supervisor | None = None,
     ) -> None:
-        """`ownership`: of the partitions; None: this gateway owns all.
-
-        `changed` is called with a path whenever that path is served differently.
+        """`ownership`: decides which partitions this gateway delivers; None: all of them. `changed` is called
+        with the path of a route whenever the served state of the route changes.
         """
         self.settings: Final = settings or DispatchSettings()
         self.workers: Final[dict[str, RouteWorker]] = {}
@@ -110,21 +111,21 @@ class Dispatcher:
         await self.close()
 
     async def close(self) -> None:
-        """Stop beginning deliveries, wait up to `drain_s` for answers, and store all cursors."""
+        """Begin no more deliveries, wait up to `drain_s` for answers, and store all cursors."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         workers = list(self.workers.values())
         self.workers.clear()
         ended = await asyncio.gather(*(worker.end(self.settings.drain_s) for worker in workers))
-        # Before the partitions are left to other replicas, which continue from the stored cursors.
+        # First the cursors, then the partitions: the next owner continues from the stored cursors.
         await storing.keep([each for dispatchers in ended for each in dispatchers], self._store)
         await asyncio.gather(*(worker.leave() for worker in workers), *self._closing)
 
     # -- what is served
 
     def use(self, routes: Routes) -> None:
-        """Serve these from now on; returns at once."""
+        """Serve these routes from now on. Returns at once."""
         self._routes = routes
         wanted: dict[str, Route] = {route.uid: route for route in routes.by_path.values()}
         for uid in self.workers.keys() - wanted.keys():
@@ -139,8 +140,8 @@ class Dispatcher:
 
     @property
     def applied(self) -> Routes:
-        """What is served now. A new route is missing until it is served; a changed one is as before until
-        then.
+        """The routes that are served now. A new route is missing until it is served; a changed route is the
+        former version until then.
         """
         served = (worker.served for worker in self.workers.values())
         return Routes(self._routes.version, {route.path: route for route in served if route is not None})
@@ -151,7 +152,7 @@ class Dispatcher:
         return None if worker is None else worker.served
 
     def failing_at(self, path: str) -> Mapping[str, str]:
-        """Why subscribers of a route are not served, by uid; they are retried."""
+        """Return why subscribers of a route are not served, by uid. The dispatcher retries them."""
         worker = self._at(path)
         return {} if worker is None else worker.failing
 
@@ -161,18 +162,18 @@ class Dispatcher:
 
     @property
     def failing(self) -> Mapping[str, str]:
-        """Why subscribers of any route are not served, by uid; they are retried."""
+        """Why subscribers of any route are not served, by uid. The dispatcher retries them."""
         return {uid: reason for worker in self.workers.values() for uid, reason in worker.failing.items()}
 
     def dispatcher_of(self, uid: str) -> SubscriberDispatcher | None:
-        """The dispatcher of a subscriber; None: the subscriber is not served here."""
+        """Return the dispatcher of a subscriber, or None if this gateway does not serve the subscriber."""
         workers = self.workers.values()
         return next((worker.dispatchers[uid] for worker in workers if uid in worker.dispatchers), None)
 
     def subscribers(self) -> Iterator[tuple[str, SubscriberDispatcher, Lag]]:
-        """All subscribers that are served: the name of the Broker or Channel, the dispatcher, and its lag."""
+        """Yield each served subscriber: the name of the Broker or Channel, the dispatcher, and the lag."""
         now_ms = self._context.now_ms()
-        for worker in list(self.workers.values()):  # copies: `/metrics` is made in another thread
+        for worker in list(self.workers.values()):  # copies: `/metrics` is built in another thread
             for dispatcher in list(worker.dispatchers.values()):
                 yield worker.wanted.name, dispatcher, worker.lag(dispatcher, now_ms)
 
@@ -182,7 +183,7 @@ class Dispatcher:
         return self._context.sender.connections
 
     def lag(self, uid: str) -> Lag:
-        """How far a subscriber is behind."""
+        """Return how far a subscriber is behind the end of its log."""
         now_ms = self._context.now_ms()
         served = (
             (worker, worker.dispatchers[uid]) for worker in self.workers.values() if uid in worker.dispatchers
@@ -190,40 +191,41 @@ class Dispatcher:
         return next((worker.lag(dispatcher, now_ms) for worker, dispatcher in served), NO_LAG)
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
-        """The counters of all subscribers, by uid."""
+        """Return the counters of all subscribers, by uid."""
         return {
             each.spec.uid: {**each.figures.counters(), "lag": lag.events}
             for _, each, lag in self.subscribers()
         }
 
     def figures(self, uid: str) -> Mapping[str, int]:
-        """The counters of one subscriber; empty if it is not served here."""
+        """Return the counters of one subscriber; empty if this gateway does not serve it."""
         dispatcher = self.dispatcher_of(uid)
         return {} if dispatcher is None else {**dispatcher.figures.counters(), "lag": self.lag(uid).events}
 
     # -- replay and redrive
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Move a subscriber to these positions, earlier or later.
+        """Move a subscriber to these positions, which may be earlier or later.
 
         Raises:
-            KeyError: the subscriber is not served here.
-            UnavailableError: log or store are away; the subscriber continues from where it was.
+            KeyError: this gateway does not serve the subscriber.
+            UnavailableError: the log or the store is not available; the subscriber continues from where it was.
         """
-        # Without the lock, a flush could store where the subscriber was before.
+        # Without the lock, a concurrent flush could overwrite the new positions with the old ones.
         async with self._flushing:
             await self._worker(uid).replay(uid, to)
 
     async def replay_from_time(self, uid: str, at_ms: int) -> None:
-        """Move a subscriber to the first event that was stored at that time (since 1970 UTC) or later."""
+        """Move a subscriber to the first event that was stored at `at_ms` (since 1970 UTC) or later."""
         await self.replay(uid, await after_time(self._worker(uid).wanted.log, at_ms, self._context.log))
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """Move a subscriber to the first event after each PARTITION=OFFSET,…; other partitions stay where
-        they are.
+        """Move a subscriber to the first event after each offset in `PARTITION=OFFSET,…`.
+
+        Positions in other partitions do not change.
 
         Raises:
-            ValueError: the log does not have one of these partitions.
+            ValueError: the log does not have one of the partitions.
         """
         ends = await ends_of(self._worker(uid).wanted.log, self._context.log)
         missing = sorted(positions.given(offsets).keys() - ends.keys())
@@ -233,14 +235,14 @@ class Dispatcher:
         await self.replay(uid, after_offsets(offsets, ends))
 
     async def redrive(self, uid: str) -> int:
-        """Deliver again what the history lists as dead-lettered or dropped; returns how many events.
+        """Deliver again the events that the history lists as dead-lettered or dropped; returns how many.
 
-        They begin at once, in addition to what is in flight. No cursor has them; after a crash they are in
-        the history still.
+        The events are sent at once, in addition to the events in flight. They do not belong to a cursor.
+        After a crash, they are still in the history.
 
         Raises:
-            KeyError: the subscriber is not served here.
-            UnavailableError: log or store are away.
+            KeyError: this gateway does not serve the subscriber.
+            UnavailableError: the log or the store is not available.
         """
         worker = self._worker(uid)
         await history.keep([(uid, worker.dispatchers[uid].history)], self._store.record)
@@ -264,32 +266,32 @@ class Dispatcher:
     async def flush(self, *, idle: bool = True) -> None:
         """Store the cursors that moved since the last flush.
 
-        `idle`: also those of subscribers that completed nothing and only skipped events, and what is
-        completed above the positions.
+        `idle`: also store the cursors of subscribers that only skipped events, and the completed ranges above
+        the positions.
 
         Raises:
-            GatewayError: the store is away; the next flush stores all of it.
+            GatewayError: the store is not available; the next flush stores the cursors.
         """
         async with self._flushing:
             moved = self._context.moved
-            # Closed cursors are stored when they are closed; by now another owner may have stored a later
+            # A closed cursor was stored when it was closed. By now another owner may have stored a later
             # position.
             cursors = self._cursors() if idle else [cursor for cursor in moved if not cursor.closed]
             await storing.flush(cursors, moved, self._store, ranges=idle)
 
     async def store_histories(self) -> None:
-        """Store what failed lately. It may take long, so cursors do not wait for it.
+        """Store the latest failures. Cursors do not wait for this, because it may take long.
 
         Raises:
-            GatewayError: the store is away; the next call stores all of it.
+            GatewayError: the store is not available; the next call stores the failures.
         """
         histories = [(dispatcher.spec.uid, dispatcher.history) for dispatcher in self._dispatchers()]
         await history.keep(histories, self._store.record)
 
     @property
     def stored_s_ago(self) -> float:
-        """Seconds since cursors were stored; what was delivered since then is delivered again
-        after a crash.
+        """Seconds since cursors were stored. After a crash, events that were delivered in this time are
+        delivered again.
         """
         return time.monotonic() - self._stored_s
 
@@ -305,7 +307,7 @@ class Dispatcher:
             with _logged("cursors_not_stored"):
                 await self.flush(idle=count == 0)
                 self._stored_s = time.monotonic()
-            if self.stored_s_ago > _RETRY_S:  # else the gateway's log would fill with the same line
+            if self.stored_s_ago > _RETRY_S:  # so that an outage does not fill the log with one line
                 await asyncio.sleep(_RETRY_S)
 
     async def _store_histories_regularly(self) -> None:
@@ -315,7 +317,9 @@ class Dispatcher:
                 await self.store_histories()
 
     async def _look_regularly(self) -> None:
-        """A task of its own: a log that is away must not keep cursors from being stored."""
+        """Refresh the ends of logs. This is a separate task, so that cursors are stored while a log is
+        unavailable.
+        """
         while True:
             await asyncio.sleep(self.settings.idle_flush_ms / 1000)
             await asyncio.gather(*(self._look(worker) for worker in list(self.workers.values())))
@@ -326,12 +330,12 @@ class Dispatcher:
     async def _look(self, worker: RouteWorker) -> None:
         with _logged("log_end_not_read"):
             if await worker.look():
-                # Without the lock, a flush could store positions of the former log.
+                # Without the lock, a concurrent flush could store positions of the deleted log.
                 async with self._flushing:
                     await worker.begin_again()
 
     async def _carry_out_replays(self) -> None:
-        """Carry out the replays that other replicas were asked for, in our partitions."""
+        """Carry out, in the partitions of this gateway, the replays that other replicas were asked for."""
         for uid, replays in (await self._store.replays()).items():
             for worker in list(self.workers.values()):
                 if uid in worker.dispatchers:

@@ -5,28 +5,28 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
-"""Upper bounds of the classes of latencies. One more class is above them."""
+"""Upper bounds of the histogram's buckets. One more bucket is unbounded."""
 
 
 @dataclass(slots=True, eq=False)
 class Latencies:
-    """A histogram: `counts` by class, and `total_ms` of all."""
+    """A histogram: `counts` by bucket, and `total_ms`, the sum of all values."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
     total_ms: int = 0
 
     def note(self, elapsed_ms: int) -> None:
-        """Count one more latency."""
+        """Count one latency."""
         self.counts[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += 1
         self.total_ms += elapsed_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a subscriber is behind.
+    """How far a subscriber is behind the end of its log.
 
-    `events`: events of the log after its position, matching or not. `seconds`: the age of the oldest event
-    that is not completed; 0: all are.
+    `events`: all events after its position, whether the filter matches them or not. `seconds`: the age of the
+    oldest event that is not completed; 0 if all events are completed.
     """
 
     events: int
@@ -38,16 +38,14 @@ NO_LAG: Final = Lag(0, 0.0)
 
 @dataclass(slots=True, eq=False)
 class Figures:
-    """Counters since the process began. `in_flight` and `waiting` are the numbers of now.
+    """Counters since the process began; `in_flight` and `waiting` are current values.
 
     `matched`: events that the filters matched. `delivered`: events that the subscriber accepted. `replied`:
-    replies that were stored or delivered. `retried`: attempts after the first. `failed_attempts`: at any
-    destination. `dead_lettered` and `dropped`: events that the subscriber did not accept. `skipped`: stored
-    messages that are not CloudEvents, and events that could not be filtered. `removed`: events of the log,
-    matching or not, that retention removed before they were delivered.
-
-    `request`: the time of one request to the subscriber. `end_to_end`: from when an event was stored until it
-    was completed.
+    replies that were stored or delivered. `retried`: attempts after the first. `failed_attempts`: failed
+    requests to any destination. `dead_lettered` and `dropped`: events that the subscriber did not accept.
+    `skipped`: stored messages that are not CloudEvents, and events whose filter failed. `removed`: events of
+    the log, matching or not, that retention removed before they were delivered. `request`: the duration of
+    one request to the subscriber. `end_to_end`: the time from the storing of an event to its completion.
     """
 
     matched: int = 0
@@ -66,7 +64,7 @@ class Figures:
     end_to_end: Latencies = field(default_factory=Latencies)
 
     def counters(self) -> dict[str, int]:
-        """All plain numbers, by their names in statuses."""
+        """Return all counters under their names in statuses."""
         return {
             "matched": self.matched,
             "delivered": self.delivered,

@@ -1,8 +1,8 @@
-"""[io] Failures of subscribers' deliveries, in memory until they are stored.
+"""[io] Failed deliveries of subscribers, in memory until they are stored.
 
-Laws: the latest failures of each subscriber are held, at most `HISTORY_MAX`; failures that could not be
-stored are held again; the failures of many subscribers take few transactions, and other writers get their
-turn between two of them.
+Each history holds the latest failures of one subscriber, at most `HISTORY_MAX`. Failures that could not be
+stored are held for the next attempt. The failures of many subscribers are stored in few transactions; other
+writers can write between two of them.
 """
 
 from collections import deque
@@ -19,14 +19,15 @@ from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Failure
 
 HISTORY_MAX: Final = 100
+"""Failures that one subscriber holds in memory."""
 RECORDED_AT_ONCE: Final = 500
-"""Failures in one transaction: a few milliseconds of the event loop. Its last subscriber may add HISTORY_MAX
-more.
+"""Failures in one transaction: a few milliseconds of the event loop. The last subscriber of a transaction may
+add HISTORY_MAX more.
 """
 _BODY_CHARACTERS_MAX: Final = 1024
 
 Record = Callable[[Mapping[str, Sequence[Failure]]], Awaitable[None]]
-"""Stores the failures of subscribers, by uid."""
+"""Stores failures, by the uid of the subscriber."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,35 +64,36 @@ class History:
         )
 
     def skip(self, now_ms: int, arrival: Arrival, reason: str = "") -> None:
-        """Record a skipped event. Without a reason: the stored message is not a CloudEvent."""
+        """Record a skipped event. An empty `reason` means: the stored message is not a CloudEvent."""
         where = (arrival.partition, arrival.offset)
         reason = reason or f"not a CloudEvent: {arrival.problem}"
         self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
     def remark(self, now_ms: int, partition: int, offset: str, reason: str, end: str) -> None:
-        """Record something that is not about a single event."""
+        """Record a fact that does not concern a single event."""
         self._failures.append(Failure(now_ms, "", "", partition, offset, 0, None, reason, "", end))
 
     def __bool__(self) -> bool:
         return bool(self._failures)
 
     def take(self) -> Sequence[Failure]:
-        """Remove and return all failures, for storing. Call `give_back` if storing fails."""
+        """Remove and return all failures in order to store them. Call `give_back` if storing fails."""
         taken = list(self._failures)
         self._failures.clear()
         return taken
 
     def give_back(self, failures: Sequence[Failure]) -> None:
-        """Hold these again, before those that came since. If there are too many, the latest are held."""
+        """Hold failures again, before newer ones. If there are more than HISTORY_MAX, the oldest are dropped."""
         self._failures = deque([*failures, *self._failures], maxlen=HISTORY_MAX)
 
 
 async def keep(histories: Iterable[tuple[str, History]], record: Record) -> None:
-    """Store the failures of all histories. An internal error with one subscriber costs the failures of that
-    one only.
+    """Store the failures of all histories.
+
+    An internal error with one subscriber loses only the failures of this subscriber.
 
     Raises:
-        GatewayError: from `record`; failures that were not stored are held again.
+        GatewayError: `record` raised it; failures that were not stored are held again.
     """
     part: dict[str, tuple[History, Sequence[Failure]]] = {}
     for uid, history in histories:
@@ -109,6 +111,8 @@ async def _keep(part: Mapping[str, tuple[History, Sequence[Failure]]], record: R
     try:
         await record({uid: failures for uid, (_, failures) in part.items()})
     except Exception as error:
+        # The store is not available: hold the failures, and raise. Any other error may be caused by the data
+        # of one subscriber: store each subscriber alone, and drop the failures of the one that fails alone.
         if isinstance(error, GatewayError) or len(part) > 1:
             for history, failures in part.values():
                 history.give_back(failures)

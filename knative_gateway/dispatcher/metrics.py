@@ -1,6 +1,4 @@
-"""[io] The metrics of each subscriber, of connections and of partitions, read from their
-counters on request.
-"""
+"""[io] Metrics of subscribers, connections and partitions, read from counters at each scrape."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -22,7 +20,7 @@ _COUNTERS: Final = {
     "retried": "Attempts after the first of a delivery.",
     "failed_attempts": "Attempts that failed, at any destination.",
     "dead_lettered": "Deliveries that ended in the dead letter sink.",
-    "dropped": "Deliveries that were given up without a dead letter.",
+    "dropped": "Deliveries that failed without a dead letter sink.",
     "skipped": "Stored messages that are not CloudEvents, and events that could not be filtered.",
     "removed": "Events of the log, matching or not, that retention removed before they were delivered.",
     "replies_expired": "Replies that were dropped because their chain was too long.",
@@ -44,7 +42,7 @@ _ALL_GAUGES: Final = {
     "knative_gateway_connections_waiting": "Requests that wait for a connection because too many are in use.",
     "knative_gateway_reply_bytes": "Bytes of the replies that are being received.",
     "knative_gateway_reply_bytes_max": "Maximum number of bytes of replies that are received at once.",
-    "knative_gateway_replies_waiting": "Replies whose reading is paused until there is room.",
+    "knative_gateway_replies_waiting": "Replies that are not read until other replies have been received.",
     "knative_gateway_lookups": "Host names that are being looked up.",
 }
 _LOCAL_ERRORS: Final = "Connections that could not be opened because this machine had no descriptor, port, memory or thread left."
@@ -52,13 +50,13 @@ _RESENT: Final = "Requests that were sent again because the subscriber had close
 
 
 class DispatcherMetrics(Collector):
-    """A collector of prometheus_client."""
+    """A collector of `prometheus_client`. `collect` runs in the thread of the scrape, not in the event loop."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher: Final = dispatcher
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of the dispatcher."""
+        """Yield all metrics of the dispatcher."""
         counters = {
             name: CounterMetricFamily(_PREFIX + name, help_, labels=LABELS)
             for name, help_ in _COUNTERS.items()
@@ -79,7 +77,8 @@ class DispatcherMetrics(Collector):
                 gauge.add_metric(labels, getattr(figures, name))
             events.add_metric(labels, lag.events)
             seconds.add_metric(labels, lag.seconds)
-            # An empty histogram would be 17 lines for each subscriber that had no event yet.
+            # A histogram takes 17 lines. Subscribers without events, of which there may be thousands, get
+            # none.
             for histogram, latencies in ((request, figures.request), (delivery, figures.end_to_end)):
                 if any(latencies.counts):
                     histogram.add_metric(labels, _buckets(latencies), latencies.total_ms / 1000)
@@ -95,7 +94,7 @@ class DispatcherMetrics(Collector):
         yield from self._connections()
 
     def _connections(self) -> Iterator[Metric]:
-        """The metrics of all subscribers together."""
+        """Yield the metrics that are not per subscriber."""
         connections = self._dispatcher.connections
         slots, replies = connections.slots, connections.replies
         values = (

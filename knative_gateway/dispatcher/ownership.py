@@ -1,8 +1,8 @@
 """Which partitions of a log this gateway delivers: all of them, unless replicas share them.
 
-Law: at most one replica begins deliveries of a partition, as far as the replicas know of each other; a
-replica that loses a partition releases it as soon as it knows. Stored positions stay correct in any case:
-they say what is completed, whichever replica completed it.
+At most one replica begins deliveries of a partition, as far as the replicas know of each other. A replica
+that loses a partition releases the partition as soon as it knows. Stored positions are correct in any case:
+they state what is completed, no matter which replica completed it.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,21 @@ from typing import Protocol
 
 
 class Share(Protocol):
-    """This gateway's share of one log's partitions."""
+    """The partitions of one log that this gateway owns."""
 
     @property
     def partitions(self) -> frozenset[int] | None:
         """The partitions that this gateway owns now; None: all."""
 
     async def close(self) -> None:
-        """Leave the partitions to other replicas."""
+        """Give the partitions up to other replicas."""
 
 
 class Ownership(Protocol):
-    """Decides the shares of a gateway."""
+    """Decides which partitions a gateway owns."""
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:
-        """Ask for a share of a log. `changed` is called whenever its `partitions` changed."""
+        """Request a share of a log. `changed` is called whenever `partitions` of the share changes."""
 
 
 class Everything:
@@ -33,12 +33,12 @@ class Everything:
     partitions: frozenset[int] | None = None
 
     async def close(self) -> None:
-        """Do nothing: no other replica exists."""
+        """Do nothing: other replicas do not exist."""
 
 
 class Alone:
     """The ownership of the only replica."""
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:  # noqa: ARG002  nothing ever changes
-        """All partitions."""
+        """Return a share of all partitions."""
         return Everything()

@@ -1,9 +1,8 @@
-"""Positions in a partition, as the gateway stores them. Pure.
+"""Positions in a partition, in the form that the gateway stores. Pure.
 
-A position is the offset of the last event before it; the empty text is the position before all events.
-
-The engine's offsets are decimal numbers of one length, so their texts sort like the numbers, and differences
-count events. With offsets of another form nothing is counted; everything else works.
+A position is the offset of the last event before it. The empty text is the position before all events. The
+engine's offsets are decimal numbers of one length: they sort as texts like the numbers, and a difference is a
+number of events. Offsets of another form work, too, but are not counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ BEGINNING: Final = ""
 
 
 class Lost(NamedTuple):
-    """Events that retention removed before they were delivered: those after one offset, up to and with
-    another.
+    """Events that retention removed before they were delivered: the offsets after `after`, up to and
+    including `last`.
     """
 
     after: str
@@ -23,33 +22,36 @@ class Lost(NamedTuple):
 
 
 def stored(position: str | None) -> str:
-    """The position as the gateway stores it, from the log's form, in which None is before all events."""
+    """Return a position in the form of the gateway. In the form of the log, None is before all events."""
     return BEGINNING if position is None else position
 
 
 def read_from(position: str) -> str | None:
-    """The position in the log's form."""
+    """Return a position in the form of the log."""
     return position or None
 
 
 def distance(behind: str, ahead: str) -> int | None:
-    """How many events are after `behind`, up to and with `ahead`; at least 0. None: the offsets are not
-    numbers.
+    """Return how many events are after `behind`, up to and including `ahead`; at least 0.
+
+    None: the offsets are not numbers.
     """
     first, last = _number(behind), _number(ahead)
     return None if first is None or last is None else max(0, last - first)
 
 
 def lost(position: str, oldest: str) -> Lost | None:
-    """What a subscriber at a position misses if the log now begins after `oldest`."""
+    """Return the events that a subscriber at `position` misses if the log now begins after `oldest`."""
     events = distance(position, oldest)
     return Lost(position, oldest, events) if events else None
 
 
 def gaps(passed: str, offsets: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """The gaps in a run of offsets that follows `passed`: each after the first offset, up to and with the
-    second.
+    """Return the gaps in a run of offsets that follows `passed`.
+
+    Each gap begins after its first offset and includes its second one.
     """
+    # Nearly all batches have no gap: one subtraction is enough for them.
     if not offsets or distance(passed, offsets[-1]) in {len(offsets), None}:
         return ()
     missing: list[tuple[str, str]] = []
@@ -63,22 +65,22 @@ def gaps(passed: str, offsets: Sequence[str]) -> Sequence[tuple[str, str]]:
 
 
 def previous(offset: str) -> str:
-    """The position just before an event; the beginning if the offset is not a number, so that no event is
-    missed.
+    """Return the position just before an event. If the offset is not a number: the beginning, so that no
+    event is missed.
     """
     number = _number(offset)
     return BEGINNING if not number else f"{number - 1:0{len(offset)}d}"
 
 
 def given(text: str) -> Mapping[int, str]:
-    """The offsets of PARTITION=OFFSET,…, the form of annotations and commands."""
+    """Return the offsets in `PARTITION=OFFSET,…`, the form of annotations and commands."""
     return {
         int(partition): offset for partition, _, offset in (pair.partition("=") for pair in text.split(","))
     }
 
 
 def padded(offset: str, like: str) -> str:
-    """An offset in the engine's length; people write it without leading zeros."""
+    """Return an offset with the leading zeros of the engine. Users write offsets without them."""
     return offset.zfill(len(like)) if offset.isdigit() else offset
 
 

@@ -1,7 +1,7 @@
-"""[io] The shared reader of one partition: each event is read, decoded and filtered once for all its members.
+"""[io] The shared reader of one partition: it reads, decodes and filters each event once for all its members.
 
-Laws: `read` is the last event that every member was offered. A member without room never holds up another: it
-gets a reader of its own, unless it is the only member; it comes back when it has caught up.
+`read` is the last event that every member was offered. A member without room does not delay other members: it
+gets an own reader, unless it is the only member, and returns when it has caught up.
 """
 
 import asyncio
@@ -24,22 +24,21 @@ from knative_gateway.ports import EventLog, Stored
 log_ = structlog.get_logger(__name__)
 
 REACH: Final = 20_000
-"""How many events a new member may be ahead of the shared reader: it would wait while the reader reads them
-again.
+"""How many events a new member may be ahead of the shared reader. The member waits while the reader reads
+these events again.
 """
+# Events after which other tasks run.
 _AT_ONCE: Final = 64
 _RETRY_S: Final = 1.0
 
 
 class PartitionReader:
-    """`members`: the subscribers that get its events, by uid. `read`: how far it is; members share this
-    object.
-
-    `unreadable`: stored messages that are not CloudEvents.
+    """`members`: the subscribers that receive its events, by uid. `read`: its position, an object that the
+    members share. `unreadable`: how many stored messages were not CloudEvents.
     """
 
     def __init__(self, events: EventLog, log: str, partition: int, index: Callable[[], Index[str]]) -> None:
-        """`index` returns the filters of all subscribers, by their uids, as they are now."""
+        """`index` returns the current filters of all subscribers, by uid."""
         self.log: Final = log
         self.partition: Final = partition
         self.read: Final = ReadPosition(positions.BEGINNING)
@@ -53,8 +52,8 @@ class PartitionReader:
         self._task: asyncio.Task[None] | None = None
 
     def place(self, entering: Sequence[SubscriberPartition]) -> None:
-        """Give new subscribers their reader: this one if they are near the foremost, their own if they are
-        behind.
+        """Give each new subscriber a reader: this one if the subscriber is near the foremost, else an own
+        reader.
         """
         behind = list(entering)
         if not self.members and behind:
@@ -70,14 +69,14 @@ class PartitionReader:
                 self._read_alone(each)
 
     def admit(self, partition: SubscriberPartition) -> bool:
-        """Make a subscriber a member if it has caught up; False: it has not."""
+        """Make a subscriber a member if it has caught up. Returns whether it is a member."""
         if partition.cursor.is_shared:
             return True
         own = partition.cursor.own.offset
         if self.members and (own < self.read.offset or not _is_near(self.read.offset, own)):
             return False
         if self._blocked is not None:
-            # It was the only member, so the reader waits for it. Now it must not hold up the new one.
+            # The reader waits for its only member. From now on it must not delay the new member.
             self._fall_back(self._blocked, self.read.offset)
         alone = not self.members
         if alone:
@@ -88,11 +87,11 @@ class PartitionReader:
         return True
 
     async def leave(self, partition: SubscriberPartition) -> None:
-        """The subscriber gets no more events."""
+        """Bring no more events to the subscriber."""
         if partition.cursor.is_shared:
             partition.cursor.leave()
             del self.members[partition.state.spec.uid]
-            partition.held.wake()  # the reader may wait for its room
+            partition.held.wake()  # the reader may wait for room in this partition
         partition.on_room = None
         task = self._own.pop(partition, None)
         if task is not None:
@@ -100,7 +99,7 @@ class PartitionReader:
             await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,13 +111,15 @@ class PartitionReader:
         self.members[partition.state.spec.uid] = partition
 
     def _fall_back(self, partition: SubscriberPartition, position: str) -> None:
-        """`position`: just before the event that the subscriber has no room for."""
+        """Give a member without room an own reader. `position`: just before the event that it has no room
+        for.
+        """
         del self.members[partition.state.spec.uid]
         partition.cursor.leave(position)
         self._read_alone(partition)
 
     def _read_alone(self, partition: SubscriberPartition) -> None:
-        """Begin a reader for this subscriber alone, from where it is."""
+        """Begin an own reader for this subscriber, at its position."""
         before = self._own.get(partition)
         if before is not None:
             before.cancel()
@@ -127,7 +128,9 @@ class PartitionReader:
         partition.on_room = partial(self._admit_with_room, partition, task)
 
     def _admit_with_room(self, partition: SubscriberPartition, own: "asyncio.Task[None]") -> None:
-        """At the end of a log, the own reader waits for the next event and does not notice that it has caught
+        """Admit a subscriber whose own reader waits.
+
+        At the end of a log, an own reader waits for the next event, so it does not notice that it has caught
         up.
         """
         if not own.done() and self.admit(partition):
@@ -138,7 +141,7 @@ class PartitionReader:
             del self._own[partition]
 
     def _restart(self) -> None:
-        """Read from where `read` is now."""
+        """Read from `read` on, with a new task."""
         if self._task is not None:
             self._task.cancel()
         self._blocked = None
@@ -157,7 +160,7 @@ class PartitionReader:
                 log_.warning("reading_failed", log=self.log, partition=self.partition, reason=str(error))
                 await asyncio.sleep(_RETRY_S)
             except Exception:
-                # An internal error. All members depend on this task, so the task continues.
+                # An internal error. The task must not end, because all members depend on it.
                 log_.exception("reading_fault", log=self.log, partition=self.partition)
                 await asyncio.sleep(_RETRY_S)
 
@@ -177,15 +180,16 @@ class PartitionReader:
                     wanting = self.members.get(uid)
                     if wanting is not None and not self._offer(wanting, arrival):
                         await self._without_room(wanting, arrival)
-            # Only now: a member that joined in an await above must be offered this event, too.
+            # Last: a member that joined during an await above must be offered this event, too.
             read.offset = stored.offset
             if count % _AT_ONCE == 0 or self._steps > STEPS_AT_ONCE:
                 self._steps = 0
                 await asyncio.sleep(0)
 
     async def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
-        """The subscribers that the event goes to. A filter that fails costs its subscriber
-        this event only.
+        """Return the subscribers whose filters match the event.
+
+        If a filter fails, its subscriber loses only this event.
         """
         assert arrival.attributes is not None
         index = self._index()
@@ -200,8 +204,9 @@ class PartitionReader:
         return uids
 
     async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:
-        """The same; other tasks run between two subscribers. Members that join meanwhile are
-        asked as well.
+        """The same, with one filter at a time; other tasks run between two subscribers.
+
+        Members that join in the meantime are included.
         """
         asked: set[str] = set()
         wanted: list[str] = []
@@ -215,8 +220,9 @@ class PartitionReader:
         return wanted
 
     def _offer(self, member: SubscriberPartition, arrival: Arrival) -> bool:
-        """Offer an event to one member. An internal error costs that member this event only; its history has
-        it.
+        """Offer an event to one member; False: the member has no room.
+
+        An internal error skips the event for this member, and is recorded in its history.
         """
         try:
             return member.offer(arrival)
@@ -225,11 +231,12 @@ class PartitionReader:
             return True
 
     async def _without_room(self, member: SubscriberPartition, arrival: Arrival) -> None:
+        """Move a member without room to an own reader, or wait for it if it is the only member."""
         if len(self.members) > 1:
             self._fall_back(member, arrival.before)
             return
-        # `admit` ends this wait before another member joins, so the event is offered to all that are members
-        # after it.
+        # `admit` ends this wait before another member joins. So a member that joins later is offered this
+        # event, too.
         self._blocked = member
         while member.cursor.is_shared and not self._offer(member, arrival):
             await member.held.wait()

@@ -1,6 +1,4 @@
-"""Traces of attempts: what the dispatcher needs of a tracer, and the tracer that is used without traces.
-Pure.
-"""
+"""The tracer that the dispatcher needs, and the tracer of a gateway without traces. Pure."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,15 +12,15 @@ class Span(Protocol):
     """The span of one attempt."""
 
     def record(self, status: int | None, reason: str, *, failed: bool) -> None:
-        """Record the answer. `status` None: there was no answer, and `reason` says why."""
+        """Record the answer. `status`: None if no answer came; then `reason` gives the cause."""
 
 
 class Tracer(Protocol):
-    """Makes a span of each attempt."""
+    """Makes a span for each attempt."""
 
     @property
     def enabled(self) -> bool:
-        """False: no spans are made, so events may take the short path, which does not call `delivering`."""
+        """False: no spans are made, and first attempts may skip `delivering`."""
 
     def delivering(
         self,
@@ -32,8 +30,8 @@ class Tracer(Protocol):
         partition: int,
         offset: str,
     ) -> AbstractContextManager[tuple[Sequence[tuple[str, str]] | None, Span]]:
-        """Open the span of an attempt: its trace headers, and the span. None: the event's own trace is passed
-        on.
+        """Open the span of an attempt. Yields the span and its trace headers; None: pass on the event's own
+        trace.
         """
 
 
@@ -53,11 +51,11 @@ class NoTraces:
         partition: int,  # noqa: ARG002
         offset: str,  # noqa: ARG002
     ) -> AbstractContextManager[tuple[None, "NoTraces"]]:
-        """Open nothing. All attempts share one context manager: it has no state."""
+        """Return a context manager that does nothing. All attempts share it, because it has no state."""
         return self._nothing
 
     def record(self, status: int | None, reason: str, *, failed: bool) -> None:
-        """Record nothing."""
+        """Do nothing."""
 
 
 NO_TRACES: Final = NoTraces()

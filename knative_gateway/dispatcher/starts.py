@@ -1,8 +1,8 @@
-"""[io] Where subscribers start in each partition, and what is stored of that.
+"""[io] Where subscribers start in each partition, and the stored cursors of new subscribers.
 
-Laws: a subscriber has a stored cursor before it is reported as served; it continues from a stored cursor,
-unless its log was recreated; a replay that was asked for is carried out by the owner of each partition, also
-if the replica that was asked has ended.
+A subscriber has a stored cursor before it is reported as served. It continues from its stored cursor, unless
+its log was recreated. The owner of each partition carries out a requested replay, even if the replica that
+received the request has ended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,12 @@ from knative_gateway.resources.objects import moment_ms
 _EARLIEST: Final = "@earliest"
 
 Ours = Callable[[str, int], bool]
-"""Whether a subscriber, by its uid, is to begin in a partition here."""
+"""Returns whether a subscriber, given by its uid, shall begin in a partition in this gateway."""
 
 
 class Begin(NamedTuple):
-    """Where a subscriber begins in a partition. `done`: ranges above the position that are completed.
-
-    `lost`: the events after the position that retention had removed; None: none.
+    """Where a subscriber begins in a partition. `done`: completed ranges above `position`. `lost`: the events
+    after `position` that retention has removed; None: no events.
     """
 
     position: str
@@ -40,14 +39,15 @@ async def begin(
     store: CursorStore,
     anew: bool = False,
 ) -> Mapping[str, Mapping[int, Begin]]:
-    """Where each subscriber begins or continues in each partition, by uid; stored when it returns.
+    """Return where each subscriber begins or continues in each partition, by uid. The result is already
+    stored.
 
-    One call for all subscribers of a route, which takes few transactions. Replays of our partitions are
-    carried out. `anew`: the log was recreated while it was served, so that stored positions may be of the
-    former log: our partitions begin at their first event.
+    One call handles all subscribers of a route in few transactions, and carries out pending replays in the
+    partitions of this gateway. `anew`: the log was recreated while it was served, so stored positions may
+    belong to the former log. The partitions of this gateway then begin at their first event.
 
     Raises:
-        UnavailableError: log or store are away.
+        UnavailableError: the log or the store is not available.
     """
     uids = [subscriber.uid for subscriber in subscribers]
     stored = await store.load(uids)
@@ -83,7 +83,7 @@ async def _begun(
 ) -> Mapping[int, Begin]:
     first = before_first(extents)
     if extents.incarnation and stored.incarnation not in {None, "", extents.incarnation}:
-        # Another log of that name: all of its events are to be delivered, and replays were of the former log.
+        # Another log with the same name: deliver all its events. Replays were requested for the former log.
         await store.restart(uid, first, extents.incarnation)
         return {partition: Begin(position) for partition, position in first.items()}
     replayed = {
@@ -104,7 +104,7 @@ async def _begun(
 
 
 def before_first(extents: Extents) -> Mapping[int, str]:
-    """The position before the first event of each partition."""
+    """Return the position before the first event of each partition."""
     return {
         partition: positions.BEGINNING if offset is None else positions.previous(offset)
         for partition, offset in extents.first.items()
@@ -118,7 +118,7 @@ async def _start(subscriber: Subscriber, log: str, extents: Extents, events: Eve
         return before_first(extents)
     if subscriber.start is Start.TIME:
         at_ms = moment_ms(start_at)
-        assert at_ms is not None, start_at  # admission refuses anything else
+        assert at_ms is not None, start_at  # admission refuses other values
         return await after_time(log, at_ms, events)
     if subscriber.start is Start.OFFSET:
         first = before_first(extents)
@@ -131,22 +131,22 @@ async def _start(subscriber: Subscriber, log: str, extents: Extents, events: Eve
 
 
 async def ends_of(log: str, events: EventLog) -> Mapping[int, str]:
-    """The position after the last event of each partition."""
+    """Return the position after the last event of each partition."""
     return {partition: positions.stored(end) for partition, end in (await events.ends(log)).items()}
 
 
 async def after_time(log: str, at_ms: int, events: EventLog) -> Mapping[int, str]:
-    """The positions before the first events that were stored at that time or later."""
+    """Return the positions before the first events that were stored at `at_ms` or later."""
     before = await events.before(log, max(0, at_ms - 1))
     return {partition: positions.stored(position) for partition, position in before.items()}
 
 
 def after_offsets(text: str, ends: Mapping[int, str]) -> Mapping[int, str]:
-    """The positions of PARTITION=OFFSET,…: the next event is the first after the offset. Also @earliest and
-    @latest.
+    """Return the positions of `PARTITION=OFFSET,…`, where OFFSET may be @earliest or @latest.
 
-    An offset beyond the end is the end, so that no future event is skipped. Anything else that is not a
-    number is the end, too: an early build admitted such texts, and no node can read from there.
+    The next event is the first one after the offset. An offset beyond the end becomes the end, so that no
+    future event is skipped. A text that is not a number becomes the end, too: an early version admitted such
+    texts, and a node cannot read from them.
     """
     found: dict[int, str] = {}
     for partition, offset in positions.given(text).items():

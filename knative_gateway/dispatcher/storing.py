@@ -1,7 +1,7 @@
-"""[io] CursorStore and histories on their way to the store.
+"""[io] Storing of cursors and histories.
 
-Law: a position is stored only if everything up to it is completed; what could not be stored is stored by a
-later flush.
+A position is stored only if all events up to it are completed. Positions that could not be stored are stored
+by a later flush.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,19 @@ log: Final = structlog.get_logger(__name__)
 
 
 async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStore, *, ranges: bool) -> None:
-    """Store the cursors that changed since they were stored. `ranges`: also what is completed above the
+    """Store the cursors that changed since they were stored. `ranges`: also store completed ranges above the
     positions.
 
-    `moved` is emptied; cursors whose position could not be stored are put back.
+    `moved` is emptied. Cursors whose position could not be stored are put back.
 
     Raises:
-        GatewayError: the store is away.
+        GatewayError: the store is not available.
     """
     reached: dict[Cursor, str] = {}
     done: dict[Cursor, Sequence[Range]] = {}
     considered = list(cursors)
+    # Cleared before the first await: a cursor that moves while the store works is added again, and is stored
+    # by the next flush.
     moved.clear()
     for cursor in considered:
         if (position := cursor.position()) != cursor.saved:
@@ -55,10 +57,10 @@ async def keep(
     store: CursorStore,
     cursors: Sequence[Cursor] | None = None,
 ) -> None:
-    """Store these cursors (None: all of the dispatchers) and the histories of the dispatchers, for the last
-    time.
+    """Store cursors and histories before their dispatchers end. `cursors` None: all cursors of the
+    dispatchers.
 
-    Few transactions, however many cursors there are. Errors are logged, not raised.
+    Uses few transactions for any number of cursors. Errors are logged, not raised.
     """
     if cursors is None:
         cursors = [each.cursor for dispatcher in dispatchers for each in dispatcher.partitions.values()]
@@ -68,7 +70,7 @@ async def keep(
         try:
             reached[cursor.key], done[cursor.key] = cursor.position(), cursor.done
         except Exception:
-            # An internal error with one subscriber must not keep others from ending.
+            # An internal error with one subscriber must not prevent the storing of other cursors.
             log.exception("cursors_not_stored", subscriber=cursor.key[0])
     try:
         await store.save(reached, done)

@@ -1,8 +1,7 @@
-"""[io] One Broker or Channel: the readers of its partitions and the dispatchers of its subscribers, as the
-latest route wants them.
+"""[io] One Broker or Channel: the readers of its partitions and the dispatchers of its subscribers.
 
-Laws: a change of the route loses nothing that is in flight; a subscriber is served from its stored cursor,
-and only then reported as served; one that comes back under the same uid begins when its predecessor has
+A change of the route does not lose events in flight. A subscriber is served from its stored cursor, and is
+reported as served only then. A subscriber that returns with the same uid begins after its predecessor has
 ended.
 """
 
@@ -28,14 +27,14 @@ from knative_gateway.ports import CursorStore, Route, Subscriber
 log = structlog.get_logger(__name__)
 
 LEAVING_S: Final = 2.0
-"""How long the answers of a removed subscriber are waited for."""
+"""How long the gateway waits for the answers of a removed subscriber."""
 _RETRY_S: Final = 1.0
 
 
 class RouteWorker:
-    """Serves one route until it is closed.
+    """Serves one route until `close` or `end`.
 
-    `wanted`: the latest route; `served`: the one that is served now. `failing`: why subscribers are not
+    `wanted`: the latest route. `served`: the route that is served now. `failing`: why subscribers are not
     served, by uid.
     """
 
@@ -47,7 +46,7 @@ class RouteWorker:
         ownership: Ownership,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called whenever `served` or `failing` changed."""
+        """`changed` is called whenever `served` or `failing` changes."""
         self.wanted = route
         self.served: Route | None = None
         self.failing: Mapping[str, str] = {}
@@ -69,17 +68,21 @@ class RouteWorker:
 
     @property
     def partitions(self) -> Collection[int]:
-        """The partitions whose events are delivered here now."""
+        """The partitions that this gateway delivers now."""
         served = list(self.dispatchers.values())  # a copy: `/metrics` is made in another thread
         return {number for dispatcher in served for number in list(dispatcher.partitions)}
 
     def use(self, route: Route) -> None:
-        """Serve this route from now on; returns at once."""
+        """Serve this route from now on. Returns at once."""
         self.wanted = route
         self._wake.set()
 
     async def close(self) -> None:
-        """The route was removed. CursorStore are stored first: afterwards the controller may remove them."""
+        """End a route that was removed.
+
+        Cursors are stored first: as soon as the subscribers have ended, the controller may remove their
+        cursors.
+        """
         await self._halt()
         async with self._changing:
             await storing.keep(list(self.dispatchers.values()), self._store)
@@ -87,15 +90,16 @@ class RouteWorker:
         await self.leave()
 
     async def end(self, drain_s: float) -> Sequence[SubscriberDispatcher]:
-        """Wait so long for answers. The caller stores the cursors of the returned dispatchers, then calls
-        `leave`.
+        """Stop, and wait up to `drain_s` for answers.
+
+        The caller stores the cursors of the returned dispatchers, then calls `leave`.
         """
         await self._halt()
         async with self._changing:
             return await self._end_all(drain_s)
 
     async def leave(self) -> None:
-        """Leave the partitions to other replicas."""
+        """Give the partitions up to other replicas."""
         await self._share.close()
 
     async def _halt(self) -> None:
@@ -111,13 +115,13 @@ class RouteWorker:
         return dispatchers
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Move a subscriber to other positions: in our partitions at once, in those of other replicas soon.
+        """Move a subscriber to other positions: at once in our partitions, soon in those of other replicas.
 
-        What is in flight ends first.
+        Events in flight end first.
 
         Raises:
-            KeyError: this subscriber is not served here.
-            UnavailableError: the store is away; if the positions were stored, the subscriber moves later.
+            KeyError: this worker does not serve the subscriber.
+            UnavailableError: the store is not available; if the positions were stored, the subscriber moves later.
         """
         async with self._changing:
             spec = self.dispatchers[uid].spec
@@ -125,21 +129,23 @@ class RouteWorker:
             await self._restart(spec)
 
     async def replay_if_ours(self, uid: str, partitions: Iterable[int]) -> None:
-        """Another replica was asked to replay these partitions of a subscriber: do so where they are ours."""
+        """Carry out a replay that another replica was asked for, if any of the partitions is ours."""
         async with self._changing:
             if uid in self.dispatchers and any(self._is_ours(partition) for partition in partitions):
                 await self._restart(self.dispatchers[uid].spec)
 
     async def _restart(self, spec: Subscriber) -> None:
-        """End the subscriber's deliveries, and begin where it was asked to go."""
+        """End the subscriber's deliveries, and begin at the stored positions."""
         try:
             await self._end(self.dispatchers.pop(spec.uid), LEAVING_S)
             self.failing = {**self.failing, **await self._enter([spec])}
         finally:
-            self._wake.set()  # whatever failed, the subscriber must be served again
+            self._wake.set()  # after a failure, too: the subscriber must be served again
 
     async def look(self) -> bool:
-        """Read where the log ends now, for the lag. Whether it is another log than the one that is served."""
+        """Read the current end of the log, for the lag. Returns whether the log was recreated since it is
+        served.
+        """
         if not self.dispatchers:
             return False
         try:
@@ -150,10 +156,10 @@ class RouteWorker:
         return bool(self._incarnation and extents.incarnation and extents.incarnation != self._incarnation)
 
     async def begin_again(self) -> None:
-        """The log was deleted and recreated: deliver all events of the new log.
+        """Deliver all events of a log that was deleted and recreated.
 
-        The caller must not store positions meanwhile: those of the former log would hide events of the new
-        one.
+        The caller must prevent flushes in the meantime: positions of the former log would hide events of the
+        new one.
         """
         async with self._changing:
             log.error(
@@ -172,12 +178,12 @@ class RouteWorker:
                 for dispatcher in self.dispatchers.values():
                     dispatcher.state.log_recreated()
             finally:
-                self._wake.set()  # whatever failed, the subscribers must be served again
+                self._wake.set()  # after a failure, too: the subscribers must be served again
 
     def lag(self, dispatcher: SubscriberDispatcher, now_ms: int) -> Lag:
-        """How far a subscriber is behind the end of the log, as it was at the last `look` or the latest read.
+        """Return how far a subscriber is behind the end of the log, as of the last `look` or read.
 
-        Changes nothing: `/metrics` is made in another thread.
+        Must not change anything: `/metrics` is built in another thread.
         """
         events, oldest = 0, now_ms
         for number, partition in list(dispatcher.partitions.items()):
@@ -191,7 +197,7 @@ class RouteWorker:
                 oldest = min(oldest, partition.oldest_ms or partition.read_ms or now_ms)
         return Lag(events, (now_ms - oldest) / 1000)
 
-    # -- becoming what is wanted
+    # -- reconciling `served` with `wanted`
 
     async def _run(self) -> None:
         while True:
@@ -202,7 +208,7 @@ class RouteWorker:
                     self.failing = await self._become(wanted)
                     self.served = wanted
             except Exception as error:
-                # An internal error: other routes are served on, and this one is retried.
+                # An internal error. Other routes are not affected, and this route is retried.
                 log.exception("route_not_served", path=wanted.path)
                 self.failing = {
                     subscriber.uid: f"internal error: {error!r}" for subscriber in wanted.subscribers
@@ -216,11 +222,13 @@ class RouteWorker:
                 continue
 
     async def _become(self, wanted: Route) -> Mapping[str, str]:
-        """Serve this route: end removed subscribers, change those that stay, begin new ones;
-        why some failed.
+        """Serve this route: end removed subscribers, update the remaining ones, begin new ones.
+
+        Returns why subscribers could not begin, by uid.
         """
         specs = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
-        # Before they end: a cursor that is stored later may be one that the controller has removed already.
+        # Before they end: the controller removes the cursors of subscribers that have ended, and a cursor
+        # that is stored later would never be removed.
         removed = [dispatcher for uid, dispatcher in self.dispatchers.items() if uid not in specs]
         await storing.keep(removed, self._store)
         for uid, dispatcher in list(self.dispatchers.items()):
@@ -241,7 +249,7 @@ class RouteWorker:
         return failing
 
     async def _enter(self, specs: Iterable[Subscriber], *, anew: bool = False) -> Mapping[str, str]:
-        """Begin to serve these subscribers; why some could not. `anew`: see `starts.begin`."""
+        """Begin to serve these subscribers. Returns why some could not begin. `anew`: see `starts.begin`."""
         failing: dict[str, str] = {}
         made: dict[str, SubscriberDispatcher] = {}
         for spec in specs:
@@ -275,9 +283,10 @@ class RouteWorker:
     async def _begin(
         self, specs: Sequence[Subscriber], *, anew: bool = False
     ) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
-        """Where these begin in our partitions that they are not in yet; and why some cannot begin.
+        """Return where subscribers begin in our partitions that they do not have yet, and why some cannot
+        begin.
 
-        A replay of a partition that a subscriber is in already waits until the subscriber begins again.
+        A replay of a partition that a subscriber already has waits until the subscriber begins again.
         """
 
         def ours(uid: str, partition: int) -> bool:
@@ -294,16 +303,15 @@ class RouteWorker:
             extents = await self._context.log.extents(self.wanted.log)
         except GatewayError as error:
             return {}, {spec.uid: str(error) for spec in specs}
-        if (
-            not self.dispatchers
-        ):  # else it stays that of the log that is served, so that `look` notices another one
+        if not self.dispatchers:
+            # Otherwise keep the incarnation of the log that is served, so that `look` notices a new one.
             self._incarnation = extents.incarnation
         try:
             return dict(await begin(specs)), {}
         except Exception as error:  # noqa: BLE001  it is reported below
             if len(specs) == 1:
                 return {}, {specs[0].uid: self._reason(error)}
-        # One by one: a subscriber that cannot begin must not keep the others from it.
+        # One by one: a subscriber that cannot begin must not prevent others from beginning.
         begun: dict[str, Mapping[int, Begin]] = {}
         failing: dict[str, str] = {}
         for spec in specs:
@@ -321,8 +329,8 @@ class RouteWorker:
         return f"internal error: {error!r}"
 
     async def _follow_share(self) -> Mapping[str, str]:
-        """Release partitions that another replica owns now, and begin those that are ours now, from the
-        stored cursor.
+        """Release partitions that another replica owns now, and begin partitions that are ours now, from the
+        stored cursors.
         """
         ours = self._share.partitions
         if ours == self._followed:
@@ -359,7 +367,7 @@ class RouteWorker:
         return partition.cursor
 
     def _place(self, entering: Sequence[tuple[SubscriberDispatcher, Mapping[int, Begin]]]) -> None:
-        """Begin our partitions of these subscribers, and give them to the partitions' readers."""
+        """Begin our partitions of these subscribers, and pass them to the readers of the partitions."""
         made: dict[int, list[SubscriberPartition]] = {}
         for dispatcher, begun in entering:
             for number, begin in begun.items():
@@ -387,7 +395,7 @@ class RouteWorker:
         leaving = (self._reader(number).leave(each) for number, each in dispatcher.partitions.items())
         await asyncio.gather(*leaving)
 
-    # -- small ones
+    # -- small functions
 
     def _reader(self, number: int) -> PartitionReader:
         reader = self.readers.get(number)

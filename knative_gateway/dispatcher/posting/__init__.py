@@ -1,1 +1,1 @@
-"""[io] HTTP requests to subscribers: host names, connections, one request and its answer."""
+"""[io] HTTP requests to subscribers: name lookup, connections, one request and its answer."""

@@ -1,7 +1,7 @@
 """[io] One connection to a subscriber: one request at a time, and its answer. Spec: HTTP/1.1 (RFC 9112).
 
-Laws: an exchange ends once, with an answer or an error; of what the subscriber sends, nothing beyond the
-limits is kept in memory; a connection on which anything unexpected happened is not used again.
+An exchange ends once, with an answer or an error. The gateway does not keep more of an answer in memory than
+the limits allow. A connection on which something unexpected happened is not used again.
 """
 
 import asyncio
@@ -17,26 +17,29 @@ import httptools
 from knative_gateway.dispatcher.posting.replies import Entry, Replies
 
 HEAD_BYTES_MAX: Final = 256 << 10
-"""Bytes of status line and headers, and of everything else that may come between two pieces of a body or
-after it.
+"""Bytes of the status line and the headers, and of everything else that may come between two pieces of a body
+or after the body.
 """
 _JOINED_MAX: Final = 64 << 10
+"""Bytes of a body up to which head and body are written together: one packet is cheaper than two. A larger
+body is not copied.
+"""
 UNCOUNTED_BYTES: Final = 8 << 10
-"""Bodies up to this size are received without being counted: each connection has room for that much."""
+"""Bytes of a body that are received without `Replies`: each connection may use that much memory."""
 UNSEEN_S: Final = 1.0
-"""If a connection ends later than this after a request, the subscriber has probably seen the request."""
+"""If a connection ends later than this after a request, the subscriber has probably read the request."""
 _TCP_INFO: Final = struct.Struct("=120xQ72xQQ")
 """`struct tcp_info` of Linux: bytes acknowledged (the SYN counts as one), sent, retransmitted."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 LimitOf = Callable[[int, Headers], int]
-"""How many bytes of the body are wanted, given status and headers: the rest is not received."""
+"""Returns how many bytes of the body to receive, given the status and the headers."""
 Ended = Callable[["Connection", "Response | OSError"], None]
-"""Called when an exchange has ended; if the connection is `usable`, it can be used again at once."""
+"""Called when an exchange has ended. If the connection is `usable`, it can be used again at once."""
 
 
 class Response(NamedTuple):
-    """An answer. `body`: at most as many bytes as were wanted."""
+    """An answer. `body` is cut at the limit that `LimitOf` returned."""
 
     status: int
     headers: Headers
@@ -54,8 +57,8 @@ class BadResponseError(ConnectionError):
 class Connection(asyncio.Protocol):
     """`usable`: another request may be sent. `served`: how many exchanges have ended.
 
-    `idle_since` and `deadline_s`: times of the loop's clock, kept for the owner, who calls `expire` at the
-    deadline.
+    `idle_since` and `deadline_s` are times of the event loop's clock for the pool, which calls `expire` at
+    the deadline.
     """
 
     def __init__(self) -> None:
@@ -93,8 +96,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """Send a request.
 
-        `ended` is called once, later: with the answer, ConnectionClosedError, BadResponseError or
-        TimeoutError. `replies`: counts the body of the answer, as one of `owner`; None: it is not counted.
+        `ended` is called once, later, with the answer, ConnectionClosedError, BadResponseError or
+        TimeoutError. `replies`: limits the bytes of answers in memory, by `owner`; None: no limit.
         """
         assert self._ended is None
         self._replies, self._owner = replies, owner
@@ -114,30 +117,31 @@ class Connection(asyncio.Protocol):
     def is_stale(self) -> bool:
         """Whether the subscriber closed an idle connection before it could read the request.
 
-        That is so if the connection was used before, ended soon after the request without an answer, and the
-        subscriber's system did not acknowledge all bytes of the request. The event can be sent again then.
+        This is assumed if the connection was used before, ended soon after the request without an answer, and
+        the subscriber's system did not acknowledge all bytes of the request. Then it is safe to send the
+        event again.
         """
         soon = time.monotonic() - self._began_s < UNSEEN_S
         return self.served > 1 and not self._heard and not self._acknowledged and soon
 
     def expire(self) -> None:
-        """End the exchange: no answer came in time."""
+        """End the exchange with TimeoutError."""
         self._fail(TimeoutError())
         self._report()
 
     def abort(self) -> None:
-        """Close the connection at once; an exchange ends later, in `connection_lost`."""
+        """Close the connection at once. A current exchange ends later, in `connection_lost`."""
         self.usable = False
         self._transport.abort()
 
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is ready for a request."""
+        """Called by asyncio: the connection is ready for a request."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """A piece of an answer. Bytes without a request end the connection."""
+        """Read a piece of an answer. Bytes without a request close the connection."""
         if self._ended is None:
             self.abort()
             return
@@ -151,17 +155,18 @@ class Connection(asyncio.Protocol):
             self._fail(BadResponseError(f"not an HTTP/1.1 answer: {error}"))
         if self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
-        # Only now: bytes after an answer must not be taken for the answer to the next request.
+        # Last: bytes after an answer must not be read as the answer to the next request.
         self._report()
 
     def eof_received(self) -> None:
-        """The subscriber closed the connection. What it acknowledged is read now: over TLS it cannot be read
-        later.
+        """The subscriber closed the connection.
+
+        Read now what it acknowledged: with TLS, the socket is not available later.
         """
         self._ask_acknowledged()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end of an answer without a length. Any other answer is incomplete."""
+        """The connection ended: complete an answer that ends with the connection, and fail any other."""
         self.usable = False
         self._ask_acknowledged()
         if self._limit is not None and exc is None and self._is_open_ended():
@@ -177,19 +182,19 @@ class Connection(asyncio.Protocol):
     # -- httptools
 
     def on_message_begin(self) -> None:
-        """An answer begins. A second one was not asked for."""
+        """An answer begins. A second answer to one request closes the connection."""
         if self._outcome is not None:
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header. Fields after a body are trailers, which may not be taken for headers. Spec: RFC 9110,
-        6.5.1.
+        """Add a header. Fields after the body are trailers, which must not be merged into the headers (RFC
+        9110, 6.5.1).
         """
         if self._limit is None:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The body begins. A large body waits until there is room for it."""
+        """The body begins. Reading pauses until `Replies` admits a large body."""
         self._status = self._parser.get_status_code()
         self._limit = self._limit_of(self._status, self._headers)
         size = _announced(self._headers, self._limit)
@@ -200,7 +205,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of the body. When enough of it came, the connection is closed."""
+        """Add a piece of the body. At the limit, the answer is complete and the connection is closed."""
         self._body += piece
         self._head_bytes = 0
         assert self._limit is not None
@@ -210,7 +215,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def on_message_complete(self) -> None:
-        """The answer is complete, unless its status is 1xx: then another one follows."""
+        """The answer is complete. After a status 1xx, another answer follows."""
         if 100 <= self._status < 200 and self._status != 101:
             self._forget()
             return
@@ -261,7 +266,7 @@ class Connection(asyncio.Protocol):
 
 
 def _announced(headers: Headers, limit: int) -> int:
-    """How many bytes of a body will be kept at most. Without a length: as many as are wanted."""
+    """Return the maximum size of the body in memory: its length, if known, and at most `limit`."""
     for name, value in headers:
         if name.lower() == b"content-length" and value.isdigit():
             return min(int(value[:20]), limit)
@@ -269,7 +274,9 @@ def _announced(headers: Headers, limit: int) -> int:
 
 
 async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str) -> Connection:
-    """Connect to an address. `tls`: the peer must show a certificate for `host`. Raises OSError."""
+    """Open a connection to an address. `tls`: None, or the peer must have a certificate for `host`. Raises
+    OSError.
+    """
     loop = asyncio.get_running_loop()
     _, made = await loop.create_connection(
         Connection,
@@ -282,7 +289,7 @@ async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str
 
 
 def _all_acknowledged(connected: "socket.socket | None") -> bool | None:
-    """Whether the peer's system has acknowledged all bytes that were sent; None: this system does not report
+    """Return whether the peer's system has acknowledged all sent bytes; None if the system does not report
     it.
     """
     option = getattr(socket, "TCP_INFO", None)

@@ -1,8 +1,8 @@
-"""[io] A new connection to a subscriber: resolve the name, check the addresses, connect to one of them.
+"""[io] A new connection to a subscriber: look up the name, check the addresses, connect to one of them.
 
-Laws: a connection is opened only to an address that the rules allow, because the name is resolved once, here;
-if this machine has run out of something, the request waits, because the subscriber is not the cause and no
-attempt may fail.
+A connection is opened only to an address that the rules allow: the name is looked up once, and the checked
+address is the one that is used. If this machine lacks a resource, the request waits and the attempt does not
+fail, because the subscriber is not the cause.
 """
 
 import asyncio
@@ -30,13 +30,11 @@ class DeniedError(OSError):
 
 
 class LocalError(OSError):
-    """This machine has run out of ports."""
+    """This machine has no free port."""
 
 
 class Opener:
-    """Opens connections. `local_errors`: how often this machine had run out of descriptors, ports, memory or
-    threads.
-    """
+    """Opens connections. `local_errors`: how often this machine lacked descriptors, ports, memory or threads."""
 
     def __init__(
         self,
@@ -60,9 +58,10 @@ class Opener:
         *,
         namespace: str = "",
     ) -> tuple[Connection, float]:
-        """A new connection, and the deadline plus the time that the request waited for this machine.
+        """Return a new connection, and the deadline extended by the time that the request waited for this
+        machine.
 
-        `namespace`: of the subscriber, which has a share of all lookups.
+        `namespace`: the namespace of the subscriber; each has a share of the lookups.
 
         Raises:
             DeniedError: the rules deny all addresses of the host.
@@ -102,7 +101,7 @@ class Opener:
             deadline_s += self._loop.time() - began_s
 
     def _allowed(self, target: Target, addresses: Sequence[str]) -> Sequence[str]:
-        """The addresses of a host that the rules allow."""
+        """Return the addresses of a host that the rules allow."""
         refusals = [self._rules.refusal(target.host, address) for address in addresses]
         allowed = [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
         if refusals and not allowed:
@@ -110,8 +109,10 @@ class Opener:
         return allowed
 
     async def _connect(self, target: Target, addresses: Sequence[str], deadline_s: float) -> Connection:
-        """Connect to the first address that answers. Each address gets a share of the time, so that all are
-        tried.
+        """Connect to the first address that answers.
+
+        Each address gets an equal share of the remaining time, so that a silent address does not use up the
+        time.
         """
         failure = OSError(f"{target.host} has no address")
         for count, address in enumerate(addresses):
@@ -127,7 +128,8 @@ class Opener:
             except OSError as error:
                 failure = error
                 if error.errno == errno.EADDRNOTAVAIL and ":" not in address:
-                    # All ports are in use. With IPv6 it may also mean that this machine has no IPv6 address.
+                    # All ports are in use. With IPv6, the error can also mean that this machine has no IPv6
+                    # address.
                     raise LocalError(error.errno, error.strerror) from error
                 if _is_local(error):
                     raise

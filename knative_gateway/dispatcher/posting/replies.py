@@ -1,9 +1,8 @@
-"""[io] How many bytes of answers are received at once: a bound for all connections, with a share for each
-subscriber.
+"""[io] A limit on the bytes of answers that are received at once, with a share for each subscriber.
 
-Laws: the bytes of all admitted answers are at most `max`, or those of one answer; another answer of a
-subscriber is admitted only while more room is free than its answers use. An admitted answer has room for all
-of its bytes, so it can end whatever the others do.
+The bytes of all admitted answers are at most `max`, unless a single answer is larger. Another answer of a
+subscriber is admitted only while more bytes are free than its admitted answers use. An admitted answer has
+its full size reserved, so it can always end.
 """
 
 from collections import Counter
@@ -14,9 +13,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class Entry:
-    """An answer that is received, or waits. `go` is called when it is admitted, unless `enter`
-    admitted it.
-    """
+    """An answer that is admitted or waits. `go` is called when a waiting answer is admitted."""
 
     __slots__ = ("go", "is_in", "owner", "size")
 
@@ -28,7 +25,7 @@ class Entry:
 
 
 class Replies:
-    """`max`: bytes that there is room for. `used`: bytes of admitted answers."""
+    """`max`: bytes that may be reserved. `used`: bytes that are reserved by admitted answers."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.max: Final = bytes_max
@@ -39,10 +36,10 @@ class Replies:
     @property
     def waiting(self) -> int:
         """How many answers wait."""
-        return sum(map(len, list(self._waiting.values())))  # a copy: `/metrics` is made in another thread
+        return sum(map(len, list(self._waiting.values())))  # a copy: `/metrics` is built in another thread
 
     def enter(self, entry: Entry) -> bool:
-        """Admit an answer; False: it waits until `go` is called, or until it leaves."""
+        """Admit an answer. False: it waits until `go` is called, or until it leaves."""
         if entry.owner not in self._waiting and self._may_enter(entry):
             self._admit(entry)
         else:
@@ -50,7 +47,7 @@ class Replies:
         return entry.is_in
 
     def leave(self, entry: Entry) -> None:
-        """The answer has ended, whether it was admitted or not."""
+        """Remove an answer that has ended, whether it was admitted or not."""
         if entry.is_in:
             entry.is_in = False
             self.used -= entry.size
@@ -71,7 +68,7 @@ class Replies:
         self._used_by[entry.owner] += entry.size
 
     def _admit_others(self) -> None:
-        """Admit waiting answers that have room now, one of each owner: owners take turns."""
+        """Admit waiting answers that fit now, one of each owner in each round."""
         for owner in list(self._waiting):
             entry = next(iter(self._waiting[owner]))
             if self._may_enter(entry):

@@ -1,12 +1,12 @@
-"""[io] The addresses of host names. Requests of one namespace for a name share one lookup; all share its
+"""[io] Lookup of host names. Requests of one namespace for a name share one lookup; all requests share the
 result.
 
-Laws: a name whose servers do not answer does not delay lookups of other names, up to half of `SLOW_MAX` such
-names of one namespace at once; beyond that it delays lookups of its own namespace only. A failure is
-remembered, so that a name that cannot be resolved is not looked up all the time. No lookup delays the exit.
+A name whose servers do not answer does not delay lookups of other names, up to half of `SLOW_MAX` such names
+of one namespace at once. More such names delay only lookups of the same namespace. A failure is remembered,
+so that a name that cannot be resolved is not looked up for each request. A lookup does not delay the exit.
 
-The system's own resolver is used, in threads: it follows `/etc/hosts`, search domains and the machine's other
-settings.
+The system's resolver is used, in threads, because it follows `/etc/hosts`, the search domains and the other
+settings of the machine.
 """
 
 import asyncio
@@ -25,46 +25,47 @@ from knative_gateway.dispatcher.posting.slots import Slots
 RESOLVED_S: Final = 10.0
 """How long addresses are remembered."""
 FAILED_MIN_S: Final = 1.0
-"""The minimum time that a failure is remembered. Else: as long as the lookup took, at most as long as
-addresses.
+"""The minimum time that a failure is remembered. A slow failure is remembered as long as its lookup took, but
+not longer than RESOLVED_S.
 """
 QUICK_S: Final = 1.0
-"""A lookup that takes longer moves from the quick slots to the slow ones; the next lookup of that name begins
-there.
+"""A lookup that takes longer moves from the quick slots to the slow slots. The next lookup of the name begins
+in the slow slots.
 """
 QUICK_MAX: Final = 64
-"""Concurrent lookups of names that answer soon. One namespace has at most half of them, as `Slots` shares
-them.
-"""
+"""Concurrent lookups of names that are answered soon. One namespace has at most half of them; see `Slots`."""
 SLOW_MAX: Final = 256
-"""Concurrent lookups of names that do not answer soon, shared in the same way. Each takes a thread for as
-long as the system's resolver tries, 10 to 30 seconds.
+"""Concurrent lookups of names that are not answered soon, shared in the same way. Each uses a thread until
+the system's resolver gives up, which takes 10 to 30 seconds.
 """
 SILENT_S: Final = 600.0
-"""How long it is remembered that a name did not answer soon."""
+"""How long the gateway remembers that a name was not answered soon."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host. Raises OSError."""
+"""Returns the addresses of a host. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup that has not ended. `begun` is done when it has a thread: the time before that
-    is not counted.
+    """A lookup that has not ended. `begun` is done when the lookup has a thread: waiting for it does not
+    count as time of the request.
     """
 
     begun: "asyncio.Future[None]"
     answer: "asyncio.Task[Sequence[str]]"
 
     async def addresses(self) -> Sequence[str]:
-        """Wait for the addresses. Raises OSError. If this is cancelled, the lookup continues: others wait for
-        it.
+        """Wait for the addresses. A cancellation does not stop the lookup, because other requests may wait
+        for it.
+
+        Raises:
+            OSError: the lookup failed.
         """
         return await asyncio.shield(self.answer)
 
 
 class Names:
-    """Looks up names, and remembers the results. Belongs to one event loop."""
+    """Looks up names, and remembers the results. All methods must be called in one event loop."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve: Final = resolve or in_thread
@@ -81,10 +82,10 @@ class Names:
         return len(self._lookups)
 
     def known(self, host: str) -> Sequence[str] | None:
-        """The addresses that are remembered; None: the name must be looked up.
+        """Return the remembered addresses; None if the name must be looked up.
 
         Raises:
-            OSError: the last lookup failed, and that is remembered still.
+            OSError: the last lookup failed, and the failure is still remembered.
         """
         until_s, found = self._known.get(host, (0.0, ()))
         if until_s < self._loop.time():
@@ -94,9 +95,9 @@ class Names:
         return found
 
     def lookup(self, host: str, port: int, *, namespace: str = "") -> Lookup:
-        """The lookup of a name for a namespace: the current one, or a new one.
+        """Return the current lookup of a name for a namespace, or begin one.
 
-        Each namespace has its own lookups, so that it does not wait for the slots of another namespace.
+        Namespaces do not share lookups, so that a namespace does not wait for the slots of another one.
         """
         lookup = self._lookups.get((namespace, host))
         if lookup is None:
@@ -107,7 +108,7 @@ class Names:
         return lookup
 
     def forget(self) -> None:
-        """Forget what is too old. Call this regularly."""
+        """Remove expired results. Call this regularly."""
         now_s = self._loop.time()
         for host in [host for host, (until_s, _) in self._known.items() if until_s < now_s]:
             del self._known[host]
@@ -115,9 +116,7 @@ class Names:
             del self._silent[host]
 
     def close(self) -> None:
-        """End all lookups. Threads that wait for a server are not stopped: they end by themselves or with the
-        process.
-        """
+        """Cancel all lookups. Their threads are not stopped: they end by themselves or with the process."""
         for lookup in self._lookups.values():
             lookup.answer.cancel()
             lookup.begun.cancel()
@@ -144,7 +143,7 @@ class Names:
                 self._quick.release(namespace)
                 slots = self._slow
             addresses = await asked
-        except Exception as error:  # UnicodeError among them: a name that cannot be encoded
+        except Exception as error:  # for example UnicodeError: the name cannot be encoded
             failure = (
                 error if isinstance(error, OSError) else OSError(f"{host!r} cannot be resolved: {error}")
             )
@@ -169,9 +168,9 @@ class Names:
 
 
 async def in_thread(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, from the system's resolver in a thread of its own.
+    """Return the addresses of a host, from the system's resolver in a new thread.
 
-    The thread is a daemon: unlike threads of the loop's executor, it does not delay the exit.
+    The thread is a daemon, so that it does not delay the exit. Threads of the event loop's executor would.
 
     Raises:
         OSError: the name cannot be resolved, or this machine has no descriptor or thread left.
@@ -194,7 +193,7 @@ async def in_thread(host: str, port: int) -> Sequence[str]:
         try:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             found = list(dict.fromkeys(str(address[0]) for *_, address in infos))
-        except Exception as error:  # noqa: BLE001  it is passed on to the waiting requests
+        except Exception as error:  # noqa: BLE001  the waiting requests get it
             found = _out_of_descriptors() or error
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(give, found)
@@ -210,7 +209,7 @@ _NO_THREAD: Final = (11, "no thread for a lookup")
 
 
 def _out_of_descriptors() -> OSError | None:
-    """The error if no descriptor is left: the resolver reports that as a failure of the name."""
+    """Return the error if no file descriptor is left. The resolver reports this as an unknown name."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -232,8 +231,6 @@ async def _done(asked: "asyncio.Future[Sequence[str]]", within_s: float) -> bool
 
 
 def _retrieved(task: "asyncio.Task[Sequence[str]]") -> None:
-    """Retrieve the exception of a lookup, so that asyncio does not log it if no request waits for it any
-    more.
-    """
+    """Retrieve the exception of a lookup; otherwise asyncio logs it if no request waits any more."""
     if not task.cancelled():
         task.exception()

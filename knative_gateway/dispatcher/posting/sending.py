@@ -2,9 +2,9 @@
 
 Spec: knative-data-plane-contract, "HTTP Verbs", "Event Acknowledgement".
 
-Laws: every attempt ends with an `Answer`; the only exception is a cancellation. Redirects are not followed.
-Nothing beyond the limits is kept of an answer. One request is one attempt, except a request that met a closed
-idle connection: it is sent again over a new connection, and counted in `resent`. A denied destination is
+Every attempt ends with an `Answer`, unless it is cancelled. Redirects are not followed. The gateway does not
+keep more of an answer than the limits allow. One request is one attempt; only a request that met a closed
+idle connection is sent again, over a new connection, and is counted in `resent`. A denied destination is
 never retried.
 """
 
@@ -40,11 +40,11 @@ _REASON_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
-    """Limits of requests. `timeout_ms`: for deliveries that set none.
+    """Limits of requests. `timeout_ms`: for deliveries without a timeout of their own.
 
-    `reply_bytes_max`: a larger reply is an error. `replies_bytes_max`: of all replies that are received at
-    once; others wait. `ca_file`: certificates that are trusted in addition to the system's.
-    `certificate_file` and `key_file`: for subscribers that ask for a client certificate.
+    `reply_bytes_max`: a larger reply is an error. `replies_bytes_max`: bytes of all replies that are received
+    at once; other replies wait. `ca_file`: certificates that are trusted in addition to those of the system.
+    `certificate_file` and `key_file`: for subscribers that require a client certificate.
     """
 
     timeout_ms: int = 60_000
@@ -59,16 +59,16 @@ class SendSettings:
 
 
 class Outcomes(Protocol):
-    """Where the outcome of `Sender.begin` goes: one of these methods is called, once."""
+    """Receives the outcome of `Sender.begin`: one of these methods is called, once."""
 
     def accepted(self, elapsed_ms: int) -> None:
-        """The subscriber accepted the event after so long, and sent no reply."""
+        """The subscriber accepted the event after `elapsed_ms`, without a reply."""
 
     def answered(self, answer: Answer) -> None:
-        """The attempt ended in another way: with a reply, an error status, or no answer."""
+        """The attempt ended with a reply, with an error status, or without an answer."""
 
     def not_received(self) -> None:
-        """The idle connection had been closed: the subscriber has not seen the event, so this was not an
+        """The idle connection had been closed. The subscriber has not seen the event, so this is not an
         attempt.
         """
 
@@ -77,7 +77,7 @@ class Inside(Protocol):
     """The ingress of this gateway."""
 
     def leads_in(self, url: str) -> bool:
-        """Whether the URL is that of a Broker or Channel of this gateway."""
+        """Return whether the URL is the address of a Broker or Channel of this gateway."""
 
     async def take(
         self,
@@ -86,7 +86,7 @@ class Inside(Protocol):
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
     ) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
-        """Store the event of a request that an object of this namespace sends.
+        """Store the event of a request from an object of this namespace.
 
         Returns the status, and the two ASGI messages of the answer.
         """
@@ -135,12 +135,12 @@ class Sender:
         self.connections.close()
 
     def use(self, tls: ssl.SSLContext) -> None:
-        """Use this TLS context for new connections. Requests in flight finish over their connections."""
+        """Use this TLS context for new connections. Requests in flight finish on their connections."""
         self.connections.use(tls)
 
     @property
     def resent(self) -> int:
-        """Requests that were sent again because the subscriber had closed the idle connection."""
+        """How many requests were sent again because the subscriber had closed the idle connection."""
         return self.connections.resent
 
     def begin(
@@ -154,9 +154,10 @@ class Sender:
         to: Outcomes,
         owner: str = "",
     ) -> Connection | None:
-        """Send one request without waiting; None: no idle connection, or a URL that is not valid or denied.
+        """Send one request without waiting; None if no connection is idle, or the URL is not valid or denied.
 
-        `fields`: made by `lines`. The outcome goes to `to`, later. To stop waiting, `abort` the connection.
+        `fields`: the result of `lines`. `to` gets the outcome, later. To stop waiting, call `abort` of the
+        connection.
         """
         limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
         limit_of = self._of_reply if reply_wanted else _of_record
@@ -175,8 +176,7 @@ class Sender:
                 try:
                     answer = self._read(status, received, kept, began, wanted=replied)
                 except Exception as error:
-                    # Without an answer the delivery would wait without end: an internal error fails the
-                    # attempt.
+                    # An internal error fails the attempt. Without an answer, the delivery would never end.
                     log.exception("answer_not_read", destination=target.host, status=status)
                     answer = self._failed(error, began, limit_ms)
                 to.answered(answer)
@@ -207,10 +207,10 @@ class Sender:
         owner: str = "",
         namespace: str = "",
     ) -> Answer:
-        """Send one request, and wait for its answer. `reply_wanted`: an event in a 200 is read.
+        """Send one request, and wait for the answer. `reply_wanted`: read the event of a 200.
 
-        `owner`: the subscriber, which has a share of all connections. `namespace`: of the subscriber, which
-        has a share of all lookups.
+        `owner`: the subscriber; each has a share of the connections. `namespace`: the subscriber's; each has
+        a share of the lookups.
         """
         if self.inside is not None and self.inside.leads_in(url):
             return await self._store_inside(self.inside, url, namespace, headers, body)
@@ -250,7 +250,7 @@ class Sender:
         headers: Iterable[tuple[str, str]],
         body: bytes,
     ) -> Answer:
-        """The answer of this gateway's ingress, without a connection."""
+        """Return the answer of this gateway's ingress, called without a connection."""
         began = time.monotonic()
         status, _, message = await inside.take(
             url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body
@@ -260,7 +260,7 @@ class Sender:
         return Answer(status, self._now_ms(), reason, text, elapsed_ms=_since(began))
 
     def _target_of(self, url: str) -> Target | str:
-        """The target of a URL, or the reason why requests may not go there."""
+        """Return the target of a URL, or the reason why the gateway may not send requests to it."""
         refusal = self._destinations.refusal_of_url(url)
         if refusal is not None:
             return refusal
@@ -325,10 +325,10 @@ class Sender:
 
 
 def lines(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Header fields as bytes of HTTP/1.1.
+    """Return header fields as bytes of HTTP/1.1.
 
     Raises:
-        ValueError: a field has a line break or a NUL, with which it could be read as several fields.
+        ValueError: a field contains a line break or a NUL, which could add fields to the request.
     """
     fields = [f"{name}: {value}\r\n" for name, value in headers]
     text = "".join(fields)
@@ -339,7 +339,7 @@ def lines(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def tls_context(settings: SendSettings) -> ssl.SSLContext:
-    """The TLS context of requests to https subscribers.
+    """Return the TLS context of requests to https subscribers.
 
     Raises:
         OSError: a file cannot be read, or does not contain a certificate or key.

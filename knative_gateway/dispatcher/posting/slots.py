@@ -1,8 +1,8 @@
-"""[io] Slots for connections or lookups: a bound for all, with a share for each owner.
+"""[io] Slots for connections or lookups: a limit for all owners, and a share for each owner.
 
-Laws: at most `max` slots are used at once; an owner may use another slot only while more slots are free than
-it uses. So one subscriber that never answers gets at most half of the slots, and n of them leave 1/(n+1) of
-the slots free.
+At most `max` slots are used at once. An owner may use one more slot only while more slots are free than the
+owner uses. So one subscriber that never answers gets at most half of the slots, and n such subscribers leave
+1/(n+1) of the slots free.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ CONNECTIONS_MAX: Final = 10_000
 
 
 class Slots:
-    """`max`: all slots. `used`: slots in use. An owner is a subscriber or a namespace."""
+    """`max`: number of slots. `used`: slots in use. An owner is a subscriber or a namespace."""
 
     def __init__(self, slots_max: int) -> None:
         self.max: Final = slots_max
@@ -27,12 +27,12 @@ class Slots:
         return sum(map(len, list(self._waiting.values())))  # a copy: `/metrics` is made in another thread
 
     def take(self, owner: str) -> None:
-        """Use a slot without waiting, for a connection that is open already."""
+        """Use a slot without waiting, for a connection that is already open."""
         self.used += 1
         self._used_by[owner] += 1
 
     async def acquire(self, owner: str) -> None:
-        """Wait for a slot, and use it."""
+        """Wait until a slot is free for this owner, and use it."""
         while not self.has_room(owner):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(owner, {})[turn] = None
@@ -40,14 +40,14 @@ class Slots:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._wake()  # the slot was given to this request, which does not use it: give it to another
+                    self._wake()  # a cancelled request does not use its slot: give the slot to another request
                 else:
                     self._leave(owner, turn)
                 raise
         self.take(owner)
 
     def release(self, owner: str) -> None:
-        """A slot of this owner is free again."""
+        """Free a slot of this owner."""
         self.used -= 1
         if self._used_by[owner] > 1:
             self._used_by[owner] -= 1
@@ -57,11 +57,13 @@ class Slots:
             self._wake()
 
     def has_room(self, owner: str) -> bool:
-        """Whether the owner may use one more slot now."""
+        """Return whether the owner may use one more slot now."""
         return self._used_by[owner] < self.max - self.used
 
     def _wake(self) -> None:
-        """Give the free slot to one request of the first owner that may use it; owners take turns."""
+        """Give the free slot to one request of the first owner that may use it. Owners take turns
+        (round-robin).
+        """
         for owner in list(self._waiting):
             if self.has_room(owner):
                 turns = self._waiting.pop(owner)

@@ -1,4 +1,4 @@
-"""The destination of a URL: host, port, TLS, and the beginning of every request to it. Pure."""
+"""The target of a URL: host, port, TLS, and the first bytes of every request. Pure."""
 
 from base64 import b64encode
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _PORTS: Final = {"http": 80, "https": 443}
 _SAFE: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
 Endpoint = tuple[str, int, bool]
-"""Host, port, and whether it is TLS."""
+"""Host, port, and whether the connection uses TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL in parts. `head`: the request line and the headers that every POST to the URL begins with.
+    """`head`: the request line and the headers with which every POST to the URL begins.
 
-    `host`: as it is looked up, without brackets.
+    `host`: the name to look up; an IPv6 address has no brackets.
     """
 
     host: str
@@ -29,10 +29,10 @@ class Target:
 
     @classmethod
     def of(cls, url: str) -> "Target":
-        """The target of an absolute http or https URL.
+        """Return the target of an absolute http or https URL.
 
         Raises:
-            ValueError: it is not such a URL, or its host is not a valid name.
+            ValueError: the text is not such a URL, or its host is not a valid name.
         """
         parts = urlsplit(url)
         host = ascii_host(parts.hostname or "")

@@ -1,1 +1,1 @@
-"""[io] One subscriber: which events it gets, when its deliveries begin, and how each of them ends."""
+"""[io] One subscriber: which events it receives, when its deliveries begin, and how each delivery ends."""

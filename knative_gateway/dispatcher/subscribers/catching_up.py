@@ -18,20 +18,21 @@ log_ = structlog.get_logger(__name__)
 STEPS_AT_ONCE: Final = 1 << 18
 """Steps of filters after which other tasks run: about a millisecond."""
 TURN_BATCHES: Final = 20
-"""Batches that an own reader takes before others that wait to read get their turn."""
+"""Batches that an own reader takes before it lets another own reader read."""
 QUIET_S: Final = 5.0
-"""How long an own reader waits for the next batch: at the end of the log it would keep others from reading.
+"""How long an own reader waits for the next batch. At the end of the log, it would otherwise block other own
+readers.
 """
 _RETRY_S: Final = 1.0
 
 Admit = Callable[[SubscriberPartition], bool]
-"""Asks the shared reader to bring the events from now on; False: the subscriber is still behind."""
+"""Asks the shared reader to bring the events from now on. False: the subscriber is still behind."""
 
 
 async def catch_up(partition: SubscriberPartition, log: str, admit: Admit) -> None:
     """Read until the shared reader takes over.
 
-    A reader without room for long is closed, because the events that wait in it take memory.
+    A reader without room is closed after `patience_s`, because its unread events use memory.
     """
     state = partition.state
     while True:
@@ -48,15 +49,15 @@ async def catch_up(partition: SubscriberPartition, log: str, admit: Admit) -> No
             log_.warning("reading_failed", log=log, subscriber=state.spec.uid, reason=str(error))
             await asyncio.sleep(_RETRY_S)
         except Exception:
-            # An internal error. The subscriber depends on this task, so the task continues.
+            # An internal error. The task must not end, because the subscriber depends on it.
             log_.exception("reading_fault", log=log, subscriber=state.spec.uid)
             await asyncio.sleep(_RETRY_S)
 
 
 async def _read_on(partition: SubscriberPartition, log: str, admit: Admit) -> bool:
-    """Read until the shared reader takes over: True.
+    """Read until the shared reader takes over. Returns whether it did.
 
-    False: there is no room, no more events come, or other readers wait for their turn.
+    False: no room, no more events, or other own readers wait.
     """
     context, cursor = partition.state.context, partition.cursor
     stream = context.log.read(log, {partition.number: positions.read_from(cursor.own.offset)})
@@ -77,8 +78,8 @@ async def _read_on(partition: SubscriberPartition, log: str, admit: Admit) -> bo
 
 
 async def _take(partition: SubscriberPartition, batch: Sequence[Stored]) -> bool:
-    """Take the events that are for the subscriber; False: there was no room for too long, so the rest is read
-    again.
+    """Offer the events of a batch. False: the subscriber had no room for too long; the remaining events are
+    read again.
     """
     state, own, steps = partition.state, partition.cursor.own, 0
     for after, last in positions.gaps(own.offset, [stored.offset for stored in batch]):
@@ -96,6 +97,7 @@ async def _take(partition: SubscriberPartition, batch: Sequence[Stored]) -> bool
         own.offset = stored.offset
         partition.read_ms = stored.timestamp_ms
         steps += state.filters.work.spent
+        # Let other tasks run: a long batch that matches nothing has no other await.
         if count % 64 == 0 or steps > STEPS_AT_ONCE:
             steps = 0
             await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""[io] The first attempt of a delivery without a task: all that nearly every delivery needs.
+"""[io] The first attempt of a delivery, without a task of its own. Nearly all deliveries need nothing else.
 
-Law: an attempt that began ends in exactly one way: the subscriber accepted the event (`Owner.accepted`), the
-delivery continues with a plan (`Owner.unfinished`), or the attempt is dropped with everything else that is
-released.
+A task for each event would cost more than the request. An attempt ends in one of three ways: the subscriber
+accepts the event (`Owner.accepted`), a plan continues the delivery (`Owner.unfinished`), or the attempt is
+dropped when its partition is released.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from knative_gateway.security.inward import looks_inward
 
 
 class Owner(Protocol):
-    """Where the outcome of an attempt goes: one call, unless the attempt was dropped."""
+    """Receives the outcome of an attempt: one call, unless the attempt was dropped."""
 
     def accepted(self, attempt: "FirstAttempt", elapsed_ms: int) -> None:
-        """The subscriber accepted the event and sent no reply."""
+        """The subscriber accepted the event without a reply."""
 
     def unfinished(self, attempt: "FirstAttempt", answer: Answer | None) -> None:
         """Any other answer, including a reply. None: the subscriber has not seen the event."""
 
 
 class FirstAttempt:
-    """`spec`: the subscriber as it was when the attempt began."""
+    """`spec`: the specification of the subscriber when the attempt began."""
 
     __slots__ = ("_connection", "_ended", "_owner", "arrival", "entry", "source", "spec")
 
@@ -46,7 +46,7 @@ class FirstAttempt:
         self._ended: asyncio.Future[None] | None = None
 
     def begin(self, sender: Sender) -> bool:
-        """Send the event; False: the event or the subscriber needs a plan, or no connection is open yet."""
+        """Send the event. False: the delivery needs a plan, or no connection to the subscriber is idle."""
         spec, plain = self.spec, self.arrival.plain
         if plain is None or spec.subscriber_url is None or looks_inward(spec.subscriber_url):
             return False
@@ -73,18 +73,18 @@ class FirstAttempt:
         return self._connection is not None
 
     def ended(self) -> "asyncio.Future[None]":
-        """A future that is done when the attempt has ended."""
+        """Return a future that is done when the attempt has ended."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
         return self._ended
 
     def end(self) -> None:
-        """The attempt has ended: wake what waits for it."""
+        """Wake the tasks that wait for the end of the attempt."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     def drop(self) -> None:
-        """Do not wait for the answer; an answer that still comes is ignored."""
+        """Stop waiting for the answer. A later answer is ignored."""
         assert self._connection is not None
         self._connection.abort()
         self._connection = None
@@ -92,17 +92,17 @@ class FirstAttempt:
     # -- called by the sender
 
     def accepted(self, elapsed_ms: int) -> None:
-        """The subscriber accepted the event."""
+        """Called by the sender, as `Outcomes.accepted`. Ignored after `drop`."""
         if self._connection is not None:
             self._owner.accepted(self, elapsed_ms)
 
     def answered(self, answer: Answer) -> None:
-        """The subscriber gave another answer, or none."""
+        """Called by the sender, as `Outcomes.answered`. Ignored after `drop`."""
         if self._connection is not None:
             self._owner.unfinished(self, answer)
 
     def not_received(self) -> None:
-        """The subscriber has not seen the event: the connection had been closed."""
+        """Called by the sender, as `Outcomes.not_received`. Ignored after `drop`."""
         if self._connection is not None:
             self._owner.unfinished(self, None)
 

@@ -1,7 +1,7 @@
-"""[io] One subscriber in one partition: which events it holds, and how far it is.
+"""[io] One subscriber in one partition: the events that are held for it, and its position.
 
-Laws: events come in the log's order, each once while the process lives; the held events are bounded by count
-and by bytes.
+Events come in the order of the log, each at most once in the lifetime of the process. The number and the
+bytes of held events are limited.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,8 @@ from knative_gateway.ports import Order, Range
 
 
 class SubscriberPartition(Source):
-    """`number`: of the partition. `read_ms`: when the last event that the own reader has read was stored.
-
-    `on_room`: called when an event was completed and at most half of what may be held is held.
+    """`number`: the number of the partition. `read_ms`: the timestamp of the last event that the own reader
+    has read. `on_room`: called when an event was completed and at most half of the limits is used.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class SubscriberPartition(Source):
         self._is_by_key: Final = state.spec.order is Order.BY_KEY
 
     def offer(self, arrival: Arrival) -> bool:
-        """Hold an event; False: there is no room. An event that the subscriber has had is skipped."""
+        """Hold an event; False: no room. An event that the subscriber has received is skipped."""
         cursor = self.cursor
         if cursor.has_had(arrival.offset):
             return True
@@ -55,7 +54,7 @@ class SubscriberPartition(Source):
         return True
 
     def complete(self, entry: Entry) -> bool:
-        """The event is completed: remember that the cursor is to be stored, if it moved."""
+        """Complete an event. If the position moved, the cursor is stored by the next flush."""
         moved = super().complete(entry)
         if moved:
             self.state.context.moved.add(self.cursor)
@@ -64,17 +63,19 @@ class SubscriberPartition(Source):
         return moved
 
     def close(self) -> None:
-        """Begin no more events; the cursor is stored once more by the caller, and then by the next owner."""
+        """Begin no more events. The caller stores the cursor for the last time."""
         self.closed = self.cursor.closed = True
 
     def overtaken(self, after: str, last: str) -> None:
-        """The log has no events between these offsets any more: record those that were to be delivered."""
+        """Record the events between two offsets that retention removed before they were delivered."""
         lost = positions.lost(max(after, self.cursor.last), last)
         if lost is not None:
             self.state.overtaken(self.number, lost)
 
     @property
     def has_room(self) -> bool:
-        """Whether at most half of what may be held is held."""
+        """Whether at most half of the limits is used. Half, so that a subscriber does not switch readers at
+        every event.
+        """
         held = self.held
         return self.window.open * 2 <= self.window.look_ahead and held.used * 2 <= held.limit

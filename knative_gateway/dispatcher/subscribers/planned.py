@@ -1,7 +1,7 @@
-"""[io] A delivery with a plan: retries, replies, dead letters, and all events that the first attempt cannot
-carry.
+"""[io] A delivery with a plan: retries, replies, dead letters, and all events that the first attempt does not
+support.
 
-Law: an event is completed when its plan is done, and only then.
+An event is completed only when its plan is done.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,11 +20,13 @@ from knative_gateway.ports import Subscriber
 log = structlog.get_logger(__name__)
 
 Pause = Callable[[int], Awaitable[None]]
-"""Gives up the slot of the delivery until that moment, and gets a slot again."""
+"""Gives up the slot of the delivery until a time in milliseconds of `Scheduler.clock_ms`, then gets a slot
+again.
+"""
 
 
 class PlannedDelivery:
-    """Delivers one event to one subscriber, step by step. It holds a slot of the requests in flight."""
+    """Delivers one event to one subscriber, step by step. It occupies one slot of the requests in flight."""
 
     def __init__(self, state: SubscriberState, scheduler: Scheduler, arrival: Arrival, pause: Pause) -> None:
         self._state: Final = state
@@ -33,7 +35,9 @@ class PlannedDelivery:
         self._pause: Final = pause
 
     async def run(self, spec: Subscriber, answer: Answer | None) -> Done:
-        """Carry out a plan until it is done. `answer`: to the first request, if that was sent already."""
+        """Carry out the plan until it is done. `answer`: the answer to the first request, if that was already
+        sent.
+        """
         assert self._arrival.event is not None
         plan = self._planned(spec)
         action = plan.start()
@@ -50,7 +54,7 @@ class PlannedDelivery:
             else:
                 await self._pause(action.until_ms)
                 if delivery_options(self._state.spec) != delivery_options(plan.subscriber):
-                    # The subscriber is somewhere else now: what failed before says nothing about it.
+                    # The destination or its options changed, so former failures do not count.
                     plan = self._planned(self._state.spec)
                     action = plan.start()
                 else:
@@ -63,7 +67,7 @@ class PlannedDelivery:
         return Plan(spec, self._arrival.event, self._spread)
 
     async def _posted(self, post: Post) -> Answer:
-        """The answer. An exception in our code is a failed attempt, so that retries and the dead letter sink
+        """Send a request. An internal error is a failed attempt, so that retries and the dead letter sink
         follow.
         """
         try:
@@ -96,7 +100,7 @@ class PlannedDelivery:
         return answer
 
     def _noted(self, action: Action, plan: Plan) -> Action:
-        """The action; if the last step failed, that is recorded."""
+        """Record the failure of the last step, if it failed, and return the action."""
         if plan.failure is not None:
             self._state.figures.failed_attempts += 1
             self._state.history.note(self._state.context.now_ms(), self._arrival, plan.failure)
@@ -108,5 +112,5 @@ class PlannedDelivery:
 
 
 def delivery_options(spec: Subscriber) -> tuple[object, ...]:
-    """What a plan depends on: if one of these changes, the delivery begins again."""
+    """Return the values that a plan depends on. If one of them changes, the delivery begins again."""
     return (spec.subscriber_url, spec.reply_log, spec.reply_url, spec.delivery)

@@ -1,7 +1,7 @@
-"""Which of a subscriber's sources begins the next event. Pure.
+"""Which source of a subscriber begins the next event. Pure.
 
-Laws: sources that have an event to begin take turns; finding the next one costs the same however many there
-are.
+Sources with an event to begin take turns. The cost of finding the next source does not depend on their
+number.
 """
 
 from typing import Final
@@ -16,21 +16,21 @@ class RoundRobin:
         self._ready: Final[dict[Source, None]] = {}
 
     def wake(self, source: Source) -> None:
-        """The source was given an event, or completed one that others waited for: it may have one to begin
-        now.
+        """Add a source that may have an event to begin: it was given an event, or completed one that others
+        waited for.
         """
         if source.window.startable:
             self._ready.setdefault(source)
 
     def next(self) -> Source | None:
-        """The source whose turn it is; None: no source has an event to begin."""
+        """Return the source whose turn it is; None if no source has an event to begin."""
         return next(iter(self._ready), None)
 
     def taken(self, source: Source) -> None:
-        """The source took its turn: the others go first now."""
+        """End the turn of a source: the other sources go first now."""
         self._ready.pop(source, None)
         self.wake(source)
 
     def leave(self, source: Source) -> None:
-        """The source begins nothing more."""
+        """Remove a source."""
         self._ready.pop(source, None)

@@ -1,8 +1,7 @@
 """[io] When deliveries to one subscriber begin.
 
-Laws: the requests in flight never exceed what congestion control, rate and the subscriber's own limit allow;
-retries go before new events. While the subscriber is paused nothing begins, and nothing that began is cut
-off.
+The requests in flight do not exceed the limits of congestion control, rate and subscriber. Retries go before
+new events. While the subscriber is paused, nothing begins; deliveries in flight continue.
 """
 
 import asyncio
@@ -23,9 +22,7 @@ class Scheduler:
     """`round_robin`: the sources with an event to begin. `stopped`: nothing begins any more."""
 
     def __init__(self, state: SubscriberState, begin: Callable[[Source], None]) -> None:
-        """`begin` is called when the next event of a source may be sent; its request is counted as in flight
-        by then.
-        """
+        """`begin` is called to send the next event of a source. Its request is already counted as in flight."""
         self.round_robin: Final = RoundRobin()
         self.stopped = False
         self._state: Final = state
@@ -39,7 +36,7 @@ class Scheduler:
         self._rate = rate_of(state.spec.per_second_max)
 
     def update(self, before: Subscriber) -> None:
-        """The specification changed from `before` to that of the state: use its limits."""
+        """Use the limits of the new specification. `before`: the former specification."""
         spec = self._state.spec
         if spec.in_flight_max != before.in_flight_max:
             self._congestion = Congestion(self._in_flight_max(spec))
@@ -48,19 +45,20 @@ class Scheduler:
         self.pump()
 
     def ready(self, source: Source) -> None:
-        """The source may have an event to begin now: begin what may begin."""
+        """Add a source that may have an event to begin, and begin what may begin."""
         self.round_robin.wake(source)
         self.pump()
 
     def pump(self) -> None:
-        """Begin what may begin. Called after every change that may let something begin, so it
-        must be cheap.
+        """Begin all deliveries that may begin.
+
+        Called after every change that may allow one more delivery, so it must be cheap.
         """
         state, figures = self._state, self._figures
         while state.running.is_set() and not self.stopped and figures.in_flight < self._congestion.limit:
             while self._resuming and self._resuming[0].done():
                 self._resuming.popleft()
-            # A retry first. Too many waiting events stop new ones, which might fail and wait as well.
+            # Retries go first. Too many waiting events stop new ones, which might fail and wait, too.
             is_full = bool(self._resuming) or figures.waiting >= state.context.settings.waiting_max
             source = None if is_full else self.round_robin.next()
             if source is None and not self._resuming:
@@ -84,10 +82,9 @@ class Scheduler:
             self._timer.cancel()
 
     async def pause(self, until_ms: int) -> None:
-        """Give the slot of a delivery back, wait until then, and get a slot again, before events that have
-        not begun.
+        """Give up the slot of a delivery, wait until `until_ms`, and get a slot again before new events do.
 
-        The delivery has its slot again when this returns, and also when it raises.
+        The delivery has its slot again when this method returns, and also when it raises.
         """
         figures = self._figures
         figures.in_flight -= 1
@@ -106,17 +103,17 @@ class Scheduler:
             figures.waiting -= 1
 
     def wake_sleeping(self) -> None:
-        """End all waits for retries: the destination or its delivery options changed."""
+        """End all waits for retries, because the destination or its delivery options changed."""
         for sleeping in self._sleeping:
             _wake(sleeping)
 
     def accepted(self, elapsed_ms: int) -> None:
-        """The subscriber accepted an event: more may be in flight."""
+        """Adapt the limit of requests in flight to an event that the subscriber accepted."""
         self._figures.request.note(elapsed_ms)
         self._congestion.succeeded(elapsed_ms, self._figures.in_flight)
 
     def answered(self, answer: Answer) -> None:
-        """Adapt how much is in flight to any answer of the subscriber, or to its silence."""
+        """Adapt the limit of requests in flight to an answer, or to a missing answer."""
         if not overloaded(answer):
             self.accepted(answer.elapsed_ms)
             return
@@ -127,11 +124,11 @@ class Scheduler:
             self._congestion.overloaded(self.clock_ms())
 
     def clock_ms(self) -> int:
-        """Milliseconds of a clock that never goes back."""
+        """Return milliseconds of a clock that never goes back."""
         return int(self._loop.time() * 1000)
 
     async def _sleep(self, until_ms: int) -> None:
-        """Wait until then, or until `wake_sleeping`."""
+        """Wait until `until_ms`, or until `wake_sleeping`."""
         pause: asyncio.Future[None] = self._loop.create_future()
         handle = self._loop.call_later(max(0, until_ms - self.clock_ms()) / 1000, _wake, pause)
         self._sleeping.add(pause)

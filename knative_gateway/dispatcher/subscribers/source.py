@@ -1,4 +1,4 @@
-"""[io] Events that are held for one subscriber: read from the log and not completed, with their bytes."""
+"""[io] Events that are held for one subscriber: they were read and are not completed. Counts their bytes."""
 
 import asyncio
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ from knative_gateway.dispatcher.arrival import Arrival
 
 
 class HeldBytes:
-    """The bytes of held events: the only place where they are counted. One event may always be held."""
+    """The bytes of held events. One event may always be held, however large it is."""
 
     __slots__ = ("_released", "limit", "used")
 
@@ -19,7 +19,7 @@ class HeldBytes:
         self._released: Final = asyncio.Event()
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be held."""
+        """Return whether `size` more bytes may be held."""
         return not self.used or self.used + size <= self.limit
 
     def add(self, size: int) -> None:
@@ -27,16 +27,16 @@ class HeldBytes:
         self.used += size
 
     def release(self, size: int) -> None:
-        """The bytes are no longer held. Wakes all that wait for room."""
+        """Subtract the bytes of an event, and wake all tasks that wait for room."""
         self.used -= size
         self._released.set()
 
     def wake(self) -> None:
-        """Wake all that wait for room, for another reason."""
+        """Wake all tasks that wait for room, although no bytes were released."""
         self._released.set()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the next `release` or `wake`; False: none came within the time."""
+        """Wait for the next `release` or `wake`. False: the time is up."""
         self._released.clear()
         try:
             async with asyncio.timeout(timeout_s):
@@ -47,7 +47,7 @@ class HeldBytes:
 
 
 class Source:
-    """Where a subscriber's deliveries come from: one partition, or a redrive.
+    """A source of deliveries to a subscriber: one partition, or a redrive.
 
     `closed`: no more of its events are begun.
     """
@@ -59,30 +59,32 @@ class Source:
         self._open: Final[dict[str, Arrival]] = {}
 
     def hold(self, number: str, arrival: Arrival, key: Hashable | None = None) -> None:
-        """Hold an event. `number`: its offset, or what else numbers the events in the window."""
+        """Hold an event. `number`: its offset, or another number that orders the events in the window."""
         self.window.add(number, key)
         self._open[number] = arrival
         self.held.add(arrival.size)
 
     def take(self) -> tuple[Entry, Arrival]:
-        """The next event to begin; the window must have one."""
+        """Return the next event to begin. The window must have one."""
         entry = self.window.take()
         assert entry is not None
         return entry, self._open[entry.offset]
 
     def complete(self, entry: Entry) -> bool:
-        """The event is completed; whether the position of the window moved."""
-        # First: completing may merge the entry with others, which changes its number.
+        """Complete an event. Returns whether the position of the window moved."""
+        # Release first: `complete` of the window may merge the entry with others, which changes its offset.
         self.held.release(self._open.pop(entry.offset).size)
         return self.window.complete(entry)
 
     def drop(self) -> None:
-        """Hold nothing any more: events that are not completed are read again later, here or elsewhere."""
+        """Forget all held events. Events that are not completed are read again later, in this gateway or
+        another one.
+        """
         self.held.release(sum(arrival.size for arrival in self._open.values()))
         self._open.clear()
 
     @property
     def oldest_ms(self) -> int | None:
-        """The timestamp of the oldest event in memory that is not completed; None: no such event."""
+        """The timestamp of the oldest held event; None if no event is held."""
         oldest = next(iter(self._open.values()), None)
         return None if oldest is None else oldest.timestamp_ms

@@ -1,6 +1,6 @@
-"""[io] What the parts of one subscriber's dispatcher share: its specification, limits and record.
+"""[io] State that the parts of one subscriber's dispatcher share: specification, limits, counters, history.
 
-The record is counters, history, and a log line for what the subscriber did not get.
+Also logs the events that the subscriber did not receive.
 """
 
 import asyncio
@@ -24,19 +24,21 @@ from knative_gateway.ports import Subscriber
 log = structlog.get_logger(__name__)
 
 AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
-"""An older event counts as this old: if a clock is wrong by years, one event would spoil the sum for good."""
+"""The maximum age of an event in the latency histogram. One event with a wrong timestamp would otherwise make
+the sum useless.
+"""
 REPORT_S: Final = 10.0
-"""The time between two log lines about one subscriber's events that were given up."""
+"""The time between two log lines about one subscriber's failed deliveries."""
 
 
 class SubscriberState:
-    """`held`: bytes of the events of all partitions. `running` is set unless the subscriber is paused."""
+    """`held`: bytes of the events of all partitions. `running`: set unless the subscriber is paused."""
 
     def __init__(self, spec: Subscriber, context: DispatchContext, figures: Figures) -> None:
-        """`figures` continue to count.
+        """`figures`: counters, which continue from their values.
 
         Raises:
-            FilterError: a filter is not valid; admission should have refused it.
+            FilterError: a filter is not valid. Admission refuses such filters.
         """
         self.spec = spec
         self.filters = compile_filters(spec.filters)
@@ -52,8 +54,10 @@ class SubscriberState:
         self._report_later: asyncio.TimerHandle | None = None
 
     def update(self, spec: Subscriber) -> None:
-        """Use another specification of the same subscriber. Raises FilterError as above; nothing changes
-        then.
+        """Use a new specification of the same subscriber.
+
+        Raises:
+            FilterError: a filter is not valid; nothing changes.
         """
         if spec.filters != self.spec.filters:
             self.filters = compile_filters(spec.filters)
@@ -64,9 +68,7 @@ class SubscriberState:
             self.running.set()
 
     def wants(self, arrival: Arrival) -> bool:
-        """Whether the filters match the event. If they fail, the event is skipped, and the
-        history says so.
-        """
+        """Return whether the filters match the event. If a filter fails, the event is skipped and recorded."""
         assert arrival.attributes is not None
         try:
             return self.filters.matches(arrival.attributes)
@@ -77,13 +79,13 @@ class SubscriberState:
     # -- the record
 
     def skip(self, arrival: Arrival) -> None:
-        """The stored message is not a CloudEvent: skip it, and record that."""
+        """Record a stored message that is not a CloudEvent. It is skipped."""
         self.figures.skipped += 1
         self.history.skip(self.context.now_ms(), arrival)
 
     def not_taken(self, arrival: Arrival, error: Exception, step: str) -> None:
-        """A step failed on an event, by an internal error or by too much work: skip the event, and record
-        that.
+        """Record an event that is skipped because a step failed: an internal error, or a filter that is too
+        expensive.
         """
         costly = isinstance(error, FilterWorkError)
         where = {"subscriber": self.spec.uid, **arrival.where}
@@ -93,7 +95,7 @@ class SubscriberState:
         self.history.skip(self.context.now_ms(), arrival, reason)
 
     def overtaken(self, partition: int, lost: Lost) -> None:
-        """Retention removed events before they were delivered."""
+        """Record events that retention removed before they were delivered."""
         self.figures.removed += lost.events
         where = {"partition": partition, "after": offset_number(lost.after), "last": offset_number(lost.last)}
         log.error("events_removed_undelivered", **self._names(), **where, count=lost.events)
@@ -104,21 +106,21 @@ class SubscriberState:
         self.history.remark(self.context.now_ms(), partition, lost.last, reason, "removed")
 
     def log_recreated(self) -> None:
-        """The log was deleted and created again; deliveries begin at its first event."""
+        """Record that the log was deleted and recreated: deliveries begin at its first event."""
         reason = "the log was deleted and created again: its events are delivered from the first one"
         self.history.remark(self.context.now_ms(), 0, "", reason, "log made again")
 
     def age_ms(self, arrival: Arrival) -> int:
-        """The time since an event was stored: at least 0, at most `AGE_MAX_MS`, even if clocks are wrong."""
+        """Return the time since an event was stored: from 0 to `AGE_MAX_MS`, even if a clock is wrong."""
         return min(max(0, self.context.now_ms() - arrival.timestamp_ms), AGE_MAX_MS)
 
     def accepted(self, arrival: Arrival) -> None:
-        """The first attempt succeeded."""
+        """Count an event whose first attempt succeeded."""
         self.figures.end_to_end.note(self.age_ms(arrival))
         self.figures.delivered += 1
 
     def ended(self, arrival: Arrival, done: Done) -> None:
-        """A delivery with a plan ended."""
+        """Count and record the end of a delivery with a plan."""
         figures = self.figures
         figures.end_to_end.note(self.age_ms(arrival))
         figures.replies_expired += done.reply_expired
@@ -130,7 +132,11 @@ class SubscriberState:
             self.history.note(self.context.now_ms(), arrival, done.failure, done.end.value)
 
     def gave_up(self, end: End, reason: str) -> None:
-        """An event was dropped or dead-lettered: log the first at once, then the numbers every `REPORT_S`."""
+        """Count a dropped or dead-lettered event.
+
+        The first one is logged at once, the following ones as numbers every `REPORT_S` seconds, so that a
+        subscriber that is down does not fill the log.
+        """
         if end is End.DROPPED:
             self.figures.dropped += 1
         else:
@@ -141,7 +147,7 @@ class SubscriberState:
             self._report()
 
     def report_rest(self) -> None:
-        """At the end: log what has not been logged yet."""
+        """Log the events that were not logged yet, at the end."""
         if self._report_later is not None:
             self._report_later.cancel()
             self._report()

@@ -1,7 +1,7 @@
-"""[io] The steps of a delivery in which our own code may fail on one event or one answer.
+"""[io] The steps of a delivery in which our code may fail on one event or one answer.
 
-Law: any exception in a step is a failed attempt of that event, in its history and in the log; the event's
-retries and dead letter sink follow.
+An exception in a step is a failed attempt of the event. It is recorded in the history and in the log; retries
+and the dead letter sink follow.
 """
 
 import secrets
@@ -30,16 +30,18 @@ from knative_gateway.security.inward import looks_inward
 log = structlog.get_logger(__name__)
 
 REASON_MAX: Final = 500
-"""Characters of a reason that are stored."""
+"""Characters of a stored reason."""
 
 
 def internal_error(error: Exception, now_ms: int) -> Answer:
-    """An exception in our code as the answer to an attempt: no answer came, and a retry may help."""
+    """Return an exception in our code as the answer to an attempt: no answer came, and a retry may help."""
     return Answer(None, now_ms, f"internal error: {error!r}"[:REASON_MAX])
 
 
 def trace_of(event: CloudEvent) -> Sequence[tuple[str, str]]:
-    """The headers that make an attempt a child in the event's trace; none for an event without a trace."""
+    """Return the headers that make an attempt a child in the event's trace; empty for an event without a
+    trace.
+    """
     return trace_headers(event, secrets.token_hex(8)) if "traceparent" in event.attributes else ()
 
 
@@ -49,7 +51,9 @@ def request(
     spec: Subscriber,
     trace: Sequence[tuple[str, str]] | None,
 ) -> HttpMessage:
-    """The request of an attempt. `trace`: the headers of its span; None: those of the event's own trace."""
+    """Return the request of an attempt. `trace`: the headers of its span; None: those of the event's own
+    trace.
+    """
     departs, structured = spec.departs(post.url), post.structured
     if post.to is To.SUBSCRIBER:
         message = arrival.request(departs=departs, structured=structured)
@@ -62,13 +66,14 @@ def request(
         passed_on=forwarded(post.passed_on, of_reply=True) if is_reply else forwarded(arrival.passed_on),
         trace=trace_of(post.event) if trace is None else trace,
     )
-    # Before the others: a receiver that limits the number of headers must not lose the hop count.
+    # The hop count goes before the other headers, so that a receiver that limits the number of headers keeps
+    # it.
     hops = [(HOPS, str(hops_of(arrival.passed_on) + 1))] if looks_inward(post.url) else []
     return HttpMessage([*message.headers, *hops, *extra], message.body)
 
 
 def next_action(plan: Plan, answer: Answer, now_ms: int) -> Action:
-    """The plan's next action after an answer; an answer that cannot be judged is a failed attempt."""
+    """Return the plan's next action after an answer. An internal error counts as a failed attempt."""
     try:
         return plan.answered(answer, now_ms)
     except Exception as error:
