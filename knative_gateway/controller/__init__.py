@@ -1,4 +1,4 @@
-"""The control plane: `Controller` keeps the objects of the store and the data plane in agreement."""
+"""The control plane: `Controller` reconciles the objects of the store with the data plane."""
 
 from knative_gateway.controller.controller import Controller, Counters, Times
 from knative_gateway.controller.deciding.plan import Figures, LogNeed, Settings

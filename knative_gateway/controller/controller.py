@@ -1,8 +1,10 @@
-"""[io] The control plane: follows the store, and carries out what `Reconciler` decides.
+"""[io] The control plane: it follows the store, and carries out what `Reconciler` decides.
 
-Laws: the work is proportional to what changed, and is done in slices; no object waits for the log or
-subscriber of another; a status is written only after it is true. Replicas do not need a leader: all decide
-the same, writes are compare-and-set, and a late replica finds its work done.
+The work is proportional to the size of a change, and is done in slices. An object does not wait for the log
+or the subscriber of another object. A status is written only after it is true.
+
+Replicas do not need a leader. All replicas compute the same results, and all writes are compare-and-set: a
+slow replica finds that its work is already done.
 """
 
 import asyncio
@@ -34,20 +36,24 @@ from knative_gateway.running.supervising import Supervisor
 SLICE: Final = 50
 """Results that are computed before other tasks run: a few milliseconds."""
 WRITES_AT_ONCE: Final = 50
-"""Objects in one transaction."""
+"""Objects that are written in one transaction."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 Counters = Callable[[], Mapping[str, Mapping[str, int]]]
-"""The counters of the data plane, by uid and name."""
+"""Returns the counters of the data plane, by uid and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times in seconds. `settle`: changes within this time are processed together. `apply`: how long
-    `settled` waits for the data plane. `retry`: the wait before a retry. `figures`, `logs`, `events`: the
-    times between updates of counters in status, between checks that all logs exist, and between removals of
-    old Event objects.
+    """Times in seconds.
+
+    - `settle`: changes within this time are processed together.
+    - `apply`: how long `settled` waits for the data plane.
+    - `retry`: the pause before a retry.
+    - `figures`: the time between two updates of the counters in statuses.
+    - `logs`: the time between two checks that all logs exist.
+    - `events`: the time between two removals of old Event objects.
     """
 
     settle: float = 0.02
@@ -59,8 +65,8 @@ class Times:
 
 
 class Controller:
-    """One for each process. `async with` runs it; `settled` waits until everything that is known is carried
-    out.
+    """The controller of one process. `async with` runs it; `settled` waits until all known changes are
+    carried out.
     """
 
     def __init__(
@@ -76,7 +82,9 @@ class Controller:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         tasks: Supervisor | None = None,
     ) -> None:
-        """`counters` None: status has no counters, because several replicas count."""
+        """`counters` None: statuses have no counters, because each replica would count only its own
+        deliveries.
+        """
         self.routes: Routes = NO_ROUTES
         self._store: Final = store
         self._data_plane: Final = data_plane
@@ -133,16 +141,16 @@ class Controller:
 
     @property
     def objects(self) -> Mapping[Key, Object]:
-        """All objects, as far as this replica knows."""
+        """All objects that this replica knows."""
         return self._mirror.objects
 
     @property
     def whole(self) -> bool:
-        """Whether everything is served: no log is missing, and the data plane serves the latest routes."""
+        """Whether everything is served: all logs exist, and the data plane serves the latest routes."""
         return self._listed and self._idle.is_set() and not self._unserved and not self._bad_logs
 
     async def settled(self) -> None:
-        """Wait until everything that is known is carried out; for the data plane at most `Times.apply`."""
+        """Wait until all known changes are carried out, but at most `Times.apply` for the data plane."""
         await self._idle.wait()
 
     # -- what changed
@@ -170,7 +178,7 @@ class Controller:
             self._logs.tend(key.name)
 
     def _took(self, key: Key, stored: Object | None) -> None:
-        """Use our own write at once; the watch reports it again later."""
+        """Use our own write at once. The watch reports it again later."""
         if stored is None:
             self._mirror.objects.pop(key, None)
         else:
@@ -184,7 +192,7 @@ class Controller:
         self._again()
 
     def _served(self, path: str) -> None:
-        """The data plane serves a path differently than before."""
+        """Called by the data plane: the served state of a path changed."""
         route, failing = self._data_plane.served(path), self._data_plane.failing(path)
         self._reconciler.served(path, route, failing)
         if route is self.routes.by_path.get(path):
@@ -203,7 +211,7 @@ class Controller:
     # -- carrying out
 
     async def _work(self) -> None:
-        self._wake.set()  # for what a former run of this task did not finish
+        self._wake.set()  # a former run of this task may not have finished
         while True:
             await self._next()
             self._wake.clear()
@@ -232,7 +240,7 @@ class Controller:
         await asyncio.sleep(self._times.settle)
 
     async def _carry_out(self) -> None:
-        """Repeat until nothing is left to do: each step may cause work for the others."""
+        """Repeat all steps until no work is left, because each step may cause work for the others."""
         while True:
             while self._reconciler.step(SLICE):  # noqa: ASYNC110  it is work, not waiting
                 await asyncio.sleep(0)  # other tasks run in between
@@ -276,15 +284,16 @@ class Controller:
         self._reconciler.new_needs.clear()
 
     async def _write(self, writes: Sequence[Write]) -> None:
-        """Store the objects, and create Event objects: only the replica whose write succeeded does so."""
+        """Store the objects, and create Event objects for the writes that succeeded.
+
+        Of several replicas, only the one whose write succeeded creates the Event object.
+        """
         planned: dict[Key, tuple[Object, int]] = {}
         now_s = asyncio.get_running_loop().time()
         for write in writes:
             if self._pace.may_write(write.key, now_s):
-                planned[write.key] = (
-                    write.object,
-                    version_of(write.object),
-                )  # decided from this version, which may be old by now
+                # The version from which the status was computed. If it is old by now, the write is refused.
+                planned[write.key] = write.object, version_of(write.object)
             else:
                 log.warning(
                     "status_contested",
@@ -316,7 +325,7 @@ class Controller:
         asyncio.get_running_loop().call_later(self._times.retry, again)
 
     async def _put(self, planned: Mapping[Key, tuple[Object, int]]) -> Mapping[Key, Object]:
-        """Store the objects whose version is still current; the watch reports the others."""
+        """Store the objects whose version is still current. The watch reports the other objects."""
         if not planned:
             return {}
         try:
@@ -351,7 +360,7 @@ class Controller:
         return key, (events.event(object_event, before, self._clock_ms(), str(uuid4())), version_of(before))
 
     async def _clean(self) -> None:
-        """Remove what belonged to deleted objects, and the cursors of subscribers that the data plane has
+        """Remove the dependents of deleted objects, and the cursors of subscribers that the data plane has
         released.
         """
         gone, self._gone = self._gone, []
@@ -370,7 +379,7 @@ class Controller:
         while part := list(islice(left, WRITES_AT_ONCE)):
             await self._store.remove({key: version_of(self._mirror.objects.get(key)) for key in part})
 
-    # -- regular work
+    # -- periodic tasks
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -381,8 +390,9 @@ class Controller:
                 log.warning("store_away", reason=str(error))
 
     async def count(self) -> None:
-        """Copy the counters and the latest failures from the data plane to the statuses of the subscribers
-        with changed counters.
+        """Copy counters and latest failures from the data plane to the statuses of subscribers.
+
+        Only subscribers whose counters changed are updated.
         """
         counted = self._counters() if self._counters else {}
         figures: dict[str, Figures] = {}
@@ -402,7 +412,7 @@ class Controller:
         self._again()
 
     async def forget_old_events(self) -> None:
-        """Remove Event objects that are too old, and the oldest of too many."""
+        """Remove Event objects that are too old, and the oldest ones if there are too many."""
         stored = [
             (key, each)
             for key, each in self._mirror.objects.items()

@@ -1,5 +1,5 @@
-"""Kubernetes Events: what the controller did and why, counted while it repeats, and kept for
-an hour. Pure.
+"""Kubernetes Events about the controller's work. Repetitions are counted in one object, which is kept for an
+hour. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,25 +23,26 @@ from knative_gateway.resources.objects import (
 )
 
 KEPT_MS: Final = 3_600_000
+"""An Event object is kept for this time after its last repetition."""
 KEPT_MAX: Final = 5_000
-"""Event objects that are kept; if there are more, the oldest are removed."""
+"""How many Event objects are kept. If there are more, the oldest are removed."""
 COMPONENT: Final = "knative-gateway"
 MESSAGE_CHARACTERS_MAX: Final = 1024
 _LOSSES: Final = (
-    ("dropped", "EventsDropped", "events were given up without a dead letter: see status.history"),
+    ("dropped", "EventsDropped", "events were dropped: see status.history"),
     (
         "removed",
         "EventsRemoved",
         "retention removed events of the log before they were delivered: see status.deliveries",
     ),
 )
-"""Counters of `status.deliveries`. The messages have no numbers, so that repetitions are counted in one Event
-object.
+"""Counters of `status.deliveries`. The messages contain no numbers, so that repetitions are counted in one
+Event object.
 """
 
 
 def of_change(before: Object, after: Object) -> list[ObjectEvent]:
-    """The Events of a change: Ready has another status or reason, or events were lost for a subscriber."""
+    """Return the Events of a change: Ready has another status or reason, or a subscriber lost events."""
     return [*_of_readiness(before, after), *_of_losses(before, after)]
 
 
@@ -73,7 +74,7 @@ def _ready(object_: Object) -> Condition | None:
 
 
 def key_of(object_event: ObjectEvent) -> Key:
-    """The key of the Event object: the same if the same thing happens to the same object again."""
+    """Return the key of the Event object. It is the same for repetitions of an Event about one object."""
     about = object_event.about
     identity = "\0".join((uid_of(about), object_event.type, object_event.reason, object_event.message))
     name = f"{name_of(about)}.{sha256(identity.encode()).hexdigest()[:16]}"
@@ -81,8 +82,8 @@ def key_of(object_event: ObjectEvent) -> Key:
 
 
 def event(object_event: ObjectEvent, before: Object | None, now_ms: int, uid: str) -> dict[str, object]:
-    """Return the Event object. `before` is the stored Event whose count continues; `uid` is used if it is
-    None.
+    """Return the Event object. `before`: the stored object, whose count continues; None: use `uid` for a new
+    one.
     """
     about, key, now = object_event.about, key_of(object_event), timestamp(now_ms)
     metadata: Mapping[str, object] = {
@@ -119,7 +120,9 @@ def event(object_event: ObjectEvent, before: Object | None, now_ms: int, uid: st
 
 
 def old(events: Sequence[tuple[Key, Object]], now_ms: int) -> list[Key]:
-    """The Event objects to remove: those older than `KEPT_MS`, and the oldest of more than `KEPT_MAX`."""
+    """Return the Event objects to remove: older than `KEPT_MS`, and the oldest if there are more than
+    `KEPT_MAX`.
+    """
     by_age = sorted(((_last_ms(each, now_ms), key) for key, each in events), key=lambda each: each[0])
     too_many = max(0, len(by_age) - KEPT_MAX)
     return [

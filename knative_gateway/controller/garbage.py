@@ -1,8 +1,10 @@
-"""What is removed with another object: objects of a Namespace, and objects whose owners are all deleted.
-Pure.
+"""Which objects are removed with another object: the objects of a Namespace, and objects whose owners are all
+deleted. Pure.
 
-Spec: Kubernetes, "Garbage Collection". Only a deletion that was seen removes dependents: an object that was
-created with owners of another cluster stays.
+Only a deletion that this process has seen removes dependents. So an object that was created with owners of
+another cluster is not removed.
+
+Spec: Kubernetes, "Garbage Collection".
 """
 
 from collections.abc import Sequence
@@ -13,9 +15,7 @@ from knative_gateway.resources.objects import Object, entries, name_of, text, ui
 
 
 class Belongings:
-    """Objects by namespace and owner, so that the dependents of a deleted object are found
-    without a search.
-    """
+    """Objects by namespace and by owner. The dependents of a deleted object are found without a search."""
 
     def __init__(self) -> None:
         self._uids: Final[dict[str, Key]] = {}
@@ -24,7 +24,7 @@ class Belongings:
         self._in_namespace: Final[dict[str, dict[Key, None]]] = {}
 
     def note(self, key: Key, object_: Object | None) -> None:
-        """An object was created or changed, or was deleted (None)."""
+        """Record an object that was created or changed, or deleted (None)."""
         before = self._known.pop(key, None)
         if before is not None:
             uid, owners = before
@@ -46,9 +46,9 @@ class Belongings:
         self._in_namespace.setdefault(key.namespace, {})[key] = None
 
     def left_behind(self, key: Key, gone: Object) -> list[Key]:
-        """The objects to remove after an object was deleted.
+        """Return the objects to remove after an object was deleted.
 
-        After a namespace: all objects in it. After another object: those whose owners are all deleted.
+        After a namespace: all objects in it. After another object: the objects whose owners are all deleted.
         """
         if (key.group, key.kind) == ("", "Namespace"):
             return list(self._in_namespace.get(name_of(gone), ()))

@@ -1,8 +1,8 @@
 """[io] Creates and deletes the logs of Brokers and Channels.
 
-Laws: the owner of each log is stored before the log is created; a log whose owner was deleted is deleted,
-also after a crash, and a successor of the same name begins with an empty log; a log that does not answer does
-not delay another.
+The owner of each log is stored before the log is created. A log whose owner was deleted is deleted, even
+after a crash, so a successor with the same name begins with an empty log. A log that does not answer does not
+delay other logs.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from knative_gateway.resources.objects import Object, text, uid_of
 from knative_gateway.running.supervising import Supervisor
 
 AT_ONCE: Final = 8
-"""Requests to the node that are in flight at once."""
+"""Requests to the node in flight."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
@@ -30,7 +30,7 @@ Report = Callable[[str, str, str | None], None]
 
 
 class LogKeeper:
-    """Keeps the needed logs. Call `start` and `close`."""
+    """Creates and deletes logs in tasks between `start` and `close`."""
 
     def __init__(
         self,
@@ -45,9 +45,11 @@ class LogKeeper:
         deletes: bool,
         retry_s: float,
     ) -> None:
-        """`is_served`: whether the data plane still serves a path. `took`: called with what was stored.
-        `deletes`: whether logs are deleted with their owners; with several replicas, a late one could delete
-        the log of a successor.
+        """`is_served`: returns whether the data plane still serves a path. `took`: called with each stored
+        object.
+
+        `deletes`: delete logs with their owners. It must be False with several replicas: a slow replica could
+        delete the log of a successor.
         """
         self._logs: Final = logs
         self._store: Final = store
@@ -79,7 +81,7 @@ class LogKeeper:
         return not self._waiting and not self._in_hand
 
     def tend(self, name: str) -> None:
-        """Create or delete this log, if that is needed."""
+        """Create or delete this log, if necessary. Returns at once."""
         if name not in self._waiting:
             self._waiting[name] = None
             self._work.release()
@@ -89,7 +91,7 @@ class LogKeeper:
             await self._work.acquire()
             name = next((each for each in self._waiting if each not in self._in_hand), None)
             if name is None:
-                continue  # the task that works on this log will see the request
+                continue  # the task that works on this log takes the request when it has finished
             del self._waiting[name]
             self._in_hand.add(name)
             try:
@@ -106,7 +108,7 @@ class LogKeeper:
                 return
             if need is not None:
                 await self._logs.ensure(name, partitions=need.partitions, retention_ms=need.retention_ms)
-        except Exception as error:  # of this log alone
+        except Exception as error:  # it affects only this log
             reason = str(error) or type(error).__name__
             if isinstance(error, GatewayError):
                 log.warning("log_not_made" if need else "log_not_deleted", log=name, reason=reason)
@@ -121,8 +123,9 @@ class LogKeeper:
             self._report(name, need.owner, None)
 
     async def _own(self, name: str, need: LogNeed | None) -> bool:
-        """Delete the log of a predecessor, and store the new owner; False: the data plane still serves the
-        predecessor.
+        """Delete the log of a predecessor, and store the new owner.
+
+        Returns False if the data plane still serves the predecessor.
         """
         key = Key(GATEWAY, LOG, "", name)
         kept = self._objects.get(key)
@@ -130,6 +133,8 @@ class LogKeeper:
         if owner and (need is None or need.owner != owner) and not self._is_there(name, owner):
             if self._is_served(path_of(name)):
                 return False
+            # First the log, then the record of its owner: after a crash between them, the log is deleted
+            # again.
             await self._logs.delete(name)
             log.info("log_deleted", log=name)
             if need is None:
@@ -143,6 +148,8 @@ class LogKeeper:
                 "metadata": {"name": name},
                 "spec": {"owner": need.owner},
             }
+            # The owner is stored before the log is created: after a crash between them, the owner of the log
+            # is known.
             self._took(key, await self._store.write(key, made, expected_version=version_of(kept)))
         return True
 

@@ -1,6 +1,6 @@
 """[io] All objects of the store, in memory.
 
-Law: an object is never replaced by an older version of itself, whichever of list, watch and own writes
+An object is never replaced by an older version of itself, no matter whether list, watch or an own write
 reports it first.
 """
 
@@ -16,25 +16,24 @@ from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, GATEWAY, LOG
 from knative_gateway.resources.objects import Object, key_of, text
 
 RETRY_S: Final = 1.0
-"""The wait before a retry when the store is away."""
+"""The pause before a retry when the store is not available."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 
 class Mirror:
-    """`objects`: all objects as they are known now."""
+    """`objects`: all objects that are known now."""
 
     def __init__(self, store: ResourceStore, on_change: Callable[[Change | None], None]) -> None:
-        """`on_change` is called after each change with the change, and with None after a new list of all
-        objects.
-        """
+        """`on_change` is called after each change with the change, and with None after a list of all objects."""
         self.objects: Final[dict[Key, Object]] = {}
         self._store: Final = store
         self._on_change: Final = on_change
 
     async def run(self) -> None:
-        """List, then follow, until cancelled; list again if the store has forgotten our
-        version, or was away.
+        """List all objects, then follow the changes, until cancelled.
+
+        Lists again if the store has discarded the changes after our version, or was not available.
         """
         while True:
             try:
@@ -46,12 +45,13 @@ class Mirror:
                 await asyncio.sleep(RETRY_S)
 
     def take(self, key: Key, object_: Object) -> None:
-        """Use our own write at once; the watch reports it again later."""
+        """Use our own write at once. The watch reports it again later."""
         if version_of(object_) > version_of(self.objects.get(key)):
             self.objects[key] = object_
 
     async def _list(self) -> int:
-        """List all objects; returns the version to follow from."""
+        """List all objects. Returns the version from which to follow."""
+        # The version of the first list: changes during the other lists are then reported by the watch.
         after, definitions = await self._store.list(EXTENSIONS, "CustomResourceDefinition")
         found: dict[Key, Object] = {}
         kinds = [(kind.group, kind.kind) for kind in BUILT_IN.with_definitions(definitions).stored()]
@@ -78,6 +78,6 @@ class Mirror:
 
 
 def version_of(object_: Object | None) -> int:
-    """The version of an object; 0: it does not exist."""
+    """Return the version of an object; 0 if it does not exist."""
     written = text(object_, "metadata", "resourceVersion")
     return int(written) if written.isdecimal() else 0

@@ -1,5 +1,7 @@
-"""A limit on writes of one object's status: replicas that disagree, for example because one of them cannot
-reach the log, must not overwrite each other all the time. Pure.
+"""A limit on writes of one object's status. Pure.
+
+Replicas may disagree, for example because one of them cannot reach the log. Without a limit, they would
+overwrite each other's status continuously.
 """
 
 from typing import Final
@@ -7,10 +9,10 @@ from typing import Final
 from knative_gateway.ports import Key
 
 WRITES_MAX: Final = 20
-"""Writes of one object in a window. Users and data planes cause only a few."""
+"""Writes of one object in WINDOW_S seconds. Users and data planes cause only a few."""
 WINDOW_S: Final = 10.0
 KEYS_MAX: Final = 10_000
-"""Objects that are counted. If there are more, counting begins again."""
+"""Objects that are counted. If there are more, all counts begin at 0 again."""
 
 
 class Pace:
@@ -21,7 +23,7 @@ class Pace:
         self._counts: dict[Key, int] = {}
 
     def may_write(self, key: Key, now_s: float) -> bool:
-        """Whether the object may be written once more now; if so, the write is counted."""
+        """Return whether the object may be written now. If so, the write is counted."""
         if now_s - self._since >= WINDOW_S or len(self._counts) > KEYS_MAX:
             self._since = now_s
             self._counts.clear()

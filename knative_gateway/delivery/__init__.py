@@ -1,6 +1,6 @@
-"""What to do with one event for one subscriber: attempts, waits, replies, dead letters.
+"""Decides what to do with one event for one subscriber: attempts, waits, replies, dead letters.
 
-Decisions only; the dispatcher carries them out.
+Pure: the dispatcher carries the decisions out.
 """
 
 from knative_gateway.delivery.congestion import Congestion

@@ -1,8 +1,9 @@
-"""How long to wait before a retry.
+"""The wait before a retry. Pure: time and chance are arguments.
 
-Spec: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec. They differ
-about where counting begins; here the first wait is the backoff delay: linear d·n, exponential d·2^(n-1), n
-from 1. Time and chance are arguments.
+The two specifications differ about the first wait. Here it is the backoff delay d; the n-th wait is d·n
+(linear) or d·2^(n-1) (exponential), with n from 1.
+
+Spec: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec.
 """
 
 import re
@@ -14,40 +15,42 @@ from knative_gateway.delivery.outcome import OVERLOADED, Answer
 from knative_gateway.ports import BackoffPolicy, Delivery
 
 WAIT_MAX_MS: Final = 24 * 3600 * 1000
-"""The longest wait: a day."""
+"""The maximum wait: a day."""
 RETRY_AFTER_MAX_MS: Final = 5 * 60 * 1000
-"""The longest wait that a subscriber may ask for if `retryAfterMax` is not set: asking for a year is a
-mistake.
+"""The maximum wait that a subscriber may request if `retryAfterMax` is not set. A longer one, for example a
+year, is a mistake.
 """
 
 _SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
 
 
 def backoff_ms(delivery: Delivery, retry: int) -> int:
-    """The wait before the `retry`-th retry, counted from 1, in milliseconds. It never decreases as `retry`
-    increases.
+    """Return the wait in milliseconds before a retry. `retry`: the number of the retry, from 1.
+
+    The wait does not decrease as `retry` increases.
     """
     assert retry >= 1, retry
     delay = delivery.backoff_delay_ms
-    # 2^64 ms is above any cap: larger shifts would only make large numbers.
+    # 2^64 ms is above any limit. Larger shifts would only make large numbers.
     wait = delay * retry if delivery.backoff_policy is BackoffPolicy.LINEAR else delay << min(retry - 1, 64)
     cap = WAIT_MAX_MS if delivery.backoff_max_ms is None else min(delivery.backoff_max_ms, WAIT_MAX_MS)
     return min(wait, cap)
 
 
 def spread_ms(wait_ms: int, jitter: float, chance: float) -> int:
-    """The wait less up to the fraction `jitter` of it, by `chance`; both are from 0 to 1.
+    """Shorten a wait by up to the fraction `jitter`, by `chance`; both are from 0 to 1.
 
-    Retries of many events that failed together are spread in time.
+    Retries of events that failed together are then spread in time.
     """
     return wait_ms - int(wait_ms * jitter * chance)
 
 
 def retry_after_ms(value: str, at_ms: int) -> int | None:
-    """How long a `Retry-After` asks to wait, in milliseconds: a number of seconds, or a date. None: the value
-    is neither.
+    """Return the wait in milliseconds that a `Retry-After` requests; None if the value is not valid.
 
-    `at_ms`: when the answer came, since 1970 UTC. Spec: RFC 9110 10.2.3.
+    The value is a number of seconds or a date. `at_ms`: the time of the answer, since 1970 UTC.
+
+    Spec: RFC 9110, 10.2.3.
     """
     if _SECONDS.fullmatch(value):
         return int(value[:12]) * 1000
@@ -57,7 +60,7 @@ def retry_after_ms(value: str, at_ms: int) -> int | None:
             date = date.replace(tzinfo=UTC)
         return max(0, round(date.timestamp() * 1000) - at_ms)
     except (ValueError, OverflowError, TypeError):
-        # The parser raises each of these for dates that are not valid, such as one with a zone of 20 digits.
+        # The parser raises each of these for dates that are not valid, for example with a zone of 20 digits.
         return None
 
 
@@ -69,11 +72,11 @@ def wait_ms(
     jitter: float = 0.0,
     chance: float = 0.0,
 ) -> int:
-    """The wait before the `retry`-th retry after this answer: the longer of the backoff and the answer's
-    `Retry-After`.
+    """Return the wait before a retry after this answer: the backoff, or the answer's `Retry-After` if it is
+    longer.
 
-    `Retry-After` is used with 429 and 503 only, up to `retry_after_max_ms` (None: `RETRY_AFTER_MAX_MS`; 0
-    turns it off).
+    `Retry-After` is used only with 429 and 503, and limited by `retry_after_max_ms` (None:
+    `RETRY_AFTER_MAX_MS`; 0: it is ignored).
     """
     wait = spread_ms(backoff_ms(delivery, retry), jitter, chance)
     cap = (

@@ -1,19 +1,20 @@
-"""How many deliveries to a subscriber are in flight: as many as it can process.
+"""Congestion control: how many deliveries to a subscriber may be in flight. Pure.
+
+The algorithm is additive increase, multiplicative decrease. At first, the limit doubles with each round of
+answers, until an attempt fails. After that, it increases by one in each round. An overload halves it, at most
+once in the time of one answer. The limit does not increase while the answers take much longer than with few
+requests in flight.
+
+A subscriber that has not answered `SILENCES_MAX` attempts in a row hangs or does not exist. A lower limit
+does not help then: with one event at a time, retention would remove the backlog first. So `HANGING_LIMIT`
+deliveries are in flight, and the events reach their dead letter sink. With the next answer, the limit begins
+at one.
+
+The limit stays within its bounds. A failure does not increase it, except for a subscriber that hangs. A
+success does not decrease it, except the first one after the subscriber hung.
 
 Spec: Brokers and Channels MUST implement congestion control (knative-eventing-test-spec, "Event
 Acknowledgement and Delivery Retry").
-
-Additive increase, multiplicative decrease: at first the limit doubles with each round of answers, until an
-attempt fails. From then on it increases by one a round. An overload halves it, at most once in the time that
-one answer takes. The limit does not increase while a subscriber answers much more slowly than it can.
-
-A subscriber that has not answered `SILENCES_MAX` attempts in a row hangs or does not exist. A lower limit
-does not help it, and with one event at a time retention would remove its backlog first. Then `HANGING_LIMIT`
-deliveries are in flight, so that events get to their dead letter sink. With the next answer, the limit begins
-at one.
-
-Laws: the limit stays within its bounds; a failure never increases it, except for a subscriber that hangs; a
-success never decreases it, except the first one after a subscriber hung.
 """
 
 from dataclasses import dataclass, field
@@ -23,17 +24,15 @@ LIMIT_MIN: Final = 1
 START_LIMIT: Final = 8
 LIMIT_MAX: Final = 1024
 SLOWDOWN: Final = 4.0
-"""If answers take this many times as long as with few requests in flight, requests queue up in the
-subscriber.
-"""
+"""If answers take this many times as long as with few requests in flight, requests wait in the subscriber."""
 LATENCY_FLOOR_MS: Final = 20
-"""Differences below this are noise of the machine."""
+"""Latencies below this are not compared: they are noise."""
 PROBE_LIMIT: Final = 2
-"""Requests in flight while the latency with few requests is measured."""
+"""Requests in flight while the gateway measures the latency with few requests."""
 PROBE_ANSWERS: Final = 8
 PROBE_ROUNDS: Final = 100
-"""Rounds of slow answers after which that latency is measured again: the subscriber may be slower
-permanently.
+"""Rounds of slow answers after which this latency is measured again. The subscriber may have become slower
+for good.
 """
 SILENCES_MAX: Final = 16
 HANGING_LIMIT: Final = 32
@@ -42,7 +41,7 @@ _DECREASE: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class Congestion:
-    """The limit of one subscriber. `limit_max`: the limit of the Trigger, or else of the gateway.
+    """The limit of one subscriber. `limit_max`: the maximum that the Trigger or the gateway sets.
 
     Times are milliseconds of a clock that never goes back.
     """
@@ -71,11 +70,11 @@ class Congestion:
         return min(int(self._limit), PROBE_LIMIT) if self._probing else int(self._limit)
 
     def succeeded(self, elapsed_ms: int, in_flight: int) -> None:
-        """The subscriber answered after `elapsed_ms` without a sign of overload; `in_flight` requests were in
-        flight.
+        """Report an answer without a sign of overload. `in_flight`: the requests in flight, including this
+        one.
 
-        The limit increases only if at least half of it was in flight: otherwise the answer says nothing about
-        more.
+        The limit increases only if at least half of it was in flight. Otherwise the answer does not show that
+        the subscriber can process more.
         """
         self._heard()
         if self._probing:
@@ -86,22 +85,25 @@ class Congestion:
         if self._slow():
             self._slow_answers += 1
             if self._slow_answers > PROBE_ROUNDS * self._limit:
-                # The first answers may belong to requests that began while more were in flight: they are not
-                # counted.
+                # The first answers may belong to requests that began with more requests in flight. They are
+                # not counted.
                 self._probing, self._measured, self._measured_ms = True, -PROBE_LIMIT, 0
         elif in_flight * 2 >= self.limit:
             step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
             self._limit = min(self._limit + step, float(self.limit_max))
 
     def overloaded(self, now_ms: int) -> None:
-        """The subscriber answered that it is overloaded: one decrease for all requests that were in flight
-        together.
+        """Report an answer that says that the subscriber is overloaded.
+
+        Requests that were in flight together cause one decrease.
         """
         self._heard()
         self._decrease(now_ms)
 
     def silent(self, now_ms: int) -> None:
-        """The subscriber did not answer: no connection could be opened, or no answer came in time."""
+        """Report that the subscriber did not answer: no connection could be opened, or no answer came in
+        time.
+        """
         self._silences += 1
         if self._silences < SILENCES_MAX:
             self._decrease(now_ms)
@@ -132,7 +134,7 @@ class Congestion:
         self._unhurried_ms = min(self._unhurried_ms, self._latency_ms)
 
     def _measure(self, elapsed_ms: int) -> None:
-        """Measure the latency with few requests in flight: the mean of some answers."""
+        """Measure the latency with few requests in flight: the mean of PROBE_ANSWERS answers."""
         self._measured += 1
         if self._measured > 0:
             self._measured_ms += elapsed_ms

@@ -1,11 +1,11 @@
-"""The event for the dead letter sink: the original, with attributes that describe the failure.
+"""The event for the dead letter sink: the original event, with attributes that describe the failure. Pure.
+
+Data and other attributes do not change. User and password of a URL are removed. For any answer of a
+subscriber, the values are valid CloudEvents Strings and Integers.
 
 Spec: knative-event-delivery, "deadLetterSink" (knativeerrorcode, knativeerrordata); knative-delivery-design,
-"CloudEvent extensions" (deadlettersubscriberuri, deadletterreason, deadletterretry); knativeerrordest is
-Knative's own.
-
-Laws: data and all other attributes stay as they are; user and password of a URL are not shown; the values are
-valid CloudEvents Strings and Integers for any answer of a subscriber.
+"CloudEvent extensions" (deadlettersubscriberuri, deadletterreason, deadletterretry). Knative's implementation
+also adds knativeerrordest.
 """
 
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ SUBSCRIBER_URI: Final = "deadlettersubscriberuri"
 REASON: Final = "deadletterreason"
 RETRY: Final = "deadletterretry"
 DATA_CHARACTERS_MAX: Final = 1024
-"""Characters of the answer's body in `knativeerrordata`."""
+"""Characters of an answer's body in `knativeerrordata`."""
 NO_ANSWER_CODE: Final = 500
-"""`knativeerrorcode` if no answer came: the attribute is always present."""
+"""`knativeerrorcode` if no answer came, because the attribute must be present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One failed attempt.
 
-    `number`: of the attempts at this destination, from 1. `at_ms`: since 1970 UTC. `code` None: no answer
-    came.
+    `number`: counts the attempts at this destination, from 1. `at_ms`: since 1970 UTC. `code`: None if no
+    answer came.
     """
 
     destination: str
@@ -45,9 +45,9 @@ class Attempt:
 
 
 def dead_letter(event: CloudEvent, failure: Attempt, *, subscriber_url: str, attempts: int) -> CloudEvent:
-    """The event for the dead letter sink.
+    """Return the event for the dead letter sink.
 
-    `failure`: the last one. `attempts`: how many times the event was sent to the subscriber.
+    `failure`: the last failure. `attempts`: how many times the event was sent to the subscriber.
     """
     added: dict[str, Value] = {
         ERROR_DESTINATION: as_string(without_login(failure.url)),
@@ -61,7 +61,7 @@ def dead_letter(event: CloudEvent, failure: Attempt, *, subscriber_url: str, att
 
 
 def without_login(url: str) -> str:
-    """A URL without its user and password, so that others may see it."""
+    """Return a URL without its user and password."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -72,14 +72,13 @@ def without_login(url: str) -> str:
 
 
 def as_text(body: bytes) -> str:
-    """The beginning of a body as a CloudEvents String: bytes that are not UTF-8 become U+FFFD."""
-    # A character has at most four bytes. Four more bytes are decoded, so a character that is cut in two is
-    # not kept.
+    """Return the beginning of a body as a CloudEvents String. Bytes that are not UTF-8 become U+FFFD."""
+    # A character has at most 4 bytes. 4 more bytes are decoded, so the limit does not cut a character in two.
     return as_string(body[: 4 * DATA_CHARACTERS_MAX + 4].decode("utf-8", "replace"))
 
 
 def as_string(text: str) -> str:
-    """The text as a String of CloudEvents 1.0 (section 3), cut to the limit.
+    """Return a text as a String of CloudEvents 1.0 (section 3), cut to the limit.
 
     Control characters, surrogates and noncharacters become spaces.
     """

@@ -1,9 +1,10 @@
-"""Headers of deliveries in addition to those of the event: headers that are passed on, `Prefer`, and the
-trace.
+"""The headers of a delivery that are not part of the event: passed-on headers, `Prefer`, and the trace. Pure.
+
+Only headers on the list are passed on; Authorization and cookies never are. The attributes of the event do
+not change.
 
 Spec: knative-eventing-test-spec, "Derived (Reply) Events"; knative-data-plane-contract, "Observability"; W3C
-Trace Context. Laws: only headers on the list are passed on, never Authorization or cookies; the event's own
-attributes stay as they are.
+Trace Context.
 """
 
 import re
@@ -13,29 +14,27 @@ from typing import Final
 from event_formats.event import CloudEvent
 
 Received = Iterable[tuple[bytes, bytes]]
-"""Header fields as they were received, names in any case."""
+"""Header fields as they were received. Names may be in any case."""
 Header = tuple[str, str]
 
 PREFER_REPLY: Final[Header] = ("Prefer", "reply")
 NAMESPACE: Final = "Kn-Namespace"
 FORWARDED: Final = frozenset((b"x-request-id",))
 FORWARDED_OF_REPLY: Final = FORWARDED | {b"retry-after"}
-"""`Retry-After` belongs to answers; it has no meaning in a request."""
+"""`Retry-After` is passed on only from answers. It has no meaning in a request."""
 HOPS: Final = "knative-hops"
-"""How many times an event was sent to a URL that looks like a Broker or Channel. It is sent to such URLs
-only.
-"""
+"""How many times an event was sent to a URL with the path of a Broker or Channel. Only such URLs get it."""
 FORWARDED_PREFIXES: Final = (b"knative-", b"x-b3-")
 FORWARDED_MAX: Final = 32
-"""How many headers are passed on from one request or answer."""
+"""Headers that are passed on from one request or answer."""
 FORWARDED_BYTES_MAX: Final = 1200
-"""Bytes of a header, name and value, above which it is not passed on."""
+"""Bytes of a header's name and value. A longer header is not passed on."""
 FORWARDED_TOTAL_BYTES_MAX: Final = 4096
-"""Bytes of all headers of one request that are stored with its events: each event of a batch, up to 1,000,
-has them.
+"""Bytes of all headers of one request that are stored with its events. Each event of a batch stores them, so
+a batch of 1,000 events multiplies them.
 """
 TRACE_STATE_MAX: Final = 512
-"""Characters of a `tracestate` above which it is not passed on (W3C Trace Context)."""
+"""Characters of a `tracestate`. A longer one is not passed on (W3C Trace Context)."""
 
 _HOPS: Final = HOPS.encode()
 _HOPS_DIGITS: Final = 9
@@ -50,10 +49,10 @@ _FIELD_VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
 
 def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
-    """The headers that are passed on from a request, or from an answer with a reply: names in lower case, all
-    values.
+    """Return the headers that are passed on from a request, or from an answer with a reply. Names are in
+    lower case.
 
-    The sender chose these headers: one that is not a valid header field, or is too long, is dropped.
+    The sender chooses these headers: a header that is not valid, or too long, is dropped.
     """
     wanted = FORWARDED_OF_REPLY if of_reply else FORWARDED
     lowered = ((name.lower(), value) for name, value in headers)
@@ -71,15 +70,16 @@ def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
 
 
 def hops_of(headers: Received) -> int:
-    """How many hops the event with these headers has made; 0 without the header."""
+    """Return how many hops an event with these headers has made; 0 without the header."""
     value = next((value for name, value in headers if name.lower() == _HOPS), b"0")
     return int(value) if value.isdigit() and len(value) <= _HOPS_DIGITS else 0
 
 
 def stored_with_reply(headers: Received) -> dict[str, str]:
-    """The headers of an answer that are stored with its event, and passed on to the event's subscribers.
+    """Return the headers of an answer that are stored with its event and passed on to the event's
+    subscribers.
 
-    Several fields of one name become one field with commas. Spec: RFC 9110, 5.3.
+    Several headers with one name become one value with commas (RFC 9110, 5.3).
     """
     found: dict[str, str] = {}
     for name, value in forwarded(headers):
@@ -95,11 +95,11 @@ def delivery_headers(
     passed_on: Sequence[Header] = (),
     trace: Sequence[Header] = (),
 ) -> list[Header]:
-    """The headers of one POST, without those of the event.
+    """Return the headers of one POST, without the headers of the event.
 
-    `passed_on`: from `forwarded`. `namespace`: of the Trigger or Subscription; None: the header is not sent.
-    `reply_wanted`: Brokers and Channels MUST send `Prefer: reply` to subscribers, and never to reply and dead
-    letter destinations.
+    `passed_on`: the result of `forwarded`. `namespace`: of the Trigger or Subscription; None: the header is
+    not sent. `reply_wanted`: Brokers and Channels MUST send `Prefer: reply` to subscribers, and MUST NOT send
+    it to reply and dead letter destinations.
     """
     headers = [*passed_on, *trace]
     if reply_wanted:
@@ -110,10 +110,10 @@ def delivery_headers(
 
 
 def trace_headers(event: CloudEvent, span_id: str, trace_id: str | None = None) -> list[Header]:
-    """The trace headers of an attempt, as a child in the event's trace.
+    """Return the trace headers of an attempt, as a child in the event's trace.
 
-    `span_id`: 16 hexadecimal digits, new for each attempt. `trace_id` (32 digits): of a new trace for an
-    event without a valid one; None: such an event is sent without a trace.
+    `span_id`: 16 hexadecimal digits, new for each attempt. `trace_id`: 32 digits of a new trace, for an event
+    without a valid one; None: such an event is sent without trace headers.
     """
     parent = _parent(event.attributes.get("traceparent"))
     if parent is None:
@@ -127,9 +127,7 @@ def trace_headers(event: CloudEvent, span_id: str, trace_id: str | None = None) 
 
 
 def _parent(value: object) -> tuple[str, str] | None:
-    """The trace id and flags of a valid traceparent. Of a later version only the parts that version 00 has
-    are used.
-    """
+    """Return trace id and flags of a valid traceparent; of later versions, only the parts of version 00."""
     found = _TRACE_PARENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None

@@ -1,8 +1,9 @@
-"""What an answer to a POST means: accepted, a reply, a retry, or a failure.
+"""The meaning of an answer to a POST: accepted, a reply, a retry, or a failure. Pure.
 
-Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry". Where the data plane contract's
-table differs, the test specification is followed; 408 is retried as well. A redirect is a failure and is not
-followed.
+Where the data plane contract's table differs from the test specification, the test specification is followed.
+408 is retried, too. A redirect is a failure and is not followed.
+
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry".
 """
 
 from collections.abc import Sequence
@@ -14,19 +15,19 @@ from event_formats.event import CloudEvent
 
 OK: Final = 200
 RETRIED: Final = frozenset((404, 408, 409, 429))
-"""Statuses below 500 that are retried. All statuses from 500 on are retried."""
+"""Statuses below 500 that are retried. All statuses from 500 on are retried, too."""
 OVERLOADED: Final = frozenset((429, 503))
 """Statuses with which `Retry-After` is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How one POST ended.
+    """The result of one POST.
 
-    `status` None: no answer came, and `reason` says why (timeout, connection refused, …). `at_ms`: when it
-    came, milliseconds since 1970 UTC. `body`: its first bytes, for the history. `event`: the CloudEvent in
-    the answer, if there is one. `elapsed_ms`: how long the request took. `final`: no answer came, and a retry
-    cannot help (a destination that is not allowed).
+    `status`: None if no answer came; then `reason` gives the cause (timeout, connection refused, …). `at_ms`:
+    the time of the answer in milliseconds since 1970 UTC. `body`: the first bytes, for the history. `event`:
+    the CloudEvent in the answer, if the answer contains one. `elapsed_ms`: the duration of the request.
+    `final`: no answer came, and a retry cannot help (the destination is denied).
     """
 
     status: int | None
@@ -39,14 +40,14 @@ class Answer:
     final: bool = False
 
     def header(self, name: bytes) -> str | None:
-        """The first value of a header. `name`: in lower case."""
+        """Return the first value of a header. `name` must be in lower case."""
         return next(
             (value.decode("latin-1").strip() for key, value in self.headers if key.lower() == name), None
         )
 
 
 class Verdict(StrEnum):
-    """What an answer means for the delivery."""
+    """The meaning of an answer for the delivery."""
 
     ACCEPTED = "accepted"
     REPLIED = "replied"
@@ -55,18 +56,19 @@ class Verdict(StrEnum):
 
 
 def succeeded(status: int | None) -> bool:
-    """Whether the event was accepted: any status 2xx."""
+    """Return whether the event was accepted: any status 2xx."""
     return status is not None and 200 <= status < 300
 
 
 def retryable(status: int | None) -> bool:
-    """Whether a retry may help: no answer, a status of the table, or a failure of the subscriber."""
+    """Return whether a retry may help: no answer, a status of the table, or a server error."""
     return status is None or status in RETRIED or status >= 500
 
 
 def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
-    """What an answer means. `reply_wanted`: the POST had `Prefer: reply`; without it an event in the answer
-    is ignored.
+    """Return the meaning of an answer.
+
+    `reply_wanted`: the POST had `Prefer: reply`. Without it, an event in the answer is ignored.
     """
     if succeeded(answer.status):
         return (
@@ -78,7 +80,7 @@ def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
 
 
 def overloaded(answer: Answer) -> bool:
-    """Whether the subscriber gets more than it can process, so that congestion control sends less."""
+    """Return whether congestion control must send less: no answer, 408, 429, or a server error."""
     if answer.final:
         return False
     return answer.status is None or answer.status in {408, 429} or answer.status >= 500

@@ -1,15 +1,14 @@
-"""The delivery of one event to one subscriber as a state machine: the next action after each result. No I/O,
-no clock.
+"""The delivery of one event to one subscriber as a state machine. Pure: no I/O, no clock.
 
-Spec: knative-eventing-test-spec, "Event Delivery", steps 1 to 5.
-
-The shell carries out each action and reports the result: `start()`, then `answered()` after a Post,
+The caller carries out each action and reports the result: `start()`, then `answered()` after a Post,
 `stored()` after a Store, `resumed()` after a Wait, until Done.
 
-Laws: a delivery ends completed, dead-lettered or dropped, the last two with the attempt that caused it; no
-destination gets more than retry + 1 attempts; a reply that cannot be delivered or stored fails the whole
-attempt, and the retry begins with the subscriber. A plan is in memory only: after a crash the event is read
-again and gets a new plan.
+A delivery ends completed, dead-lettered or dropped; the last two name the attempt that caused them. A
+destination gets at most retry + 1 attempts. A reply that cannot be delivered or stored fails the whole
+attempt, and the retry begins with the subscriber. A plan exists only in memory: after a crash, the event is
+read again and gets a new plan.
+
+Spec: knative-eventing-test-spec, "Event Delivery", steps 1 to 5.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,7 @@ _NO_ATTEMPTS: Final = dict.fromkeys(To, 0)
 
 
 class End(StrEnum):
-    """How a delivery ends. DROPPED: given up without a dead letter."""
+    """How a delivery ends. DROPPED: the event was not accepted, and did not reach a dead letter sink."""
 
     COMPLETED = "completed"
     DEAD_LETTERED = "dead-lettered"
@@ -49,11 +48,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """POST the event. `attempt`: of this destination, from 1.
+    """POST the event. `attempt`: counts the attempts at this destination, from 1.
 
     `reply_wanted`: send `Prefer: reply`, and use the event in the answer. `passed_on`: headers of the answer
-    with the reply, for `headers.forwarded`. `timeout_ms`: of this request. `structured`: use structured
-    content mode.
+    with the reply, for `headers.forwarded`. `structured`: use the structured content mode.
     """
 
     to: To
@@ -68,8 +66,9 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append the reply to the Broker's log, and wait until it is durable. `passed_on`: headers of the answer
-    with it.
+    """Append the reply to the Broker's log, and wait until it is durable.
+
+    `passed_on`: headers of the answer with the reply.
     """
 
     log: str
@@ -80,7 +79,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Call `resumed()` at that time of the clock of `now_ms`, or later. `retry`: the number of the next
+    """Call `resumed()` at `until_ms` or later, by the clock of `now_ms`. `retry`: the number of the next
     retry, from 1.
     """
 
@@ -92,8 +91,9 @@ class Wait:
 class Done:
     """The delivery has ended, and the event is completed.
 
-    `attempts`: at the subscriber. `failure`: the attempt that ended the delivery; None: the subscriber
-    accepted the event. `reply_expired`: a reply was dropped because its chain was too long.
+    `attempts`: requests to the subscriber. `failure`: the attempt that ended the delivery; None if the
+    subscriber accepted the event. `reply_expired`: a reply was dropped because its chain of replies was too
+    long.
     """
 
     end: End
@@ -107,9 +107,7 @@ Action: TypeAlias = Post | Store | Wait | Done
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """A reply was not stored. `retryable`: the log is away or pushes back; False: it can never store this
-    event.
-    """
+    """A reply was not stored. `retryable` False: the log can never store this event."""
 
     reason: str
     at_ms: int
@@ -124,8 +122,7 @@ def _no_spread(wait: int) -> int:
 class Plan:
     """The delivery of one event to one subscriber.
 
-    `spread`: changes a wait (jitter). `failure`: what failed according to the last result, for history and
-    metrics.
+    `spread`: changes a wait (jitter). `failure`: the failure in the last result, for history and metrics.
     """
 
     subscriber: Subscriber
@@ -138,12 +135,12 @@ class Plan:
     _reply_expired: bool = field(default=False, init=False)
 
     def start(self) -> Action:
-        """The first action."""
+        """Return the first action."""
         assert self._next is None, "a plan starts once"
         return self._to_subscriber()
 
     def answered(self, answer: Answer, now_ms: int) -> Action:
-        """The next action after the answer to a Post."""
+        """Return the next action after the answer to a Post."""
         post = self._next
         assert isinstance(post, Post), post
         self.failure = None
@@ -169,7 +166,7 @@ class Plan:
         return self._failed(self.failure, answer, now_ms)
 
     def stored(self, problem: Unstored | None, now_ms: int) -> Action:
-        """The next action after a Store. `problem` None: the reply is durable."""
+        """Return the next action after a Store. `problem`: None if the reply is durable."""
         store = self._next
         assert isinstance(store, Store), store
         self.failure = None
@@ -188,7 +185,7 @@ class Plan:
         return self._failed(self.failure, Answer(None, problem.at_ms), now_ms)
 
     def resumed(self) -> Action:
-        """The next action after a Wait."""
+        """Return the next action after a Wait."""
         assert isinstance(self._next, Wait), self._next
         self.failure = None
         return self._to_dead_letter() if self._cause is not None else self._to_subscriber()
@@ -196,7 +193,7 @@ class Plan:
     # -- actions
 
     def _to_subscriber(self) -> Action:
-        """In a Subscription without a subscriber, the event itself goes to the reply URL, without `Prefer:
+        """A Subscription may have a reply URL only: then the event itself goes there, without `Prefer:
         reply`.
         """
         url = self.subscriber.subscriber_url
@@ -206,7 +203,9 @@ class Plan:
         return self._post(To.SUBSCRIBER, target, self._shown(target), reply_wanted=replies)
 
     def _shown(self, url: str) -> CloudEvent:
-        """The event as the URL gets it: outside of Brokers without the attributes that a Broker added."""
+        """Return the event for a URL. Outside of Brokers, it does not have the attributes that a Broker
+        added.
+        """
         return departing(self.event) if self.subscriber.departs(url) else self.event
 
     def _post(
@@ -238,7 +237,7 @@ class Plan:
         return self._attempts[to]
 
     def _reply(self, reply: CloudEvent, answer: Answer) -> Action:
-        """Spec: step 4: the reply goes to the reply URL or into the Broker. Without either it is dropped."""
+        """Deliver or store the reply (step 4). Without a reply URL and a Broker, the reply is dropped."""
         if self.subscriber.reply_log is not None:
             stored = reply_to(self.event, reply)
             if stored is None:
@@ -252,8 +251,10 @@ class Plan:
         return self._done(End.COMPLETED)
 
     def _failed(self, failure: Attempt, answer: Answer, now_ms: int) -> Action:
-        """Spec: steps 2.1 and 5. The dead letter sink has its own retries; any other failure uses one of the
-        subscriber's.
+        """Retry, or send to the dead letter sink (steps 2.1 and 5).
+
+        The dead letter sink has its own retries. A failure at any other destination uses a retry of the
+        subscriber.
         """
         attempts = self._attempts[To.DEAD_LETTER if failure.destination == To.DEAD_LETTER else To.SUBSCRIBER]
         if failure.retryable and attempts <= self.subscriber.delivery.retry:

@@ -1,6 +1,6 @@
-"""A limit of deliveries a second: a token bucket.
+"""A limit on deliveries per second: a token bucket. Pure.
 
-The time is an argument, in milliseconds. If it goes back, it counts as unchanged.
+The time is an argument in milliseconds. A time that goes back counts as unchanged.
 """
 
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ PER_SECOND_MAX: Final = 1_000_000.0
 
 
 def rate_of(per_second: float | None) -> "Rate | None":
-    """The bucket for a subscriber's limit; None: the subscriber has no limit."""
+    """Return the bucket for a subscriber's limit; None if the subscriber does not have a limit."""
     return None if per_second is None else Rate(min(per_second, PER_SECOND_MAX))
 
 
 @dataclass(slots=True, eq=False)
 class Rate:
-    """`per_second`: above 0, may be a fraction. `burst`: how many deliveries may begin at once after a pause:
-    at least one, and at least those of a tenth of a second.
+    """`per_second`: above 0, may be a fraction. `burst`: how many deliveries may begin at once after a pause;
+    at least 1, and at least the deliveries of a tenth of a second.
     """
 
     per_second: float
@@ -32,17 +32,17 @@ class Rate:
         self._tokens = self.burst
 
     def take(self, now_ms: int) -> bool:
-        """Take a token for one delivery; False: none is left."""
+        """Take a token for one delivery; False if no token is left."""
         self._fill(now_ms)
-        # A sum of many fractions is not exact: without the tolerance, a token is missing when `wait_ms` has
-        # passed.
+        # A sum of many fractions is not exact. Without the tolerance, the token could be missing after
+        # `wait_ms`.
         if self._tokens < 1.0 - 1e-9:
             return False
         self._tokens -= 1.0
         return True
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until the next token; 0: there is one."""
+        """Return the time until the next token; 0 if a token is left."""
         self._fill(now_ms)
         return max(0, ceil((1.0 - 1e-9 - self._tokens) * 1000 / self.per_second))
 

@@ -1,8 +1,8 @@
-"""How many times an event may go through Brokers, so that replies do not circulate without limit.
+"""How many times an event may go through Brokers, so that replies do not circulate without limit. Pure.
 
-The attribute is `knativebrokerttl`. The ingress adds it to events without one, and decreases it in others.
-Subscribers do not see it. A reply has the value of the event that caused it, less one. An event that is sent
-to a Broker's log over AMQP counts as new.
+The attribute is `knativebrokerttl`. The ingress adds it to events without it, and decreases it in other
+events. Subscribers do not receive it. A reply has the value of the event that caused it, minus one. An event
+that was sent to a Broker's log over AMQP counts as new.
 """
 
 import re
@@ -18,7 +18,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 
 def ttl_of(attributes: Mapping[str, Value]) -> int | None:
-    """The value of the attribute, at least 0; None: the event does not have it, or it is not an integer."""
+    """Return the attribute's value, at least 0; None if the event does not have it, or it is not an integer."""
     value = attributes.get(TTL)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
@@ -26,23 +26,24 @@ def ttl_of(attributes: Mapping[str, Value]) -> int | None:
 
 
 def arriving(event: CloudEvent, default: int = TTL_DEFAULT) -> CloudEvent | None:
-    """The event as a Broker stores it; None: it has been through too many Brokers, and is not stored."""
+    """Return the event in the form that a Broker stores; None if it went through too many Brokers."""
     held = ttl_of(event.attributes)
     left = default if held is None else held - 1
     return None if left <= 0 else CloudEvent({**event.attributes, TTL: left}, event.data)
 
 
 def departing(event: CloudEvent) -> CloudEvent:
-    """The event as subscribers see it: without the attribute."""
+    """Return the event without the attribute, for subscribers."""
     if TTL not in event.attributes:
         return event
     return CloudEvent({name: value for name, value in event.attributes.items() if name != TTL}, event.data)
 
 
 def reply_to(cause: CloudEvent, reply: CloudEvent, default: int = TTL_DEFAULT) -> CloudEvent | None:
-    """The reply as the Broker of its cause stores it; None: the chain of replies is too long.
+    """Return a reply in the form that the Broker of its cause stores; None if the chain of replies is too
+    long.
 
-    The subscriber's own value of the attribute is ignored.
+    A value that the subscriber set in the reply is ignored.
     """
     held = ttl_of(cause.attributes)
     return arriving(CloudEvent({**reply.attributes, TTL: default if held is None else held}, reply.data))

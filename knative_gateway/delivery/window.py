@@ -1,10 +1,12 @@
-"""The events of one partition that one subscriber holds: which may start, and up to where all are completed.
+"""The events of one partition that are held for one subscriber: which events may start, and up to which event
+all are completed. Pure.
 
-Laws: the position is the offset of the last event up to which all are completed or skipped: the lowest event
-that is not completed holds it back. What is completed above it is known as ranges, so that a restart delivers
-again only events that were not completed, and those that were completed after the ranges were stored. The
-bound is on events that are not completed: ranges are merged, so there are at most as many of them, and one
-event that fails for long holds up nothing.
+The position is the offset of the last event up to which all events are completed or skipped. One event that
+is not completed stops the position. Completed events above it are kept as ranges: after a restart, only
+events that were not completed, or whose range was not stored yet, are delivered again.
+
+`look_ahead` limits the events that are not completed. Completed neighbours are merged into ranges, so the
+number of ranges has the same limit, and one event that fails for a long time does not block the others.
 """
 
 from collections import deque
@@ -19,9 +21,9 @@ LOOK_AHEAD_MAX: Final = 10_000
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One event, or a range of events that are completed or not for this subscriber.
+    """One event, or a range of events that are completed or do not match.
 
-    `offset`: of the event, or of the range's last event.
+    `offset`: of the event, or of the last event of the range.
     """
 
     offset: str
@@ -34,12 +36,13 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """`look_ahead`: how many events that are not completed it holds at most. `position` None: before all
-    events.
+    """`look_ahead`: the maximum number of events that are not completed. `position` None: before all events.
 
-    Events are added in the log's order. `order`: UNORDERED starts all at once; BY_KEY starts those of one key
-    one after the other (an event without a key waits for no other); ORDERED starts each after the one before
-    it.
+    Events are added in the order of the log. `order` decides when they start:
+
+    - UNORDERED: all at once.
+    - BY_KEY: the events of one key one after the other; an event without a key does not wait.
+    - ORDERED: each event after the one before it.
     """
 
     order: Order
@@ -56,7 +59,7 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether no event can be added before another one is completed."""
+        """Whether an event must be completed before another one can be added."""
         return self._open >= self.look_ahead
 
     @property
@@ -66,7 +69,9 @@ class Window:
 
     @property
     def ranges(self) -> Sequence[Range]:
-        """What is completed or skipped above the position, in order."""
+        """The completed or skipped ranges above the position, in order. A start is exclusive, an end
+        inclusive.
+        """
         ranges: list[Range] = []
         entry = self._first
         while entry is not None:
@@ -81,7 +86,7 @@ class Window:
         return len(self._startable)
 
     def add(self, offset: str, key: Hashable | None = None) -> Entry:
-        """Add the log's next event for this subscriber; the window must not be full."""
+        """Add the next event of the log that matches. The window must not be full."""
         assert not self.full
         entry = Entry(offset, key)
         self._append(entry)
@@ -97,7 +102,9 @@ class Window:
         return entry
 
     def skip_to(self, offset: str) -> None:
-        """The log's events up to here are not for this subscriber. Costs the same however many they are."""
+        """Skip the events up to `offset`: the filter did not match them. The cost does not depend on their
+        number.
+        """
         if self._last is None:
             self.position = offset
         elif self._last.completed:
@@ -106,7 +113,7 @@ class Window:
             self._append(Entry(offset, None, completed=True))
 
     def take(self) -> Entry | None:
-        """The next event to start; None: no event may start now."""
+        """Return the next event to start; None if no event may start now."""
         if not self._startable:
             return None
         entry = self._startable.popleft()
@@ -114,7 +121,7 @@ class Window:
         return entry
 
     def complete(self, entry: Entry) -> bool:
-        """A started event is completed, so that those that waited for it may start. Whether the position
+        """Complete a started event, so that events waiting for it may start. Returns whether the position
         moved.
         """
         assert entry.started
@@ -154,8 +161,9 @@ class Window:
         entry._before = entry._after = None
 
     def _queue(self, entry: Entry) -> Hashable | None:
-        """The key queue of an event: events of one queue start one after the other. None: it waits for no
-        other.
+        """Return the key queue of an event; None if it waits for no other event.
+
+        The events of one key queue start one after the other.
         """
         if self.order is Order.ORDERED:
             return True

@@ -95,7 +95,7 @@ class AsgiHandler:
         if self._exchange.has_begun:
             self._exchange.cut()
         elif not self._exchange.is_lost:
-            self._exchange.refuse(500, "this is a fault of the gateway")
+            self._exchange.refuse(500, "internal error of the gateway: see its log")
 
     async def _receive(self) -> Message:
         exchange = self._exchange

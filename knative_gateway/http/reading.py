@@ -242,5 +242,5 @@ def _refusal(error: httptools.HttpParserError) -> RefusedError:
         return cause
     if isinstance(error, httptools.HttpParserCallbackError):
         log.error("request_broke", exc_info=cause or error)
-        return RefusedError(500, "this is a fault of the gateway")
+        return RefusedError(500, "internal error of the gateway: see its log")
     return RefusedError(400, f"not a valid HTTP/1.1 request: {error}")

@@ -1,1 +1,1 @@
-"""Events in over HTTP: from a request to a durable record of a Broker's or Channel's log."""
+"""The ingress: it accepts events over HTTP, and appends them to the logs of Brokers and Channels."""

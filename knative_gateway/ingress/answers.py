@@ -1,7 +1,9 @@
-"""The answers of the ingress. Pure. Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery
-Retry"; HTTP Webhooks 1.0, 4.
+"""The answers of the ingress. Pure.
 
-Law: 202 means stored, and nothing else does. Every answer says with `Allow` what is taken.
+The ingress answers 202 only after the events are stored. Every answer has an `Allow` header with the methods
+of the address.
+
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry"; HTTP Webhooks 1.0, 4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +33,7 @@ _TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 _WEBHOOK: Final[Sequence[Header]] = ((b"webhook-allowed-origin", b"*"), (b"webhook-allowed-rate", b"*"))
 _WORDS_MAX: Final = 1024
 Refusal = GatewayError | EventFormatError
-"""Errors that are answers: of the gateway, and of an event that cannot be read."""
+"""Errors that become answers: errors of the gateway, and errors of an event that cannot be decoded."""
 
 _STATUS: Final[Mapping[type[Refusal], int]] = {
     InvalidEventError: 400,
@@ -46,12 +48,12 @@ _STATUS: Final[Mapping[type[Refusal], int]] = {
     UnavailableError: 503,
 }
 UNAVAILABLE_RETRY_S: Final = 1
-"""When to try again a log that is away; it is tried by us all the time."""
+"""`Retry-After` while a log is not available. The gateway itself retries continuously."""
 _RETRY_LATER: Final[Header] = (b"retry-after", str(UNAVAILABLE_RETRY_S).encode())
 
 
 class Answer(NamedTuple):
-    """A response as ASGI has it."""
+    """A response as two ASGI messages."""
 
     status: int
     start: dict[str, object]
@@ -59,7 +61,7 @@ class Answer(NamedTuple):
 
 
 def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answer:
-    """An answer with a line of text, or none."""
+    """Return an answer with a line of text, or with an empty body."""
     body = f"{words[:_WORDS_MAX]}\n".encode(errors="replace") if words else b""
     all_headers = [ALLOW, (b"content-length", str(len(body)).encode()), *headers]
     if body:
@@ -72,7 +74,9 @@ def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answ
 
 
 def refusal(error: Refusal, *, close: bool = False) -> Answer:
-    """The answer that an error is. `close`: what is left of the request is not worth waiting for."""
+    """Return the answer for an error. `close`: close the connection, because the client may still send a
+    large body.
+    """
     headers: list[Header] = [(b"connection", b"close")] if close else []
     if isinstance(error, OverloadedError):
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
@@ -88,10 +92,9 @@ ACCEPTED: Final = answer(202)
 OPTIONS: Final = answer(200, headers=_WEBHOOK)
 NOT_FOUND: Final = answer(
     404,
-    "the Broker or Channel does not exist: events are POSTed to /broker/NAMESPACE/NAME or"
-    " /channel/NAMESPACE/NAME",
+    "the Broker or Channel does not exist: POST events to /broker/NAMESPACE/NAME or /channel/NAMESPACE/NAME",
 )
-STARTING: Final = answer(503, "the gateway does not know all its Brokers and Channels yet", [_RETRY_LATER])
-NOT_ALLOWED: Final = answer(405, "events are POSTed")
+STARTING: Final = answer(503, "the gateway has not loaded all Brokers and Channels yet", [_RETRY_LATER])
+NOT_ALLOWED: Final = answer(405, "the method must be POST or OPTIONS")
 TOO_SLOW: Final = answer(408, "the request took too long to arrive", [(b"connection", b"close")])
-BROKEN: Final = answer(500, "this is a fault of the gateway")
+BROKEN: Final = answer(500, "internal error of the gateway: see its log")

@@ -1,9 +1,10 @@
-"""[io] The ASGI application that takes events: POST and OPTIONS on the paths of the routes.
+"""[io] The ASGI application of the ingress: POST and OPTIONS on the paths of the routes.
+
+It answers 202 only after every event of the request is durable. Memory is bounded by the limit on a body and
+by the limits on waiting appends.
 
 Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; knative-eventing-test-spec,
 "Data Plane Assertions".
-Laws: 202 only after every event of the request is durable; memory is bounded by the limit on a body and by
-what the log lets wait.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from knative_gateway.ports import Authorizer, EventLog, Route, Routes
 
 BROKER: Final = "Broker"
 _OWN_BODY: Final = "knative_gateway.body"
-"""Of the scope of a request that the gateway makes itself."""
+"""Key in the scope of a request that the gateway itself makes; the value is the body."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -41,7 +42,7 @@ log = structlog.get_logger("knative_gateway.ingress")
 
 @dataclass(frozen=True, slots=True)
 class IngressLimits:
-    """What a request may have: bytes of its body, events of a batch, seconds until all of it is here."""
+    """Limits of a request: bytes of its body, events of a batch, and seconds until the body is complete."""
 
     body_bytes: int = 1 << 20
     batch_events: int = 1000
@@ -49,14 +50,14 @@ class IngressLimits:
 
 
 class _GoneError(Exception):
-    """The client left before its request was here."""
+    """The client disconnected before its request was complete."""
 
 
 class Ingress:
-    """Takes events for the routes it was last given, none at first.
+    """Accepts events for the routes of the last call of `use`; before the first call, there are no routes.
 
-    The ingress never answers 404 for a Broker that is only not known yet. `starting`: there may be more of them;
-    `addressed`: whether another replica has answered a sender that this path accepts events.
+    The ingress does not answer 404 for a Broker that may only be unknown yet. `starting`: not all routes are
+    loaded yet. `addressed`: returns whether another replica has published a path as an address.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Ingress:
         self._storing: Final[dict[tuple[str, Identity], asyncio.Future[None]]] = {}
 
     def use(self, routes: Routes) -> None:
-        """Serve these from the next request on."""
+        """Serve these routes from the next request on."""
         old, self._windows = self._windows, {}
         for route in routes.by_path.values():
             if route.duplicates_ms is not None:
@@ -90,22 +91,22 @@ class Ingress:
                 )
         self.figures.use(routes)
         self._routes = routes
-        # Routes of which one event can be stored with nothing else to be asked first.
+        # Routes whose single events need neither authorization nor duplicate detection; see `direct`.
         plain = () if self._authorizer is not None else routes.by_path.items()
         self.direct = {path.encode(): route for path, route in plain if route.duplicates_ms is None}
 
     def serves(self, route: Route) -> bool:
-        """This Broker or Channel is there still, as it was or with other subscribers."""
+        """Return whether this Broker or Channel still exists, possibly with other subscribers."""
         now = self._routes.by_path.get(route.path)
         return now is route or (now is not None and now.uid == route.uid)
 
     def arrival(self) -> str:
-        """Now, as Brokers write it."""
+        """Return the current time in the form of `knativearrivaltime`."""
         return self._arrivals.text(time.time_ns())
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """One request."""
-        assert scope["type"] == "http", "the application that mounts it sends nothing else here"
+        """Answer one request."""
+        assert scope["type"] == "http", "the application routes only http requests to the ingress"
         path: str = scope["path"]
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
         if route is None:
@@ -121,7 +122,10 @@ class Ingress:
         await send(answer.body)
 
     async def take(self, path: str, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer:
-        """One request of the gateway itself, which is trusted and whose body was within limits when it came."""
+        """Store the event of a request that the gateway itself makes.
+
+        The request needs no token, and its body was checked against the limits when it arrived.
+        """
         route = self._routes.by_path.get(path)
         return (
             await self._unknown(path)
@@ -142,10 +146,10 @@ class Ingress:
         return answer
 
     async def _unserved(self, path: str, scope: Message) -> Answer:
-        """The answer for a path without a Broker or Channel.
+        """Return the answer for a path without a Broker or Channel.
 
-        A client that may not send to the namespace gets the answer that a Broker would give it: else any
-        client could find out which Brokers exist.
+        A client that may not send to the namespace gets the answer that an existing Broker would give.
+        Otherwise any client could detect which Brokers exist.
         """
         meant = _meant(path)
         if meant is not None and self._authorizer is not None:
@@ -190,7 +194,7 @@ class Ingress:
                 )
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
-            # A body of unknown length that is too large already may go on forever.
+            # A body of unknown length that is too large may never end.
             return refusal(error, close=isinstance(error, TooLargeError) and request.length is None)
         except TimeoutError:
             return answers.TOO_SLOW
@@ -204,12 +208,17 @@ class Ingress:
         return answers.ACCEPTED
 
     async def _body(self, request: Request, receive: Receive) -> bytes:
-        """The body, whole. Raises TooLargeError before more than the limit is held, TimeoutError."""
+        """Read the whole body.
+
+        Raises:
+            TooLargeError: before more than the limit is in memory.
+            TimeoutError: the body was not complete in time.
+        """
         limit = self.limits.body_bytes
         if request.length is not None and request.length > limit:
             raise _too_large(limit)
-        # Mostly this is all of it, and here already. Who sends nothing after the headers is the listener's
-        # affair.
+        # In most requests, the first message contains the whole body and does not wait. A client that sends
+        # nothing after the headers is cut off by the listener.
         message = await _next(receive)
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
@@ -233,7 +242,7 @@ class Ingress:
         events: Sequence[CloudEvent],
         passed_on: Mapping[str, str] | None,
     ) -> None:
-        """Have all of them stored; raises for one of those that are not."""
+        """Store all events, in parallel. If some are not stored, raises the error of one of them."""
         done = await asyncio.gather(
             *(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True
         )
@@ -252,7 +261,10 @@ class Ingress:
             figures.duplicates += 1
 
     async def _store_once(self, route: Route, window: Window, event: CloudEvent, message: bytes) -> bool:
-        """Store it unless it was, or is being, stored; then its outcome is that of the other."""
+        """Store an event unless it was stored before; returns whether it was stored now.
+
+        If the same event is being stored by another request, wait for that request and take its outcome.
+        """
         identity = identity_of(text_of(event.attributes["source"]), text_of(event.attributes["id"]))
         loop = asyncio.get_running_loop()
         if window.knows(identity, loop.time() * 1000):
@@ -269,9 +281,9 @@ class Ingress:
             mine.set_exception(
                 error
                 if isinstance(error, GatewayError)
-                else UnavailableError("the one that was being stored was given up")
+                else UnavailableError("another request with the same event was cancelled")
             )
-            mine.exception()  # the sender may not wait for it any more
+            mine.exception()  # retrieved, so that asyncio does not log it if no request waits for it
             raise
         finally:
             del self._storing[key]
@@ -285,7 +297,7 @@ async def _nothing() -> Message:
 
 
 async def _next(receive: Receive) -> Message:
-    """The next piece of the body."""
+    """Return the next piece of the body."""
     message = await receive()
     if message["type"] == "http.disconnect":
         raise _GoneError
@@ -293,7 +305,7 @@ async def _next(receive: Receive) -> Message:
 
 
 def _meant(path: str) -> Route | None:
-    """The Broker or Channel that a path would have; None: it is not a path of either."""
+    """Return the Broker or Channel to which a path would belong; None if it is not a path of either."""
     match path.split("/"):
         case ["", kind, namespace, name] if namespace and name:
             return Route(uid="", kind=kind, namespace=namespace, name=name, path=path, log="")
@@ -306,4 +318,4 @@ def _without_event(method: str) -> Answer:
 
 
 def _too_large(limit: int) -> TooLargeError:
-    return TooLargeError(f"more than {limit} bytes")
+    return TooLargeError(f"the body has more than {limit} bytes")

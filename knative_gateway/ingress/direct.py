@@ -1,8 +1,7 @@
-"""[io] The shortest way in: one event of a known length to a Broker or Channel, without ASGI.
+"""[io] The fast path of the ingress: one event of known length to a Broker or Channel, without ASGI.
 
-It does what `app.Ingress` does, in half the time, for nearly every request. All other requests (batches,
-chunked bodies, tokens, duplicate detection, unknown paths) go to the application. `Door.open` decides when
-the head of a request is here.
+It does the same as `app.Ingress` in half the time, for nearly every request. All other requests (batches,
+chunked bodies, tokens, duplicate detection, unknown paths) go to the application.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ log = structlog.get_logger("knative_gateway.ingress")
 
 
 class PostingLog(Protocol):
-    """An event log that takes appends without a task each."""
+    """An event log that accepts appends without a task for each of them."""
 
     def post(self, log: str, message: bytes, told: Told) -> None:
         """Store one message; `told` is called once, later."""
@@ -64,7 +63,7 @@ class Door:
 
 
 class Arrival:
-    """One event that comes in: the handler of its exchange."""
+    """The handler of one exchange: it stores the event of the request."""
 
     __slots__ = ("_begun", "_door", "_exchange", "_figures", "_route", "_started")
 
@@ -75,19 +74,19 @@ class Arrival:
         self._begun: Final = begun
         self._started: Final = door.clock()
         self._figures: Final[RouteFigures] = door.ingress.figures.of(route)
-        exchange.collects = True  # its length is known and within the limit
+        exchange.collects = True  # the body may be collected: its length is known and within the limit
         self._figures.in_flight += 1
 
     def begin(self) -> None:
-        """Store it, if all of it is here."""
+        """Store the event if the body has already arrived."""
         if self._exchange.is_whole:
             self.received()
 
     def received(self) -> None:
-        """All of it is here: store it."""
+        """Store the event: the body is complete."""
         ingress, route, begun = self._door.ingress, self._route, self._begun
         if not ingress.serves(route):
-            self._answer(answers.NOT_FOUND)  # the route was removed while the body came
+            self._answer(answers.NOT_FOUND)  # the route was removed while the body arrived
             return
         try:
             body = bytes(self._exchange.body)
@@ -107,7 +106,7 @@ class Arrival:
             self._answer(answers.BROKEN)
 
     def lost(self) -> None:
-        """The client has gone. What was whole is stored all the same."""
+        """The client disconnected. An event whose body was complete is still stored."""
         if not self._exchange.is_whole:
             self._figures.in_flight -= 1
 
@@ -128,7 +127,9 @@ class Arrival:
 
 
 def _request(headers: Headers) -> Request | None:
-    """What the headers say of one event of a known length that the fast transcoding does not take."""
+    """Read the headers of a request that the fast transcoding does not support; None: the application must
+    answer.
+    """
     try:
         request = Request(headers)
     except (BadRequestError, UnsupportedMediaError):
@@ -137,7 +138,10 @@ def _request(headers: Headers) -> Request | None:
 
 
 def rendered(answer: Answer, default_headers: Headers, *, close: bool) -> bytes:
-    """A whole response. The most frequent one is rendered once for each date."""
+    """Return a whole response.
+
+    The answer 202 is rendered once for each value of the default headers, which contain the date.
+    """
     if answer is answers.ACCEPTED and not close:
         if _accepted[0] is not default_headers:
             _accepted[:] = [default_headers, _render(answer, default_headers, close=False)]

@@ -1,7 +1,9 @@
-"""Events that were accepted lately, by source and id: optional duplicate detection. Pure.
+"""Optional duplicate detection: recently accepted events, by source and id. Pure.
 
-Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry": by `source` and `id`, and
-nothing else. It is kept in memory: what was accepted before a restart, or by another gateway, is not known.
+Memory is lost at a restart and is not shared: events that were accepted before a restart, or by another
+gateway, are not detected.
+
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry": `source` and `id` only.
 """
 
 from collections import OrderedDict
@@ -9,7 +11,7 @@ from hashlib import blake2b
 from typing import Final
 
 EVENTS_MAX: Final = 200_000
-"""Events remembered of one Broker or Channel; beyond that the oldest is forgotten early."""
+"""Events that are remembered for one Broker or Channel. If there are more, the oldest are forgotten early."""
 
 Identity = tuple[str, str]
 """Source and id, as `identity_of` gives them."""
@@ -17,20 +19,20 @@ _TEXT_MAX: Final = 64
 
 
 def identity_of(source: str, event_id: str) -> Identity:
-    """What an event is remembered by.
+    """Return the key under which an event is remembered.
 
-    Senders may make both texts as long as an event: of long ones only a digest is kept.
+    Senders choose the length of source and id, so long texts are replaced by a digest.
     """
     return _kept(source), _kept(event_id)
 
 
 def _kept(text: str) -> str:
-    """No attribute has a NUL, so that no text is taken for the digest of another."""
+    """Attributes do not contain NUL, so a text cannot equal the digest of another text."""
     return text if len(text) <= _TEXT_MAX else "\0" + blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 class Window:
-    """What was accepted in the last `window_ms` milliseconds."""
+    """Events that were accepted in the last `window_ms` milliseconds."""
 
     def __init__(self, window_ms: int, events_max: int = EVENTS_MAX) -> None:
         self.window_ms: Final = window_ms
@@ -41,12 +43,12 @@ class Window:
         return len(self._accepted)
 
     def knows(self, event: Identity, now_ms: float) -> bool:
-        """It was accepted within the window."""
+        """Return whether the event was accepted within the window."""
         at = self._accepted.get(event)
         return at is not None and now_ms - at <= self.window_ms
 
     def note(self, event: Identity, now_ms: float) -> None:
-        """It is accepted; `now_ms` never falls."""
+        """Remember an accepted event. `now_ms` must not decrease."""
         accepted = self._accepted
         accepted.pop(event, None)
         accepted[event] = now_ms

@@ -1,7 +1,4 @@
-"""What the ingress counts of each Broker and Channel.
-
-Pure: plain numbers, made into metrics on request.
-"""
+"""The counters of the ingress, by Broker and Channel. Pure: numbers that become metrics at each scrape."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -18,7 +15,7 @@ LABELS: Final = ("kind", "namespace", "name")
 
 
 class RouteFigures:
-    """The numbers of one route."""
+    """The counters of one route."""
 
     __slots__ = ("buckets", "bytes", "duplicates", "events", "in_flight", "labels", "requests", "seconds")
 
@@ -33,35 +30,32 @@ class RouteFigures:
         self.buckets: Final = [0] * (len(BOUNDS_S) + 1)
 
     def answered(self, status: int, seconds: float) -> None:
-        """A request was answered, so long after it came."""
+        """Count an answered request. `seconds`: from the headers of the request to its answer."""
         self.requests[status] += 1
         self.seconds += seconds
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
 
 
 class Figures:
-    """The numbers of all routes; those of routes that are gone are forgotten.
-
-    A collector of prometheus_client.
-    """
+    """The counters of all routes. Counters of removed routes are removed. A collector of `prometheus_client`."""
 
     def __init__(self) -> None:
         self.unknown = 0
         self._routes: dict[str, RouteFigures] = {}
 
     def use(self, routes: Routes) -> None:
-        """These are the routes now."""
+        """Use these routes, and remove the counters of other routes."""
         old = self._routes
         self._routes = {
             route.uid: old.get(route.uid) or RouteFigures(route) for route in routes.by_path.values()
         }
 
     def of(self, route: Route) -> RouteFigures:
-        """Those of one route."""
+        """Return the counters of one route."""
         return self._routes[route.uid]
 
     def collect(self) -> Iterator[Metric]:
-        """All of it as metrics."""
+        """Yield all counters as metrics."""
         prefix = "knative_gateway_ingress"
         requests = CounterMetricFamily(
             f"{prefix}_requests",
@@ -77,19 +71,19 @@ class Figures:
         )
         in_flight = GaugeMetricFamily(f"{prefix}_in_flight", "Requests without an answer yet.", labels=LABELS)
         seconds = HistogramMetricFamily(
-            f"{prefix}_seconds", "From a request's headers to its answer.", labels=LABELS
+            f"{prefix}_seconds", "Time from the headers of a request to its answer.", labels=LABELS
         )
-        for one in list(self._routes.values()):  # copies: `/metrics` is made in another thread
+        for one in list(self._routes.values()):  # copies: `/metrics` is built in another thread
             for status, count in list(one.requests.items()):
                 requests.add_metric([*one.labels, str(status)], count)
             events.add_metric(one.labels, one.events)
             size.add_metric(one.labels, one.bytes)
             duplicates.add_metric(one.labels, one.duplicates)
             in_flight.add_metric(one.labels, one.in_flight)
-            if one.requests:  # a histogram of nothing is 15 lines
+            if one.requests:  # an empty histogram would be 15 lines
                 seconds.add_metric(one.labels, _cumulative(one.buckets), one.seconds)
         unknown = CounterMetricFamily(
-            f"{prefix}_unknown", "Requests to a Broker or Channel that there is not."
+            f"{prefix}_unknown", "Requests to a Broker or Channel that does not exist."
         )
         unknown.add_metric((), self.unknown)
         yield from (requests, events, size, duplicates, in_flight, seconds, unknown)

@@ -1,5 +1,5 @@
-"""[io] The way in for events of the gateway itself: from a delivery to a Broker or Channel of its own,
-without a connection or a token.
+"""[io] The ingress for deliveries of the gateway to its own Brokers and Channels, without a connection or a
+token.
 """
 
 from collections.abc import Sequence
@@ -12,22 +12,23 @@ from knative_gateway.security.inward import Inward
 
 
 class Inside:
-    """Knows which URLs it is for."""
+    """Stores events for URLs of this gateway."""
 
     def __init__(self, ingress: Ingress, inward: Inward) -> None:
         self._ingress: Final = ingress
         self._inward: Final = inward
 
     def leads_in(self, url: str) -> bool:
-        """Whether events for this URL go to `take`."""
+        """Return whether events for this URL go to `take`."""
         return self._inward.path_of(url) is not None
 
     async def take(self, url: str, namespace: str, headers: Sequence[Header], body: bytes) -> Answer:
-        """Store the event of a request, which an object of this namespace sends; names of headers in lower
-        case.
+        """Store the event of a request from an object of this namespace. Header names must be in lower case.
+
+        Requires `leads_in(url)`.
         """
         path = self._inward.path_of(url)
-        assert path is not None, "it was asked before"
+        assert path is not None, "the caller has called leads_in"
         refused = self._inward.refusal(url, namespace)
         if refused is not None:
             return refusal(ForbiddenError(refused))

@@ -1,8 +1,9 @@
-"""What the ingress adds to an event. Pure. Its data and the attributes it came with stay as they are.
+"""The attributes that the ingress adds to an event. Pure.
 
-A Broker counts how often an event went through Brokers (`knativebrokerttl`) and says when it came
-(`knativearrivaltime`), as Knative's does. The trace in the request's headers becomes the distributed tracing
-extension, unless the event has one of its own.
+A Broker counts how often an event went through Brokers (`knativebrokerttl`), and adds the time of arrival
+(`knativearrivaltime`), as Knative's Broker does. The trace in the headers of a request becomes the
+distributed tracing extension, unless the event already has this extension. Data and other attributes do not
+change.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,10 @@ TRACE_PARENT: Final = "traceparent"
 
 
 class Arrivals:
-    """Times as text, RFC 3339 with microseconds; what is the same for a whole second is written once."""
+    """Times as text in the form of RFC 3339 with microseconds.
+
+    The text of the current second is reused, because formatting a date is slow and every event needs one.
+    """
 
     __slots__ = ("_second", "_text")
 
@@ -27,7 +31,7 @@ class Arrivals:
         self._text = ""
 
     def text(self, now_ns: int) -> str:
-        """`now_ns`: nanoseconds since 1970 UTC."""
+        """Return the text of a time. `now_ns`: nanoseconds since 1970 UTC."""
         second, rest = divmod(now_ns, 1_000_000_000)
         if second != self._second:
             self._second = second
@@ -36,11 +40,12 @@ class Arrivals:
 
 
 def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | None = None) -> CloudEvent:
-    """The event as it is stored. `arrival`: when it came to a Broker; None: to a Channel, which neither
-    counts nor dates.
+    """Return the event in the form that is stored.
+
+    `arrival`: the time of arrival at a Broker; None for a Channel, which adds neither counter nor time.
 
     Raises:
-        BadRequestError: it went round too often.
+        BadRequestError: the event went through too many Brokers.
     """
     attributes = event.attributes
     if trace is not None and TRACE_PARENT in trace and TRACE_PARENT not in attributes:
@@ -52,6 +57,6 @@ def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | 
         held = ttl_of(attributes)
         left = TTL_DEFAULT if held is None else held - 1
         if left <= 0:
-            message = f"{TTL} is used up: this event went round as often as it may"
+            message = f"{TTL} is used up: the event went through too many Brokers"
             raise BadRequestError(message)
     return CloudEvent({**attributes, TTL: left, ARRIVAL: arrival}, event.data)

@@ -1,6 +1,6 @@
-"""What the ingress looks for among a request's headers other than the event's own. Pure.
+"""The headers of a request that are not part of the event. Pure.
 
-One pass over them, each name looked up once: they come again and again.
+One pass over the headers. The kind of each name is cached, because requests repeat the same names.
 """
 
 import re
@@ -21,12 +21,12 @@ from knative_gateway.errors import BadRequestError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
 _NAME_LENGTH_MAX: Final = 128
-"""Bytes of a name that is remembered: untrusted clients choose them."""
+"""Bytes of a header name that is cached. Untrusted clients choose the names."""
 _HOPS_DIGITS: Final = 9
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 _BATCH: Final = BATCH.encode()
 _VALUE_MAX: Final = 1024
-"""Bytes of a header that is kept with the event; a longer one is not."""
+"""Bytes of a header value that is stored with the event. Headers with longer values are not stored."""
 
 
 class _Kind(IntEnum):
@@ -53,22 +53,22 @@ _kinds: dict[bytes, _Kind] = {}
 
 
 class Request:
-    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to
-    its subscribers.
+    """The headers of one request.
 
-    `batch`: it brings one, or none at all. `hosts`: how many Host fields there are.
+    `trace`: traceparent and tracestate. `passed_on`: headers that are stored with the event and passed on to
+    its subscribers. `batch`: the body is a batch of events, which may be empty. `hosts`: the number of Host
+    headers.
     """
 
     __slots__ = ("_passed_on_bytes", "authorization", "batch", "hosts", "length", "passed_on", "trace")
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Names are in lower case, as ASGI has them.
+        """Read the headers. Names must be in lower case, as in ASGI.
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            BadRequestError: Content-Length is not a number, the event went round too often, or there are two
-            Authorization fields: others
-                might heed the other one.
+            BadRequestError: Content-Length is not a number, the event went through too many Brokers and Channels,
+                or the request has two Authorization headers: proxies and the gateway might use different ones.
         """
         self.hosts = 0
         self.authorization: str | None = None
@@ -93,28 +93,28 @@ class Request:
             self.batch = value[: len(_BATCH)].lower() == _BATCH
         elif kind is _Kind.ENCODING:
             if value.lower() != b"identity":
-                raise UnsupportedMediaError("Content-Encoding: events are taken as they are, not compressed")
+                raise UnsupportedMediaError("Content-Encoding: compressed bodies are not supported")
         elif kind is _Kind.HOST:
             self.hosts += 1
         elif kind is _Kind.AUTHORIZATION:
             if self.authorization is not None:
-                raise BadRequestError("there are two Authorization headers")
+                raise BadRequestError("the request has more than one Authorization header")
             self.authorization = value.decode("latin-1")
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:
                 if not _PRINTABLE.fullmatch(value):
-                    return  # it becomes an attribute, and no attribute may have a tab
+                    return  # it becomes an attribute, and attributes must not contain a tab
                 self.trace = {**(self.trace or {}), name.decode(): value.decode()}
             else:
                 self._pass_on(name.decode("latin-1"), value.decode())
 
     def _pass_on(self, name: str, value: str) -> None:
-        """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
+        """Add a header. Several headers with one name become one value with commas (RFC 9110, 5.3)."""
         if name == HOPS and not (
             value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT
         ):
             raise BadRequestError(
-                f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})"
+                f"{HOPS} {value[:_HOPS_DIGITS]}: the event went through more than {TTL_DEFAULT} Brokers and Channels"
             )
         self._passed_on_bytes += len(name) + len(value)
         if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:
@@ -139,7 +139,7 @@ def _classify(name: bytes) -> _Kind:
 
 
 def is_passed_over(name: bytes) -> bool:
-    """A header of this name means nothing here; in lower case."""
+    """Return whether a header with this name, in lower case, has no meaning for the ingress."""
     kind = _kinds.get(name)
     if kind is None:
         kind = _classify(name)

@@ -1,7 +1,6 @@
-"""[io] The ingress where traces are asked for: each request is a span, each event that it stores another
-below it.
+"""[io] The ingress with traces: each request is a span, and each event that it stores is a child span.
 
-Nothing comes in by the direct way then, so that what most requests go through knows nothing of traces.
+The fast path is off, so that its code does not contain tracing.
 """
 
 from typing import Final
@@ -14,7 +13,7 @@ from knative_gateway.tracing import TracedLog, Traces
 
 
 class TracedIngress(Ingress):
-    """As any ingress."""
+    """An ingress that makes spans."""
 
     def __init__(
         self,
@@ -28,7 +27,7 @@ class TracedIngress(Ingress):
         self._traces: Final = traces
 
     def use(self, routes: Routes) -> None:
-        """Serve these from the next request on."""
+        """Serve these routes from the next request on, without the fast path."""
         super().use(routes)
         self.direct = {}
 

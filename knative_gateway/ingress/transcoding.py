@@ -1,8 +1,8 @@
-"""The fast way of a request into a log: `event_formats.http_to_amqp`, with what a Broker adds to an event.
-Pure.
+"""From a request to a stored message without decoding the event: `event_formats.http_to_amqp`, with the
+attributes that a Broker adds. Pure.
 
-Law: a message that comes out is byte for byte the message that reading the event, `received` and
-`amqp_binding.encode` make.
+The message is byte for byte the same as the one from decoding the event, `received` and
+`amqp_binding.encode`.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from knative_gateway.ingress.requests import is_passed_over
 _ARRIVAL_LENGTH: Final = 27
 _TTL_PIECE: Final = attribute(TTL, TTL_DEFAULT)
 _ARRIVAL_PIECE: Final = attribute_key(ARRIVAL) + b"\xa1" + bytes((_ARRIVAL_LENGTH,))
-# A Broker changes the first two. The trace of a request has a rule of its own.
+# A Broker changes the first two attributes. `received` has a rule for the trace of a request.
 _transcoder: Final = RequestTranscoder(
     left_alone=(TTL, ARRIVAL, "traceparent", "tracestate"), passed_over=is_passed_over
 )
 
 
 def head(headers: Sequence[tuple[bytes, bytes]], arrival: str | None) -> Head | None:
-    """The beginning of the message of a request; names are in lower case. `arrival`: as `received` takes it.
+    """Return the beginning of the message for a request; None if only the slow path supports the request.
 
-    None: the request is not for here.
+    Header names must be in lower case. `arrival`: as for `received`.
     """
     if arrival is None:
         return _transcoder.head(headers)

@@ -1,1 +1,1 @@
-"""[io] The process: tasks that must run, an orderly stop, logging."""
+"""[io] The process: supervised tasks, and an orderly stop."""

@@ -1,8 +1,7 @@
-"""[io] Bringing a process down in time: parts are closed in the opposite order, each within what is left of a
-limit.
+"""[io] A stop with a time limit: parts are closed in the opposite order of their start.
 
-Laws: a part that does not end delays no other; the process ends even if a database or a resolver's thread
-hangs.
+A part that does not stop does not delay the other parts. The process ends even if a database or a thread of
+the resolver hangs.
 """
 
 import asyncio
@@ -17,36 +16,36 @@ import structlog
 T = TypeVar("T")
 
 PART_S_MIN: Final = 1.0
-"""Minimum for each part, also when the limit has passed."""
+"""The minimum time for each part, even if the limit has passed."""
 GRACE_S: Final = 5.0
-"""Beyond the time to drain: for positions, connections and the node."""
+"""Time in addition to `drain`: for cursors, connections and the node."""
 EXIT_S: Final = 5.0
-"""For what is left of the event loop and its threads."""
+"""Time for the event loop and its threads to end."""
 CUT_OFF: Final = 1
-"""The exit status of a process that had to be cut off."""
+"""The exit status of a process that did not stop in time."""
 
 log = structlog.get_logger("knative_gateway")
 
 
 class Parts:
-    """Parts that were entered; `close` leaves them in the opposite order."""
+    """Parts that were entered. `close` leaves them in the opposite order."""
 
     def __init__(self, *, part_s_min: float = PART_S_MIN) -> None:
         self._part_s_min: Final = part_s_min
         self._entered: Final[list[tuple[str, Callable[[], Awaitable[object]]]]] = []
 
     async def enter(self, name: str, part: AbstractAsyncContextManager[T]) -> T:
-        """Enter a part. Raises what it raises."""
+        """Enter a part. Errors of the part are raised."""
         entered = await part.__aenter__()
         self.on_close(name, lambda: part.__aexit__(None, None, None))
         return entered
 
     def on_close(self, name: str, do: Callable[[], Awaitable[object]]) -> None:
-        """Do this when it is this part's turn."""
+        """Register a function for `close`."""
         self._entered.append((name, do))
 
     async def close(self, limit_s: float) -> None:
-        """Leave all parts, in so many seconds and a little more."""
+        """Leave all parts within `limit_s` seconds, plus `part_s_min` for each part that is late."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + limit_s
         while self._entered:
@@ -54,7 +53,7 @@ class Parts:
             task = asyncio.ensure_future(do())
             await asyncio.wait({task}, timeout=max(self._part_s_min, latest - loop.time()))
             if not task.done():
-                log.error("part_not_stopped", part=name, reason="it takes too long")
+                log.error("part_not_stopped", part=name, reason="it did not stop in time")
                 task.cancel()
                 task.add_done_callback(_looked_at)
             elif (error := _looked_at(task)) is not None:
@@ -69,13 +68,13 @@ class Deadline:
         self._timer: threading.Timer | None = None
 
     def arm(self, after_s: float) -> None:
-        """From now on."""
+        """Start the timer. It is a thread, because the event loop may hang."""
         self._timer = threading.Timer(after_s, self._cut_off, (after_s,))
         self._timer.daemon = True
         self._timer.start()
 
     def disarm(self) -> None:
-        """The process ended without it."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -85,7 +84,7 @@ class Deadline:
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:
-    """Call it off, and wait until it has ended."""
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.wait({task})
 

@@ -1,8 +1,8 @@
-"""[io] Tasks that must run as long as the gateway: each one that ends is reported, makes the gateway not
-ready, and is started again.
+"""[io] Tasks that must run as long as the gateway. A task that ends is reported, makes the gateway not ready,
+and is restarted.
 
-Laws: a task ends for good only when it is cancelled, or when its owner says that it is finished; `problem`
-names a task from when it ended until it has run again for `settled_s`.
+A task ends for good only if it is cancelled, or if its owner reports it as finished. `problem` names a task
+from its end until it has run again for `settled_s`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 PAUSE_S: Final = 1.0
-"""Before a task is started again; doubled each time it ends early."""
+"""The pause before a restart. It doubles each time the task ends early."""
 PAUSE_S_MAX: Final = 30.0
 SETTLED_S: Final = 10.0
 """A task that has run this long counts as stable."""
@@ -28,11 +28,11 @@ def _never() -> bool:
 
 
 class Supervisor:
-    """Keeps tasks running. One for a gateway; parts that are used alone have their own."""
+    """Restarts tasks. A gateway has one supervisor; parts that are used alone have their own."""
 
     def __init__(self, *, pause_s: float = PAUSE_S, settled_s: float = SETTLED_S) -> None:
         self.restarts: Final[Counter[str]] = Counter()
-        """By the name of the task."""
+        """Number of restarts, by the name of the task."""
         self._pause_s: Final = pause_s
         self._settled_s: Final = settled_s
         self._down: Final[dict[object, str]] = {}
@@ -40,30 +40,30 @@ class Supervisor:
     def keep(
         self, name: str, body: Callable[[], Awaitable[None]], *, finished: Callable[[], bool] = _never
     ) -> asyncio.Task[None]:
-        """Run `body` in a task, again whenever it ends, until the task is cancelled or a run ends while
-        `finished()` is true.
+        """Run `body` in a task, and restart it whenever it ends.
 
-        `name`: of the kind of task, for the log and metrics; several tasks may have the same.
+        The task ends when it is cancelled, or when a run ends while `finished()` is true. `name`: the kind of
+        the task, for the log and for metrics; several tasks may have the same name.
         """
         return asyncio.create_task(self._keep(name, body, finished), name=name)
 
     @property
     def problem(self) -> str | None:
-        """Which task ended recently and why; None: all run."""
+        """Which task ended recently; None if all tasks are stable."""
         name = next(iter(self._down.values()), None)
         return None if name is None else f"the task {name} ended and is being restarted: see the log"
 
     def collect(self) -> Iterator[Metric]:
-        """The figures, for Prometheus."""
+        """Yield the metrics. Called by `prometheus_client`."""
         restarts = CounterMetricFamily(
-            "knative_gateway_task_restarts", "Tasks that ended and were started again.", labels=["task"]
+            "knative_gateway_task_restarts", "Tasks that ended and were restarted.", labels=["task"]
         )
         for name, count in sorted(self.restarts.items()):
             restarts.add_metric([name], count)
         yield restarts
         yield GaugeMetricFamily(
             "knative_gateway_tasks_down",
-            "Tasks that ended recently and do not run stably yet.",
+            "Tasks that ended recently and are not stable yet.",
             float(len(self._down)),
         )
 
@@ -87,7 +87,7 @@ class Supervisor:
     async def _run(
         self, this: object, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]
     ) -> bool:
-        """One run; whether it was long enough to be well."""
+        """Run the body once. Returns whether it ran long enough to count as stable."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         settled = loop.call_later(self._settled_s, self._down.pop, this, None)
@@ -99,7 +99,7 @@ class Supervisor:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            log.error("task_ended", task=name, reason="something that it waited for was cancelled")
+            log.error("task_ended", task=name, reason="an operation that it waited for was cancelled")
         except Exception:
             log.exception("task_ended", task=name)
         finally:

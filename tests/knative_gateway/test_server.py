@@ -135,7 +135,7 @@ async def test_without_its_node_it_says_so_and_serves(
     await asyncio.to_thread(connection.request, "POST", BROKER.path, b"{}", dict(BINARY))
     answer = await asyncio.to_thread(connection.getresponse)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    assert b"does not know all" in answer.read()
+    assert b"has not loaded all" in answer.read()
     connection.close()
     await cancelled(announcing)
     await running.stop()

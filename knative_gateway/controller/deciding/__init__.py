@@ -1,1 +1,1 @@
-"""Decides statuses, routes and logs from objects and reports. Pure."""
+"""Computes statuses, routes and logs from objects and from the reports of the data plane. Pure."""

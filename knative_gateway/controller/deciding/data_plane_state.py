@@ -1,4 +1,4 @@
-"""What logs and data plane have reported, by name. Pure."""
+"""The latest reports about logs, routes and subscribers, by name. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class _Log:
 
 
 class DataPlaneState:
-    """Routes as they are served, subscribers that are not served, and logs."""
+    """Logs, the routes that are served, and the subscribers that are not served."""
 
     def __init__(self) -> None:
         self._logs: Final[dict[str, _Log]] = {}
@@ -26,8 +26,8 @@ class DataPlaneState:
         self._served: Final[dict[str, Served]] = {}
 
     def log_known(self, log: str, owner: str, problem: str | None) -> bool:
-        """Note whether the log of this Broker or Channel (its uid) exists: `problem` is None. Returns whether
-        that is new.
+        """Record whether a log exists. `owner`: the uid of its Broker or Channel; `problem`: None, or why it
+        does not exist. Returns whether the report is new.
         """
         known = _Log(owner, problem)
         is_new = self._logs.get(log) != known
@@ -35,11 +35,11 @@ class DataPlaneState:
         return is_new
 
     def log_gone(self, log: str) -> bool:
-        """Forget a log; returns whether it was known."""
+        """Forget a log. Returns whether it was known."""
         return self._logs.pop(log, None) is not None
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> list[str]:
-        """Note what is served at a path; returns the uids of subscribers whose state changed."""
+        """Record the route that is served at a path. Returns the uids of subscribers whose state changed."""
         before = self._routes.pop(path, None)
         old_failing = self._failing.pop(path, {})
         uids = {each.uid for each in (before.subscribers if before else ())} | old_failing.keys()
@@ -57,15 +57,17 @@ class DataPlaneState:
         return changed
 
     def subscriber(self, uid: str) -> Subscriber | None:
-        """The subscriber as it is served; None: it is not."""
+        """Return the subscriber as it is served; None if it is not served."""
         return self.of_subscriber(uid).subscriber
 
     def of_subscriber(self, uid: str) -> Served:
-        """What is known of a subscriber."""
+        """Return the latest report about a subscriber."""
         return self._served.get(uid, _NOTHING)
 
     def upkeep(self, key: Key, object_: Object) -> Upkeep:
-        """What is known of a Broker or Channel. Reports about a predecessor of the same name are not used."""
+        """Return the reports about a Broker or Channel. Reports about a predecessor with the same name are
+        ignored.
+        """
         path, log = names_of(key)
         known, route, uid = self._logs.get(log), self._routes.get(path), uid_of(object_)
         problem = UNKNOWN_LOG if known is None or known.owner != uid else known.problem

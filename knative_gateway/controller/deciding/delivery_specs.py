@@ -1,7 +1,8 @@
-"""DeliverySpecs of objects as values, and which one is used.
+"""DeliverySpecs as values, and the rule which DeliverySpec is used.
 
-Spec: knative-eventing-test-spec, "DeliverySpec", Broker and Channel `delivery`. Law: if a Trigger or
-Subscription specifies any delivery option, all options of its Broker or Channel are ignored.
+If a Trigger or Subscription specifies any delivery option, all options of its Broker or Channel are ignored.
+
+Spec: knative-eventing-test-spec, "DeliverySpec", Broker and Channel `delivery`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ NOT_CONFIGURED: Final = is_true(
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A DeliverySpec and its dead letter sink: `uri` is None if none is specified, empty if it cannot be
+    """A DeliverySpec and its dead letter sink. `uri`: None if no sink is specified; empty if it cannot be
     resolved.
     """
 
@@ -34,17 +35,17 @@ class Resolved:
 
     @property
     def is_usable(self) -> bool:
-        """Whether events can be delivered with it; False: failed events would be lost, because the sink is
-        not valid.
+        """Whether events can be delivered. False: the dead letter sink is not valid, so failed events would
+        be lost.
         """
         return self.uri != ""
 
     def status(self) -> dict[str, object]:
-        """`deadLetterSinkUri` of the status, if a sink is specified."""
+        """Return `deadLetterSinkUri` for the status, if a sink is specified."""
         return {} if self.uri is None else {"deadLetterSinkUri": without_credentials(self.uri)}
 
     def delivery(self, addressing: Addressing) -> Delivery:
-        """The delivery options for the data plane. Call it only if `is_usable`."""
+        """Return the delivery options for the data plane. Requires `is_usable`."""
         assert self.is_usable
         spec = self.spec
         return Delivery(
@@ -61,8 +62,9 @@ class Resolved:
         )
 
     def as_uri(self) -> dict[str, object]:
-        """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD
-        use the uri form.
+        """Return the spec with its dead letter sink as a URI.
+
+        Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD use the uri form.
         """
         return (
             put(self.spec, ("deadLetterSink",), {"uri": without_credentials(self.uri)})
@@ -72,7 +74,7 @@ class Resolved:
 
 
 def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:
-    """A DeliverySpec of an object in this namespace."""
+    """Resolve a DeliverySpec of an object in this namespace."""
     sink = child(spec, "deadLetterSink")
     if not sink:
         return Resolved(spec, None, NOT_CONFIGURED)
@@ -83,7 +85,7 @@ def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:
 
 
 def effective(object_: Object, namespace: str, parent: Resolved | None, addressing: Addressing) -> Resolved:
-    """The DeliverySpec that is used for a Trigger or Subscription."""
+    """Return the DeliverySpec that is used for a Trigger or Subscription."""
     own = at(object_, "spec", "delivery")
     if isinstance(own, Mapping) and own:
         return resolved(own, namespace, addressing)
@@ -91,7 +93,7 @@ def effective(object_: Object, namespace: str, parent: Resolved | None, addressi
 
 
 def _ms(spec: Object, name: str) -> int | None:
-    """A duration in milliseconds; None: it is not specified or not valid, which admission refuses."""
+    """Return a duration in milliseconds; None if it is not specified, or not valid, which admission refuses."""
     written = text(spec, name)
     try:
         return duration_ms(written) if written else None

@@ -1,4 +1,4 @@
-"""Which results looked up which objects: a change of an object can change these results only. Pure."""
+"""Which results depend on which objects. A change of an object can change only these results. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -9,23 +9,23 @@ from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object
 
 Node = tuple[str, Key]
-"""A stage of reconciling, and the object whose result it is."""
+"""A stage of reconciling, and the object whose result is computed in this stage."""
 
 
 class Dependencies:
-    """Edges from objects to nodes. The edges of a node are replaced each time its result is computed."""
+    """Edges from objects to nodes. Each computation of a result replaces the edges of its node."""
 
     def __init__(self) -> None:
         self._looked_up: Final[dict[Node, set[Key]]] = {}
         self._nodes: Final[defaultdict[Key, dict[Node, None]]] = defaultdict(dict)
 
     def of(self, key: Key) -> Collection[Node]:
-        """The nodes that looked this object up, whether it existed or not."""
+        """Return the nodes that looked up this object, whether it existed or not."""
         return list(self._nodes[key]) if key in self._nodes else ()
 
     def recorded(self, node: Node, lookup: Lookup) -> Lookup:
-        """A lookup for computing the result of `node`; the objects that it is asked for become the node's
-        dependencies.
+        """Return a lookup for the computation of `node`. Objects that are looked up become dependencies of
+        the node.
         """
         self.forget(node)
         keys = self._looked_up.setdefault(node, set())

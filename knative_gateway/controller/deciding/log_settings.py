@@ -1,14 +1,15 @@
-"""The settings of a Broker's or Channel's log: from the Broker's ConfigMap, the Channel's template, or the
-defaults.
+"""The settings of the log of a Broker or Channel. They come from the Broker's ConfigMap, from the Channel's
+template, or from the defaults.
 
-ConfigMap keys, all optional; other keys are ignored:
-    partitions   an integer from 1 to 1024 (also as `default.topic.partitions`, which Kafka's Broker has)
-    retention    an ISO 8601 duration, as P7D
+ConfigMap keys. All keys are optional; other keys are ignored:
+    partitions   an integer from 1 to 1024 (also as `default.topic.partitions`, the key of Kafka's Broker)
+    retention    an ISO 8601 duration, for example P7D
     delivery     a DeliverySpec in YAML or JSON, for Brokers without spec.delivery
-A Channel's template: spec.partitions (also numPartitions) and spec.retention (also retentionDuration).
 
-Law: no message contains a value from a ConfigMap of another namespace: readers of a status may not read that
-ConfigMap.
+A Channel's template has spec.partitions (also numPartitions) and spec.retention (also retentionDuration).
+
+A message does not contain a value from a ConfigMap of another namespace, because users who can read the
+status may not be allowed to read that ConfigMap.
 """
 
 import re
@@ -28,17 +29,17 @@ from knative_gateway.resources.validation import check_delivery
 PARTITIONS_MAX: Final = 1024
 DELIVERY_CHARACTERS_MAX: Final = 16_384
 PROBLEM_CHARACTERS_MAX: Final = 1024
-_NOT_SHOWN: Final = "is not valid; what it says is not shown in another namespace"
+_NOT_SHOWN: Final = "is not valid; its contents are not shown in another namespace"
 WELL_KNOWN: Final = Key("", "ConfigMap", "knative-eventing", "config-br-default-channel")
-"""Knative's examples refer to this ConfigMap; if it does not exist, the defaults are used."""
+"""Knative's examples refer to this ConfigMap. If it does not exist, the defaults are used."""
 _PARTITIONS: Final = ("partitions", "default.topic.partitions", "numPartitions")
 _RETENTION: Final = ("retention", "retentionDuration")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`problem`: a reason and a sentence, if the settings cannot be used; then the other fields are the
-    defaults.
+    """`problem`: None, or a reason and a sentence: the settings cannot be used, and the other fields have
+    their defaults.
     """
 
     need: LogNeed
@@ -53,8 +54,10 @@ def of_broker(
     config_key: Key | None,
     settings: Settings,
 ) -> LogSettings:
-    """The settings of a Broker's log. `config`: the object that spec.config refers to as `config_key`, if
-    both exist.
+    """Return the settings of a Broker's log.
+
+    `config`: the object that spec.config refers to, or None if it does not exist. `config_key`: its key, or
+    None if spec.config is empty.
     """
     plain = LogSettings(LogNeed(log, settings.partitions, settings.retention_ms))
     if config_key is None:
@@ -88,7 +91,7 @@ def of_broker(
 
 
 def of_channel(log: str, channel: Object, settings: Settings) -> LogSettings:
-    """The settings from the Channel's template; an InMemoryChannel does not have one."""
+    """Return the settings from the Channel's template. An InMemoryChannel does not have a template."""
     return _read(
         LogSettings(LogNeed(log, settings.partitions, settings.retention_ms)),
         child(channel, "spec", "channelTemplate", "spec"),
@@ -125,11 +128,11 @@ def _failed(plain: LogSettings, reason: str, message: str) -> LogSettings:
 
 
 def _delivery(written: str) -> tuple[Object | None, str]:
-    """A DeliverySpec from YAML, or why it is not valid."""
+    """Return a DeliverySpec from YAML, or why it is not valid."""
     if not written:
         return None, ""
     if len(written) > DELIVERY_CHARACTERS_MAX:
-        return None, f"at most {DELIVERY_CHARACTERS_MAX} characters"
+        return None, f"must have at most {DELIVERY_CHARACTERS_MAX} characters (got {len(written)})"
     try:
         documents = read_yaml(written.encode())
     except ValueError as error:
@@ -147,7 +150,7 @@ def _read_delivery(read: object) -> tuple[Object | None, str]:
 
 
 def _written(value: object) -> str:
-    """A setting as text; Python refuses to write an integer of thousands of digits."""
+    """Return a setting as text. Python raises ValueError for an integer of thousands of digits."""
     try:
         return str(value)
     except ValueError:

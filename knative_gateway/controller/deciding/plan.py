@@ -1,4 +1,4 @@
-"""The inputs and results of reconciling. Values only."""
+"""Inputs and results of reconciling. Values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +17,11 @@ NO_ROUTES = Routes(0, {})
 class Settings:
     """The operator's settings.
 
-    `base_url`: the URL at which senders reach the ingress, without a slash at its end. `partitions`: of a new
-    log. `inward`: which namespaces may send to Brokers and Channels of others; None: all. `delete_logs`:
-    delete the log with its Broker or Channel; must be False with several replicas, because a late one could
-    delete the log of a successor.
+    - `base_url`: the URL at which senders reach the ingress, without a slash at its end.
+    - `partitions`, `retention_ms`: of a new log.
+    - `inward`: which namespaces may send to Brokers and Channels of other namespaces; None: all.
+    - `delete_logs`: delete a log with its Broker or Channel. Must be False with several replicas: a slow
+      replica could delete the log of a successor with the same name.
     """
 
     base_url: str
@@ -35,7 +36,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The data plane's counters for a subscriber, and its latest failures, the newest first."""
+    """The data plane's counters of a subscriber, and its latest failures, the newest first."""
 
     counters: Mapping[str, int] = field(default_factory=dict)
     history: Sequence[Failure] = ()
@@ -53,7 +54,7 @@ class LogNeed:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """What a Kubernetes Event reports about an object. `type`: Normal or Warning."""
+    """A Kubernetes Event about an object. `type`: Normal or Warning."""
 
     about: Object
     type: str
@@ -63,8 +64,8 @@ class ObjectEvent:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`object`: the object to store, with the resourceVersion that it was decided from. `before`: the object
-    as it was.
+    """An object to store. `object` has the resourceVersion from which it was computed; `before` is the stored
+    object.
     """
 
     key: Key
@@ -74,7 +75,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An exception while an object was reconciled."""
+    """An exception while the gateway reconciled an object."""
 
     key: Key
     error: Exception

@@ -1,10 +1,13 @@
 """Computes the status of each object, the routes and the logs from all objects and from the data plane's
 reports. Pure.
 
-Laws: the work is proportional to what changed: an object, those that looked it up, and those that belong to
-it; the results are the same as if everything was computed again; if a plan is carried out and nothing else
-changes, the next plan has no writes; `observedGeneration` and `conditions` are written together; an exception
-affects the object that raised it, and no other. Spec: knative-eventing-test-spec, "Control Plane Assertions".
+- The work is proportional to the change: the object, the objects that looked it up, and its Triggers or
+  Subscriptions. The results are the same as after a full computation.
+- If a plan is carried out and nothing else changes, the next plan has no writes.
+- `observedGeneration` and `conditions` are written together.
+- An exception affects only the object that raised it.
+
+Spec: knative-eventing-test-spec, "Control Plane Assertions".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,18 +37,18 @@ _STAGES: Final = (_SOURCE, _PARENT, _MEMBER, _ROUTE)
 
 
 class Reconciler:
-    """Keeps the results for all objects. `changed` and the reports of the data plane mark what `step`
+    """Holds the results for all objects. `changed` and the reports of the data plane mark results that `step`
     computes again.
 
-    `needs`: the logs that must exist, by name; `new_needs`: those that changed since it was last emptied.
+    `needs`: the logs that must exist, by name. `new_needs`: names whose need changed; the caller empties it.
     """
 
     def __init__(self, objects: Mapping[Key, Object], settings: Settings) -> None:
-        """`objects`: all objects; the caller reports each change of it with `changed`."""
+        """`objects`: all objects. The caller reports each change of it with `changed`."""
         self.needs: Final[dict[str, LogNeed]] = {}
         self.new_needs: Final[dict[str, None]] = {}
         self.problems: Final[list[Problem]] = []
-        """Exceptions since this list was last emptied."""
+        """Exceptions; the caller empties the list."""
         self._needed_by: Final[dict[str, Key]] = {}
         self._objects: Final = objects
         self._settings: Final = settings
@@ -55,14 +58,14 @@ class Reconciler:
         self._parents: Final[dict[Key, Parent]] = {}
         self._members: Final[dict[Key, Member]] = {}
         self._uids: Final[dict[str, Key]] = {}
-        """Of members."""
+        """The keys of Triggers and Subscriptions, by uid."""
         self._parent_of: Final[dict[Key, Key]] = {}
         self._children: Final[dict[Key, dict[Key, None]]] = {}
         self._broken: Final[set[Node]] = set()
         self._dependencies: Final = Dependencies()
         self._by_path: Final[dict[str, Route]] = {}
         self._holder: Final[dict[str, Key]] = {}
-        """Whose route is at a path."""
+        """The object whose route is at a path."""
         self._routes = NO_ROUTES
         self._routes_changed = False
         self._dirty_sources: Final[dict[Key, None]] = {}
@@ -85,14 +88,12 @@ class Reconciler:
     # -- what changed
 
     def changed(self, key: Key) -> None:
-        """An object was created, changed or deleted."""
+        """Call this after an object was created, changed or deleted."""
         group_kind = key.group, key.kind
         if group_kind in SOURCES:
             self._dirty_sources[key] = None
-            self._dirty_dependents(
-                key,
-                only=_SOURCE,
-            )  # others see its published form, which `_make_source` compares
+            # Other objects depend on its published form. `_make_source` marks them if that changes.
+            self._dirty_dependents(key, only=_SOURCE)
             return
         if group_kind in MEMBERS:
             self._dirty_members[key] = None
@@ -101,19 +102,19 @@ class Reconciler:
         self._dirty_dependents(key)
 
     def log_known(self, log: str, owner: str, problem: str | None) -> None:
-        """The log of this Broker or Channel (its uid) exists (`problem` None), or why it does not."""
+        """Report a log. `owner`: the uid of its Broker or Channel; `problem`: None, or why the log does not
+        exist.
+        """
         if self._data_plane.log_known(log, owner, problem):
             self._dirty_log(log)
 
     def log_gone(self, log: str) -> None:
-        """Forget what is known of a log."""
+        """Forget a log."""
         if self._data_plane.log_gone(log):
             self._dirty_log(log)
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> None:
-        """The data plane serves this route at a path. `failing`: why subscribers of it are not served, by
-        uid.
-        """
+        """Report the route that is served at a path. `failing`: why subscribers of it are not served, by uid."""
         uids = self._data_plane.served(path, route, failing)
         for key in keys_of(path):
             if key in self._objects:
@@ -122,7 +123,7 @@ class Reconciler:
             self._dirty_uid(uid)
 
     def counted(self, figures: Mapping[str, Figures]) -> None:
-        """The counters of subscribers that changed since the last call, by uid."""
+        """Report the counters of subscribers whose counters changed since the last call, by uid."""
         self._figures.clear()
         self._figures.update(figures)
         for uid in figures:
@@ -130,23 +131,23 @@ class Reconciler:
                 self._dirty_objects[self._uids[uid]] = None
 
     def write_again(self, key: Key) -> None:
-        """The last write of this object failed."""
+        """Report that the last write of this object failed."""
         self._dirty_objects[key] = None
 
     def serves(self, uid: str) -> bool:
-        """Whether the data plane may still deliver to a subscriber."""
+        """Return whether the data plane may still deliver to a subscriber."""
         return self._data_plane.subscriber(uid) is not None
 
     # -- the work
 
     @property
     def is_done(self) -> bool:
-        """Whether no result has to be computed or written."""
+        """Whether all results are computed and written."""
         return not self._dirty_objects and not any(dirty for dirty, _ in self._steps)
 
     def step(self, limit: int) -> bool:
-        """Compute at most so many results, in the order of their dependencies; returns whether
-        more are left.
+        """Compute at most `limit` results, in the order of their dependencies. Returns whether more may be
+        left.
         """
         for _ in range(limit):
             for dirty, make in self._steps:
@@ -160,7 +161,7 @@ class Reconciler:
         return True
 
     def routes(self) -> Routes:
-        """The routes; the same object as before if nothing changed."""
+        """Return the routes; the same object as before if nothing changed."""
         if self._routes_changed:
             self._routes_changed = False
             self._routes = replace(
@@ -171,7 +172,7 @@ class Reconciler:
         return self._routes
 
     def writes(self, limit: int, now_ms: int) -> Sequence[Write]:
-        """At most so many objects that must be written. `now_ms`: since 1970 UTC, for transition times."""
+        """Return at most `limit` objects to write. `now_ms`: since 1970 UTC, for transition times."""
         now, found = timestamp(now_ms), []
         for key in list(islice(self._dirty_objects, limit)):
             del self._dirty_objects[key]
@@ -259,10 +260,8 @@ class Reconciler:
         made = self._guarded((_MEMBER, key), partial(member, key, object_, parent, addressing, served))
         if made is not None:
             if before is not None and made.subscriber == before.subscriber:
-                made = replace(
-                    made,
-                    subscriber=before.subscriber,
-                )  # the same object, so that comparing routes is cheap
+                # The same object, because comparing routes is then cheap.
+                made = replace(made, subscriber=before.subscriber)
             self._members[key] = made
         self._dirty_objects[key] = None
         self._member_changed(parent_key, before, self._members.get(key))
@@ -321,7 +320,7 @@ class Reconciler:
             self._routes_changed = True
 
     def _written(self, key: Key, before: Object, now: str) -> Object | None:
-        """The object with its computed status."""
+        """Return the object with its computed status; None if it has no result."""
         try:
             if any((stage, key) in self._broken for stage in _STAGES):
                 return statuses.of_broken(before, now)
@@ -336,18 +335,18 @@ class Reconciler:
                     if each in self._members
                 ]
                 return statuses.of_source(parent, members, now)
-        except Exception as error:  # noqa: BLE001  # of this object alone
+        except Exception as error:  # noqa: BLE001  # it affects only this object
             self.problems.append(Problem(key, error))
         return None
 
     def _guarded(self, node: Node, make: Callable[[], T]) -> T | None:
-        """The result of `make`; None: it raised, and the object's status reports that until it no longer
-        raises.
+        """Return the result of `make`. None: it raised an exception, which the object's status reports until
+        the next success.
         """
         self._broken.discard(node)
         try:
             return make()
-        except Exception as error:  # noqa: BLE001  # of this object alone
+        except Exception as error:  # noqa: BLE001  # it affects only this object
             self.problems.append(Problem(node[1], error))
             self._broken.add(node)
             self._dirty_objects[node[1]] = None
@@ -365,8 +364,9 @@ class Reconciler:
         )
 
     def _identified(self, key: Key) -> Object | None:
-        """An object; also None if it has no uid: logs, routes and subscribers belong to uids, so two objects
-        would share them.
+        """Return an object; None if it does not have a uid.
+
+        Logs, routes and subscribers belong to uids. Objects without a uid would share them.
         """
         found = self._objects.get(key)
         return found if found is not None and uid_of(found) else None
@@ -401,7 +401,7 @@ def _seen_by_others(source_: Source | None) -> object:
 
 
 def _seen_by_members(parent: Parent | None) -> object:
-    """The parts of a Broker or Channel that its Triggers or Subscriptions depend on."""
+    """Return the values of a Broker or Channel that its Triggers or Subscriptions depend on."""
     return (
         None
         if parent is None

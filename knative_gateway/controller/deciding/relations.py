@@ -1,4 +1,4 @@
-"""Which kinds the controller serves, and which object belongs to which. Pure."""
+"""The kinds that the controller serves, and the associations between their objects. Pure."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ DEFINITION: Final = (EXTENSIONS, "CustomResourceDefinition")
 
 
 def broker_of(key: Key, trigger: Object) -> Key:
-    """The Broker that a Trigger is associated with. Spec: "Broker Lifecycle"."""
+    """Return the Broker that a Trigger is associated with. Spec: "Broker Lifecycle"."""
     return Key(EVENTING, "Broker", key.namespace, text(trigger, "spec", "broker"))
 
 
 def channel_of(key: Key, subscription: Object) -> Key:
-    """The Channel that a Subscription is associated with. Spec: "Channel Lifecycle"."""
+    """Return the Channel that a Subscription is associated with. Spec: "Channel Lifecycle"."""
     group = group_of(text(subscription, "spec", "channel", "apiVersion"))
     return Key(
         group,
@@ -29,5 +29,5 @@ def channel_of(key: Key, subscription: Object) -> Key:
 
 
 def parent_of(key: Key, object_: Object) -> Key:
-    """The Broker of a Trigger, the Channel of a Subscription."""
+    """Return the Broker of a Trigger, or the Channel of a Subscription."""
     return broker_of(key, object_) if key.kind == "Trigger" else channel_of(key, object_)

@@ -1,7 +1,8 @@
-"""Brokers and Channels: their addresses, their logs, and their conditions.
+"""Brokers and Channels: their addresses, logs and conditions.
 
-Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Event Routing". A Channel is
-served without a second object: its template has the settings of its log.
+A Channel does not need a second object: its template contains the settings of its log.
+
+Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Event Routing".
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,14 +33,16 @@ OF_DATA_PLANE: Final[Mapping[str, tuple[str, ...]]] = {
     "Channel": ("BackingChannelReady",),
     "InMemoryChannel": ("DispatcherReady", "ServiceReady", "EndpointsReady", "ChannelServiceReady"),
 }
-"""The conditions for log and ingress."""
+"""The conditions for log and ingress, by kind. Knative has other names for each kind."""
 PREFIXES: Final = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One Broker or Channel. `served`: it needs a log and a route; `routed`: it has the route, since it is
-    known whether its log is there; `url`: its published address, empty while it has none.
+    """One Broker or Channel.
+
+    `served`: it needs a log and a route. `routed`: it has the route; this is the case as soon as the state of
+    its log is known. `url`: its published address; empty if it does not have one yet.
     """
 
     key: Key
@@ -52,7 +55,7 @@ class Source:
     data_plane: Condition
     taken: Condition | None
     published: Object
-    """The object with its current address, as others see it."""
+    """The object with its current address, as other objects see it."""
 
     @property
     def uid(self) -> str:
@@ -61,19 +64,19 @@ class Source:
 
     @property
     def duplicates_ms(self) -> int | None:
-        """The window of duplicate detection, in milliseconds; None: duplicates are not detected."""
+        """The window of duplicate detection in milliseconds; None: duplicates are not detected."""
         return duplicate_window_ms(self.resource)[0]
 
     def delivery(self, addressing: Addressing) -> Resolved:
-        """The delivery that its Triggers or Subscriptions inherit."""
+        """Return the delivery options that its Triggers or Subscriptions inherit."""
         spec = child(self.resource, "spec", "delivery") or child(self.log.delivery)
         return resolved(spec, self.key.namespace, addressing)
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The data plane's report. `log_problem`: None if the log exists, `UNKNOWN_LOG` if that is not known yet.
-    `routed`: the route is served.
+    """The data plane's report. `log_problem`: None if the log exists, `UNKNOWN_LOG` if its state is not known
+    yet. `routed`: the route is served.
     """
 
     log_problem: str | None
@@ -84,23 +87,23 @@ UNKNOWN_LOG: Final = "unknown"
 
 
 def names_of(key: Key) -> tuple[str, str]:
-    """The path and the log of a Broker or Channel."""
+    """Return the path and the log of a Broker or Channel."""
     prefix = PREFIXES[key.kind]
     return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
 
 
 def log_of(path: str) -> str:
-    """The log for a path."""
+    """Return the log for a path."""
     return path.removeprefix("/").replace("/", ".", 2)
 
 
 def path_of(log: str) -> str:
-    """The path for a log."""
+    """Return the path for a log."""
     return "/" + log.replace(".", "/", 2)
 
 
 def keys_of(path: str) -> Sequence[Key]:
-    """The keys of objects that may have this path: the inverse of `names_of`."""
+    """Return the keys of objects that may have this path: the inverse of `names_of`."""
     parts = path.split("/")
     if len(parts) != 4 or parts[0]:
         return ()
@@ -109,7 +112,7 @@ def keys_of(path: str) -> Sequence[Key]:
 
 
 def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: Lookup) -> Source:
-    """One of them."""
+    """Compute the result for a Broker or Channel."""
     path, log_name = names_of(key)
     log = _log_settings(key, log_name, object_, lookup, settings)
     before = text(object_, "status", "address", "url")
@@ -141,7 +144,7 @@ def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings:
 
 
 def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
-    """A Channel and an InMemoryChannel of one name would have the same address: the older one has it."""
+    """A Channel and an InMemoryChannel with the same name would share an address. The older object gets it."""
     if key.kind not in CHANNELS:
         return None
     (other_kind,) = (kind for kind in CHANNELS if kind != key.kind)
@@ -163,9 +166,10 @@ def _age(object_: Object) -> tuple[str, bool, str]:
 
 
 def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
-    """The conditions for log and ingress, under the names that each kind has for them. `was_served`: the
-    status says so already, and what is not known yet after a start, or on another replica, does not change
-    that.
+    """Return the condition for log and ingress.
+
+    `was_served`: the stored status already reports True. After a start, or on another replica, missing
+    reports do not change that.
     """
     if log.problem is not None:
         return is_false("", *log.problem)
@@ -175,12 +179,16 @@ def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
     if was_served:
         return is_true("")
     if not is_known:
-        return is_unknown("", "LogPending", f"log {name} is being made")
-    return is_true("") if kept.routed else is_unknown("", "RoutePending", "its address is not served yet")
+        return is_unknown("", "LogPending", f"log {name} is being created")
+    return (
+        is_true("")
+        if kept.routed
+        else is_unknown("", "RoutePending", "the data plane does not serve its address yet")
+    )
 
 
 def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
-    """All conditions except Ready."""
+    """Return all conditions except Ready."""
     data_plane = source_.data_plane
     same = [
         Condition(name, data_plane.status, data_plane.reason, data_plane.message)
@@ -196,10 +204,12 @@ def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
         *same,
         addressable,
         delivery.condition,
-        is_true("EventPoliciesReady", "AuthorizationByGateway", "senders are judged by the gateway"),
+        is_true(
+            "EventPoliciesReady", "AuthorizationByGateway", "the gateway decides which senders are allowed"
+        ),
     ]
 
 
 def readiness(source_: Source, delivery: Resolved) -> Condition:
-    """The condition Ready of an object."""
+    """Return the condition Ready of an object."""
     return summary(conditions(source_, delivery))

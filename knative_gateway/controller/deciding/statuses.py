@@ -1,4 +1,4 @@
-"""Objects with their computed status; a Channel also with its list of subscribers. Pure.
+"""Objects with their computed status, and Channels with their list of subscribers. Pure.
 
 Spec: knative-eventing-test-spec, "Detailed Resources", Status.
 """
@@ -37,9 +37,9 @@ from knative_gateway.resources.objects import (
 )
 
 HISTORY_MAX: Final = 10
-"""Failures in a status; the API has more."""
+"""Failures in a status. The API returns more."""
 RECONCILED: Final = "Reconciled"
-"""The condition of an object that could not be reconciled; other objects do not have it."""
+"""The condition of an object that could not be reconciled. Other objects do not have it."""
 
 
 def _with_status(
@@ -48,9 +48,7 @@ def _with_status(
     conditions_: Sequence[Condition],
     now: str,
 ) -> dict[str, object]:
-    """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of
-    one write.
-    """
+    """observedGeneration and conditions MUST be updated in the same transaction, so one write contains both."""
     generation = number(object_, "metadata", "generation")
     annotations = child(object_, "status", "annotations")
     kept = {"annotations": annotations} if annotations else {}
@@ -66,7 +64,7 @@ def _with_status(
 
 
 def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
-    """A Broker or Channel, with its subscribers."""
+    """Return a Broker or Channel with its status; a Channel also with its subscribers."""
     source_, delivery = parent.source, parent.delivery
     status: dict[str, object] = {
         **({"address": {"url": source_.url}} if source_.url else {}),
@@ -83,8 +81,9 @@ def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
 
 
 def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> Object:
-    """The Channel with its list of subscribers, which the server fills in: part of the spec, so the
-    generation changes.
+    """Return the Channel with its list of subscribers.
+
+    The server writes this list, but it is a part of the spec, so the generation changes.
     """
     if same(entries(channel, "spec", "subscribers"), subscribers):
         return channel
@@ -97,7 +96,7 @@ def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> 
 
 
 def of_member(each: Member, figures: Figures | None, now: str) -> Object:
-    """A Trigger or Subscription. `figures` None: the counters in the status stay."""
+    """Return a Trigger or Subscription with its status. `figures` None: the counters do not change."""
     before = child(each.resource, "status")
     counted = {name: before[name] for name in ("deliveries", "history") if name in before}
     if figures is not None:
@@ -111,7 +110,7 @@ def of_member(each: Member, figures: Figures | None, now: str) -> Object:
 
 
 def _failure(failure: Failure) -> dict[str, object]:
-    """A failure in the form of a status."""
+    """Return a failure in the form of a status."""
     made: dict[str, object] = {
         "time": timestamp(failure.at_ms),
         "eventId": failure.event_id,
@@ -128,7 +127,7 @@ def _failure(failure: Failure) -> dict[str, object]:
 
 
 def of_broken(object_: Object, now: str) -> Object:
-    """An object that the gateway failed to reconcile: the rest of its status stays."""
+    """Return the status of an object that could not be reconciled. Other fields of its status do not change."""
     broken = is_false(
         RECONCILED,
         "InternalError",
@@ -154,7 +153,7 @@ def of_broken(object_: Object, now: str) -> Object:
 
 
 def of_definition(definition: Object, now: str) -> Object:
-    """A CustomResourceDefinition, which is served as soon as it is stored."""
+    """Return the status of a CustomResourceDefinition. Its kinds are served as soon as it is stored."""
     if status_of(definition, "Established") == TRUE:
         return definition
     stored = [

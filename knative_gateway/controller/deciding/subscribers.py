@@ -1,8 +1,10 @@
-"""Triggers and Subscriptions: their destinations, and their conditions.
+"""Triggers and Subscriptions: their destinations and conditions.
 
-Spec: knative-eventing-test-spec, "Trigger Lifecycle", "Subscription Lifecycle". Laws: a destination that
-cannot be resolved is the empty string in status; an object with such a destination gets no events, which wait
-in the log; Ready is True only after the data plane serves exactly this subscriber.
+A destination that cannot be resolved is the empty string in the status. An object with such a destination
+receives no events; they wait in the log. Ready is True only after the data plane serves exactly this
+subscriber.
+
+Spec: knative-eventing-test-spec, "Trigger Lifecycle", "Subscription Lifecycle".
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +33,12 @@ from knative_gateway.resources.kinds import MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, number, same, text, uid_of
 
 DEPENDENCY_READY: Final = "DependencyReady"
-OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no identity")
+OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries do not carry an identity")
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The Broker or Channel: its Ready, and the delivery options that its Triggers or
-    Subscriptions inherit.
-    """
+    """The Broker or Channel: its condition Ready, and the delivery options that its members inherit."""
 
     source: Source
     ready: Condition
@@ -47,8 +47,8 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One Trigger or Subscription. `subscriber` None: it gets no events. `added`: whether the data plane
-    serves it.
+    """One Trigger or Subscription. `subscriber` None: it receives no events. `added`: the condition that
+    reports whether the data plane serves it.
     """
 
     key: Key
@@ -76,7 +76,7 @@ def member(
     addressing: Addressing,
     served: Served,
 ) -> Member:
-    """One Trigger or Subscription."""
+    """Compute the result for a Trigger or Subscription."""
     return (_trigger if key.kind == "Trigger" else _subscription)(key, object_, parent, addressing, served)
 
 
@@ -104,7 +104,7 @@ def _trigger(
         subscriber = replace(made, brokers=addressing.brokers)
     status: dict[str, object] = {"subscriberUri": _shown(url), **delivery.status()}
     added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
-    conditions = (  # causes before consequences: Ready has the reason of the first that is False
+    conditions = (  # causes first: Ready has the reason of the first False one
         _mirrored(
             "BrokerReady",
             parent,
@@ -175,7 +175,7 @@ def _subscription(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The destinations of a subscriber, as the URLs that requests are sent to."""
+    """The URLs to which requests are sent, after resolution."""
 
     url: str | None
     reply_log: str | None
@@ -220,7 +220,9 @@ def _resolution(
     addressing: Addressing,
     namespace: str,
 ) -> Condition:
-    """Whether all destinations are resolved, and the address that a Service's name is resolved to."""
+    """Return whether all destinations are resolved, and the addresses that the names of Services are mapped
+    to.
+    """
     sent: list[str] = []
     for name, url in urls.items():
         if isinstance(url, Unresolved):
@@ -231,7 +233,7 @@ def _resolution(
 
 
 def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
-    """The condition for the Ready of the object that the annotation names."""
+    """Return the condition for the object that the annotation names."""
     reference, _ = dependency(trigger)
     if not reference:
         return is_true(DEPENDENCY_READY, "NoDependency")
@@ -256,7 +258,7 @@ def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
 
 
 def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> Condition:
-    """The parent's Ready as a condition of the child."""
+    """Return the parent's condition Ready as a condition of the child."""
     if parent is None:
         return is_false(type_, missing, message)
     ready = parent.ready
@@ -264,8 +266,8 @@ def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> 
 
 
 def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bool) -> Condition:
-    """Whether the data plane serves exactly this subscriber. `before`: the status that this or another
-    replica wrote.
+    """Return whether the data plane serves exactly this subscriber. `before`: the stored status reports it as
+    served.
 
     Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future
     events.
@@ -274,22 +276,23 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
         return is_false(
             type_,
             "NotConfigured",
-            "it gets no events until everything that it refers to is there",
+            "events are not delivered until everything that it refers to exists",
         )
     if served.problem is not None:
         return is_false(type_, "SubscriberFailing", served.problem)
     if not before and subscriber != served.subscriber:
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
     return (
-        is_true(type_, PAUSED, "nothing is delivered while it is paused")
+        is_true(type_, PAUSED, "events are not delivered while it is paused")
         if subscriber.paused
         else is_true(type_)
     )
 
 
 def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:
-    """Whether the stored status reports this generation with these addresses as served. Then a cursor is
-    stored, and the next replica that serves the subscriber continues from it.
+    """Return whether the stored status reports this generation with these addresses as served.
+
+    Then a cursor is stored, and the next replica that serves the subscriber continues from it.
     """
     stored = child(object_, "status")
     is_current = number(stored, "observedGeneration") == number(object_, "metadata", "generation")
@@ -301,7 +304,7 @@ def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> boo
 
 
 def subscriber_entry(member_: Member | None) -> object:
-    """The entry of a Channel for a Subscription; None: it has none."""
+    """Return both entries of a Subscription in its Channel; None if it does not exist."""
     return (
         None
         if member_ is None
@@ -310,7 +313,7 @@ def subscriber_entry(member_: Member | None) -> object:
 
 
 def subscriber_spec(member_: Member) -> dict[str, object]:
-    """The entry of a Subscription in a Channel's spec.subscribers. Spec: "duckv1.SubscriberSpec"."""
+    """Return the entry of a Subscription in a Channel's spec.subscribers. Spec: "duckv1.SubscriberSpec"."""
     physical = child(member_.status, "physicalSubscription")
     uris = {name: physical[name] for name in ("subscriberUri", "replyUri") if text(physical, name)}
     delivery = member_.delivery.as_uri()
@@ -323,9 +326,9 @@ def subscriber_spec(member_: Member) -> dict[str, object]:
 
 
 def subscriber_status(member_: Member) -> dict[str, object]:
-    """The entry of a Subscription in a Channel's status.subscribers.
+    """Return the entry of a Subscription in a Channel's status.subscribers.
 
-    Spec: "duckv1.SubscriberStatus"; Knative writes `observedGeneration` now.
+    Spec: "duckv1.SubscriberStatus". Current Knative releases write `observedGeneration`.
     """
     generation = number(member_.resource, "metadata", "generation")
     made: dict[str, object] = {

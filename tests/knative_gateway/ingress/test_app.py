@@ -118,7 +118,7 @@ async def test_one_failure_fails_the_batch(app: Ingress, log: MemoryEventLog) ->
         (BROKER.path, "POST", BATCH, b"[" + b",".join([SMALL] * 3) + b"]", 413, "more than 2 events"),
         (BROKER.path, "POST", (("content-type", "application/cloudevents+xml"),), b"", 415, "xml"),
         (BROKER.path, "POST", (*BINARY, ("content-encoding", "br")), b"", 415, "Content-Encoding"),
-        (BROKER.path, "POST", (*BINARY, ("ce-knativebrokerttl", "1")), b"", 400, "went round"),
+        (BROKER.path, "POST", (*BINARY, ("ce-knativebrokerttl", "1")), b"", 400, "went through too many"),
     ],
 )
 async def test_a_producer_is_notified_of_events_that_are_not_accepted(

@@ -41,7 +41,7 @@ def test_the_count_goes_down(held: int | str, left: int) -> None:
 
 @pytest.mark.parametrize("held", [1, 0, -5, "1"])
 def test_one_that_went_round_too_often_goes_no_further(held: int | str) -> None:
-    with pytest.raises(BadRequestError, match="went round"):
+    with pytest.raises(BadRequestError, match="went through too many Brokers"):
         received(CloudEvent({**EVENT.attributes, "knativebrokerttl": held}), NOW)
 
 

@@ -117,5 +117,5 @@ def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None
         assert "TOPSECRET" in own[1]
         assert foreign == (
             "ConfigInvalid",
-            "ConfigMap n/c is not valid; what it says is not shown in another namespace",
+            "ConfigMap n/c is not valid; its contents are not shown in another namespace",
         )

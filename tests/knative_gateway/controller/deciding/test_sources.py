@@ -223,7 +223,7 @@ def test_a_channel_lists_its_subscribers_in_spec_and_status() -> None:
             "observedGeneration": 1,
             "name": "ill",
             "ready": "False",
-            "message": "it gets no events until everything that it refers to is there",
+            "message": "events are not delivered until everything that it refers to exists",
         },
         {"uid": uids[0], "generation": 1, "observedGeneration": 1, "name": "well", "ready": "True"},
     ]
