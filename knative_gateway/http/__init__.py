@@ -1,1 +1,1 @@
-"""[io] The gateway's HTTP listener, and what it serves on which path."""
+"""[io] The gateway's HTTP listener, and the assignment of paths to its parts."""

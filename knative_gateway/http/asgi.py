@@ -21,7 +21,7 @@ log = structlog.get_logger("knative_gateway")
 
 
 class AsgiHandler:
-    """Runs the application for one exchange, in a task of its own. `tasks`: all of them that run."""
+    """Runs an ASGI application for one exchange, in a task. `tasks`: the set of all running tasks."""
 
     def __init__(self, exchange: Exchange, app: App, tasks: set[asyncio.Task[None]]) -> None:
         self._exchange: Final = exchange
@@ -31,12 +31,12 @@ class AsgiHandler:
         self._is_body_out = False
         self._is_chunked = False
         self._left: int | None = None
-        """Bytes that the answer's Content-Length still promises."""
+        """Bytes of the answer's Content-Length that were not sent yet."""
         self._sends_body = exchange.method != b"HEAD"
         self._closes = False
 
     def begin(self) -> None:
-        """Start the application, if the target can be understood."""
+        """Start the application. An invalid request target is answered with 400."""
         try:
             scope = self._scope()
         except (httptools.HttpParserInvalidURLError, ValueError):
@@ -47,11 +47,11 @@ class AsgiHandler:
         task.add_done_callback(self._tasks.discard)
 
     def received(self) -> None:
-        """The application may wait for it."""
+        """Wake the application, which may wait for the body."""
         self._news.set()
 
     def lost(self) -> None:
-        """The application is told when it asks for more."""
+        """Wake the application. Its next `receive` returns `http.disconnect`."""
         self._news.set()
 
     def _scope(self) -> Message:
@@ -91,7 +91,7 @@ class AsgiHandler:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The application has not answered, or not completely: the client must see that."""
+        """End an exchange that the application did not answer, or not completely: the client must notice."""
         if self._exchange.has_begun:
             self._exchange.cut()
         elif not self._exchange.is_lost:
@@ -102,7 +102,7 @@ class AsgiHandler:
         exchange.invite()
         while not exchange.is_lost and not exchange.is_answered:
             if exchange.body or (exchange.is_whole and not self._is_body_out):
-                body = exchange.take()  # which may let more come
+                body = exchange.take()  # reading may resume, and more of the body arrive
                 self._is_body_out = exchange.is_whole and not exchange.body
                 return {"type": "http.request", "body": body, "more_body": not self._is_body_out}
             self._news.clear()
@@ -168,7 +168,7 @@ class AsgiHandler:
                 exchange.write(body)
         if is_last:
             exchange.end(close=self._closes)
-            self._news.set()  # who waits for more of the request is told
+            self._news.set()  # the application may wait for more of the request
 
 
 def _expect(message: Message, kind: str) -> None:

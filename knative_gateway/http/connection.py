@@ -1,8 +1,8 @@
-"""[io] One HTTP/1.1 connection: it answers requests in order, and decides when it waits and when it ends.
+"""[io] One HTTP/1.1 connection: it answers requests in order, and decides when to pause and when to end.
 
-Laws: a request that is not valid gets one answer after those before it, and the connection ends. Reading
-pauses while the client does not read its answers, while many requests wait for their turn, and while a
-handler does not take a body. Each time limit applies only while the gateway waits for the client.
+A request that is not valid gets one answer, after the answers to earlier requests, and the connection ends.
+Reading pauses while the client does not read its answers, while many requests wait, and while a handler does
+not take a body. Each time limit applies only while the gateway waits for the client.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReade
 from knative_gateway.http.responses import text
 
 WAITING_MAX: Final = 8
-"""Requests that wait for the answers of earlier ones; with more, reading pauses."""
+"""Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
 BODY_BYTES_HELD: Final = 64 << 10
-"""Of a body that the handler has not taken; with more, reading pauses."""
+"""Bytes of a body that the handler has not taken. If there are more, reading pauses."""
 LINGER_S: Final = 2.0
-"""After a refusal, bytes of the client are read and dropped for so long: a reset would destroy the refusal
-before the client reads it.
+"""After a refusal, the connection reads and drops bytes of the client for this time. A reset would destroy
+the refusal before the client reads it.
 """
 STALLED_S: Final = 300.0
-"""A client that reads nothing of its answer for so long is cut off."""
+"""A client that does not read its answer for this time is disconnected."""
 
 log = structlog.get_logger("knative_gateway")
 
 
 class Service(Shared):
-    """What the connections of a listener share. `clock` returns seconds."""
+    """State that the connections of a listener share. `clock` returns seconds."""
 
     def __init__(
         self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int
@@ -70,7 +70,7 @@ class Service(Shared):
 
 
 class Connection(asyncio.Protocol):
-    """Owns the transport, the reader, and the exchanges that are not answered yet."""
+    """Owns the transport, the parser, and the exchanges without a complete answer."""
 
     def __init__(self, service: Service) -> None:
         self.shared: Final = service
@@ -79,32 +79,32 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._reader: Final = RequestReader(self)
         self._queue: Final[deque[Exchange]] = deque()
-        """Requests without a complete answer; the first is being answered."""
+        """Requests without a complete answer. The first one is being answered."""
         self._left = b""
-        """What is not parsed yet, because there is too much before it."""
+        """Bytes that are not parsed yet, because reading is paused."""
         self._is_parsing = False
         self._is_advancing = False
         self._is_read_paused = False
         self._refusal = b""
-        """The last answer, after those of the queue."""
+        """The last answer of the connection. It is sent after the answers of the queue."""
         self._closes_after_answers = False
         self._can_write: asyncio.Event | None = None
-        """Not None while the transport holds more than it wants to."""
+        """Set when writing may continue; None while the transport accepts data."""
         self._unsent = 0
         self._stalled_since = 0.0
         self._waiting_since: float | None = None
-        """When the client began what is not complete: a request, or a connection without one."""
+        """Since when the gateway waits for the client: for a complete request, or for the first request."""
         self._waiting_for = 0
-        """Which of its requests that is."""
+        """The number of the request for which the gateway waits."""
         self._idle_since: float | None = None
-        """When the listener first saw that no request is open."""
+        """When the listener first noticed that no request is open."""
         self._is_expired = False
         self._lingers_until: float | None = None
 
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless there are too many."""
+        """Accept the connection, unless the limit of connections is reached."""
         self._transport = transport
         self._waiting_since = self.shared.clock()
         self.network = _network(self.address("peername"))
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             self.shared.make_room(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """The client has gone."""
+        """The client disconnected."""
         self.shared.connections.discard(self)
         self.shared.works(self)
         self._reader.close()
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
             self._can_write.set()
 
     def data_received(self, data: bytes) -> None:
-        """Parse it, or as much of it as there is room for."""
+        """Parse the data, or queue it while reading must pause."""
         if self._reader.is_ended:
             return
         if self._left:
@@ -139,9 +139,10 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """The client sends no more. True: it gets the answers to what it sent.
+        """The client sends no more. Returns True if the connection stays open for the answers.
 
-        A client that only reads (a watch, say) is taken to be gone: nothing else would end its answer.
+        A client that only reads (for example a watch) counts as disconnected: nothing else would end its
+        answer.
         """
         is_in_request = not self._left and (self._reader.is_in_head or self._reader.current is not None)
         if not self._queue or is_in_request or self.is_encrypted:
@@ -170,22 +171,22 @@ class Connection(asyncio.Protocol):
     # The exchanges and their handlers call these.
 
     def write(self, data: bytes) -> None:
-        """Send these bytes."""
+        """Send bytes."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
     async def writable(self) -> None:
-        """Return when the client has read enough of what was written before, or has gone."""
+        """Wait until the client has read enough of the earlier bytes, or has disconnected."""
         if self._can_write is not None:
             await self._can_write.wait()
 
     def read_on(self) -> None:
-        """A handler has taken the part of the body that had arrived."""
+        """Resume reading after a handler has taken a part of the body."""
         if self._is_read_paused:
             self._go_on()
 
     def answered(self, exchange: Exchange) -> None:
-        """The first request of the queue has its answer: begin the next request, or close."""
+        """The first request of the queue is answered: begin the next request, or close."""
         self._queue.popleft()
         if not exchange.keep_alive:
             self._queue.clear()
@@ -204,7 +205,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def address(self, kind: str) -> tuple[str, int] | None:
-        """Of the client (`peername`) or of this side (`sockname`)."""
+        """Return host and port of the client (`peername`) or of this side (`sockname`)."""
         found = self._transport.get_extra_info(kind)
         return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
 
@@ -216,7 +217,7 @@ class Connection(asyncio.Protocol):
     # The reader calls these.
 
     def head_came(self, exchange: Exchange) -> None:
-        """Begin to answer, now or in its turn."""
+        """Queue a request, and begin it if no other request is being answered."""
         self._queue.append(exchange)
         if len(self._queue) == 1:
             self.shared.works(self)
@@ -230,7 +231,7 @@ class Connection(asyncio.Protocol):
     # The listener calls these.
 
     def look(self, now: float, *, request_s: float, idle_s: float) -> None:
-        """End the connection if its client takes too long for a request, or has had none for too long."""
+        """End the connection if its client exceeds a time limit."""
         if self._lingers_until is not None:
             if now >= self._lingers_until:
                 self._transport.abort()
@@ -250,13 +251,13 @@ class Connection(asyncio.Protocol):
         elif self._idle_since is None:
             self._idle_since, self._is_expired = now, False
         elif self._idle_since < now - idle_s:
-            # A request may be here that was not read yet: it is by the next time.
+            # Unread bytes of a request may be in the socket. They are read before the next call.
             if self._is_expired:
                 self._transport.close()
             self._is_expired = True
 
     def shut(self) -> None:
-        """Answer the requests that have arrived, then close: the listener stops."""
+        """Answer the requests that have arrived, then close, because the listener stops."""
         if self._lingers_until is not None:
             self._transport.abort()
         elif not self._queue and not self._reader.is_in_head and not self._left:
@@ -280,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._waiting_since, self._waiting_for = self.shared.clock(), reader.begun
 
     def _go_on(self) -> None:
-        """Parse the bytes that wait, as far as there is room, and resume reading."""
+        """Parse queued bytes until reading must pause, and resume reading if none is left."""
         if self._is_parsing:
             return
         reader, left, at = self._reader, memoryview(self._left), 0
@@ -320,7 +321,11 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def _advance(self) -> None:
-        """Begin the next requests. This is a loop because an answer may be complete at once."""
+        """Begin the next requests.
+
+        This is a loop and not a recursion, because an answer may be complete at once, thousands of times in a
+        row.
+        """
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -347,9 +352,8 @@ class Connection(asyncio.Protocol):
         exchange, reader.current = reader.current, None
         reader.is_ended, reader.is_in_head = True, False
         if exchange is not None and (exchange.is_answered or exchange.has_begun):
-            self._closes_after_answers = (
-                True  # a second answer would be taken for a part of the first, or for the next one
-            )
+            # The client would read a second answer as a part of the first one, or as the next answer.
+            self._closes_after_answers = True
         else:
             self._refusal = text(status, words, self.shared.headers)
         if exchange is not None and exchange in self._queue:
@@ -358,9 +362,9 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _close(self, *, lingers: bool) -> None:
-        """Close when everything is sent.
+        """Close after everything is sent.
 
-        With `lingers`, drop what the client still sends for a while, so that the client sees the answer.
+        `lingers`: read and drop data of the client for LINGER_S, so that the client receives the answer.
         """
         self._reader.is_ended = True
         self._left = b""
@@ -387,7 +391,7 @@ def _network(peer: tuple[str, int] | None) -> str:
 
 
 def _lose(exchange: Exchange) -> None:
-    """Tell the handler that the client has disconnected."""
+    """Report to the handler that the client has disconnected."""
     exchange.is_lost = True
     if exchange.handler is not None and not exchange.is_answered:
         exchange.handler.lost()

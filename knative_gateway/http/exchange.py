@@ -1,6 +1,6 @@
 """One request and its answer, between the connection that reads it and the handler that answers it.
 
-Law: a handler answers an exchange once; what it writes after the client has gone is dropped.
+A handler answers an exchange once. Data that it writes after the client disconnected is dropped.
 """
 
 from typing import Final, Protocol
@@ -9,25 +9,29 @@ from knative_gateway.http.responses import CONTINUE, Header, text
 
 
 class Handler(Protocol):
-    """Answers one exchange. The connection calls these methods; none of them may block."""
+    """Answers one exchange. The connection calls these methods; they must not block."""
 
     def begin(self) -> None:
-        """Start. All, a part or nothing of the body is here. Called once, when all earlier requests are
-        answered.
+        """Start. The body may have arrived completely, partly or not at all.
+
+        Called once, after all earlier requests are answered.
         """
 
     def received(self) -> None:
-        """More of the body is here, or the end of it."""
+        """More of the body has arrived, or its end."""
 
     def lost(self) -> None:
-        """The client has gone, or the rest of its request is not valid. Called at most once, before the
-        answer is complete.
+        """The client disconnected, or the remaining request is not valid.
+
+        Called at most once, before the answer is complete.
         """
 
 
 class Shared:
-    """What every answer of a listener needs: its headers (the same list until they change), and whether it
-    must close its connection.
+    """State for all answers of a listener.
+
+    `headers`: default headers; the list is replaced, never changed. `is_leaving`: each answer closes its
+    connection.
     """
 
     def __init__(self) -> None:
@@ -36,29 +40,29 @@ class Shared:
 
 
 class Owner(Protocol):
-    """The connection, as an exchange sees it."""
+    """The connection of an exchange."""
 
     @property
     def shared(self) -> Shared:
-        """What all connections of the listener share."""
+        """The state that all connections of the listener share."""
 
     def write(self, data: bytes) -> None:
-        """Send these bytes."""
+        """Send bytes."""
 
     def read_on(self) -> None:
-        """The handler took a part of the body: there is room for more."""
+        """The handler took a part of the body: reading may resume."""
 
     def answered(self, exchange: "Exchange") -> None:
         """The answer is complete."""
 
     async def writable(self) -> None:
-        """Return when the client has read enough of what was written before, or has gone."""
+        """Wait until the client has read enough of the earlier bytes, or has disconnected."""
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
 
     def address(self, kind: str) -> tuple[str, int] | None:
-        """Of the client (`peername`) or of this side (`sockname`)."""
+        """Return host and port of the client (`peername`) or of this side (`sockname`)."""
 
     @property
     def is_encrypted(self) -> bool:
@@ -66,11 +70,11 @@ class Owner(Protocol):
 
 
 class Exchange:
-    """A request whose head is here.
+    """A request whose headers have arrived, and its answer.
 
-    `target` is the second word of the request line; names of `headers` are in lower case. `body` is what came
-    and was not taken yet; `is_whole`: the request is complete. `has_begun`: a part of the answer is out.
-    `collects`: the handler takes the body in one piece at the end, and the body has a limit.
+    `target`: the second word of the request line. `headers`: names are in lower case. `body`: the bytes that
+    arrived and were not taken. `is_whole`: the request is complete. `has_begun`: a part of the answer was
+    sent. `collects`: the handler takes the whole body at its end, and the body has a limit.
     """
 
     __slots__ = (
@@ -118,9 +122,9 @@ class Exchange:
 
     @property
     def must_close(self) -> bool:
-        """Whether the connection ends with this answer; the answer must then say `connection: close`.
+        """Whether the connection ends with this answer. The answer must then have `connection: close`.
 
-        A client that waits for `100 Continue` and gets another answer may leave out the body: then no one
+        A client that waits for `100 Continue` and gets another answer may omit the body. Then neither side
         knows where the next request begins.
         """
         return (
@@ -130,14 +134,14 @@ class Exchange:
         )
 
     def invite(self) -> None:
-        """The body is wanted: say so to a client that waits for it. Spec: RFC 9110, 10.1.1."""
+        """Ask for the body if the client waits for `100 Continue` (RFC 9110, 10.1.1)."""
         if self.expects_continue:
             self.expects_continue = False
             if not self.is_whole and not self.is_lost:
                 self.connection.write(CONTINUE)
 
     def take(self) -> bytes:
-        """What is here of the body; the connection reads on."""
+        """Remove and return the part of the body that has arrived, and resume reading."""
         body = bytes(self.body)
         self.body.clear()
         if not self.is_whole:
@@ -145,22 +149,22 @@ class Exchange:
         return body
 
     def write(self, data: bytes) -> None:
-        """A part of the answer."""
+        """Send a part of the answer."""
         self.has_begun = True
         if not self.is_lost:
             self.connection.write(data)
 
     def end(self, *, close: bool) -> None:
-        """The answer is complete. `close`: it said that the connection ends."""
+        """Complete the answer. `close`: the answer has `connection: close`."""
         self.is_answered = True
         if not self.is_whole:
-            self.body.clear()  # the rest is dropped as it comes
+            self.body.clear()  # later parts of the body are dropped when they arrive
         if not self.is_lost:
             self.keep_alive = not close
             self.connection.answered(self)
 
     def cut(self) -> None:
-        """End the connection: the answer has begun and cannot be completed."""
+        """Close the connection, because the answer has begun and cannot be completed."""
         if not self.is_lost:
             self.connection.abort()
 

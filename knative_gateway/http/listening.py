@@ -1,7 +1,7 @@
-"""[io] The HTTP/1.1 listener: sockets, TLS, time limits, and the way up and down.
+"""[io] The HTTP/1.1 listener: sockets, TLS, time limits, start and stop.
 
-Laws: a connection whose client does not complete a request, or sends none, is closed in time; going down,
-every request that is here is answered.
+A connection whose client does not complete a request, or sends none, is closed in time. A stop answers all
+requests that have arrived.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ TLS_CLOSE_S: Final = 5.0
 _TICK_S: Final = 1.0
 _LOOK_S: Final = 0.01
 _GRACE_S: Final = 5.0
-"""A handler that waits for a request has its own time limit, and answers; only later its connection is
-closed.
+"""Additional time before a connection is closed. A handler that waits for a request has its own, shorter time
+limit, and answers.
 """
 
 Shortcut = Callable[[Exchange], Handler | None]
-"""A handler for this exchange, or None: then the application answers it."""
+"""Returns a handler for an exchange; None: the application answers it."""
 
 log = structlog.get_logger("knative_gateway")
 
 
 class HttpServer:
-    """Listens; made by `serve_http`."""
+    """The listener. `serve_http` creates it."""
 
     def __init__(
         self,
@@ -62,7 +62,11 @@ class HttpServer:
         self._service: Final = Service(self._handler, clock, connections_max=limits.connections)
 
     async def open(self, listener: Listener) -> None:
-        """Listen. Raises ConfigError: the address cannot be bound."""
+        """Listen on one address.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
         loop = asyncio.get_running_loop()
         self._tick()
         if self._ticking is None:
@@ -85,23 +89,29 @@ class HttpServer:
         log.info("gateway_listening", address=", ".join(self.addresses), tls=self._tls is not None)
 
     def reload(self) -> None:
-        """Read the certificate again, for new connections. Raises ConfigError, and the old one stays."""
+        """Read the certificate again, for new connections.
+
+        Raises:
+            ConfigError: it is not valid; the current certificate stays.
+        """
         if self._tls is not None and self._context is not None:
             server_context(self._tls)
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def leave(self) -> None:
-        """Keep serving, but close each connection with its next answer, so that clients go elsewhere."""
+        """Keep serving, but close each connection after its next answer, so that clients connect elsewhere."""
         self._service.is_leaving = True
 
     async def close(self, drain_s: float) -> None:
-        """Stop listening, close idle connections, wait up to `drain_s` for answers, then close the rest."""
+        """Stop listening, close idle connections, wait up to `drain_s` for answers, then close all
+        connections.
+        """
         loop = asyncio.get_running_loop()
         latest = loop.time() + drain_s
         self.leave()
         for server in self._servers:
             server.close()
-        await asyncio.sleep(_LOOK_S)  # so that requests that are here already are read
+        await asyncio.sleep(_LOOK_S)  # the event loop reads requests that have already arrived
         connections = self._service.connections
         for connection in list(connections):
             connection.shut()
@@ -128,7 +138,7 @@ class HttpServer:
             self._tick()
 
     def _tick(self) -> None:
-        """Set the date of the answers, and end connections whose time is over."""
+        """Update the date of the answers, and end connections that exceed a time limit."""
         self._service.headers = [(b"date", formatdate(usegmt=True).encode())]
         now = asyncio.get_running_loop().time()
         for connection in list(self._service.connections):
@@ -144,7 +154,7 @@ async def serve_http(
     shortcut: Shortcut | None = None,
     tasks: Supervisor | None = None,
 ) -> HttpServer:
-    """Listen on all of them.
+    """Listen on all addresses.
 
     Raises:
         ConfigError: an address cannot be bound, or the certificate cannot be read.
@@ -160,7 +170,11 @@ async def serve_http(
 
 
 def server_context(tls: TlsSettings) -> ssl.SSLContext:
-    """For the listener. Raises ConfigError: the certificate or the key cannot be read."""
+    """Return the TLS context of the listener.
+
+    Raises:
+        ConfigError: the certificate or the key cannot be read.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:

@@ -1,10 +1,9 @@
-"""Bytes become requests. httptools parses them; this module enforces limits and refuses ambiguous requests.
+"""The parser of requests: httptools, with limits, and a refusal of ambiguous requests. Pure.
 
-Pure.
+Within the limits, the result does not depend on how the bytes are cut into pieces. Memory for a request
+without an end is bounded. An upgrade is ignored; a body of such a request is read as a body.
 
-Laws: within the limits, bytes one by one mean the same as all at once. Memory for a request without an end is
-bounded. An upgrade is ignored, and a body that comes with it is a body. Spec: RFC 9112; RFC 9110, 7.8
-(upgrades) and 10.1.1 (100-continue).
+Spec: RFC 9112; RFC 9110, 7.8 (upgrades) and 10.1.1 (100-continue).
 """
 
 from typing import Any, Final, Protocol
@@ -16,13 +15,12 @@ from knative_gateway.http.exchange import Exchange, Owner
 from knative_gateway.http.responses import Header, is_chunked
 
 HEAD_BYTES_MAX: Final = 64 << 10
-"""Of a request line and its headers; also of what may come between two parts of a body."""
+"""Bytes of a request line and its headers, and of everything between two parts of a body."""
 TARGET_BYTES_MAX: Final = 16 << 10
 HEADERS_MAX: Final = 2000
 PIECE_BYTES: Final = 16 << 10
-"""Parsed at once: all requests in it are read, and the smallest have 18 bytes.
-
-At most a quarter of HEAD_BYTES_MAX.
+"""Bytes that are parsed at once, at most a quarter of HEAD_BYTES_MAX. All requests in a piece are read, and
+the smallest request has 18 bytes, so this bounds the requests of one piece.
 """
 
 _NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
@@ -31,7 +29,7 @@ log = structlog.get_logger("knative_gateway")
 
 
 class RefusedError(Exception):
-    """The request in hand gets this answer, and the connection ends."""
+    """The current request gets this answer, and the connection ends."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -39,20 +37,20 @@ class RefusedError(Exception):
 
 
 class Taker(Owner, Protocol):
-    """The receiver of the requests."""
+    """The receiver of requests."""
 
     def head_came(self, exchange: Exchange) -> None:
-        """The head has arrived. Parts of the body go to the exchange and its handler."""
+        """The headers have arrived. Parts of the body go to the exchange and its handler."""
 
     def request_ended(self, exchange: Exchange) -> None:
         """The request has arrived completely."""
 
 
 class RequestReader:
-    """Reads one connection. `current`: the request whose body is coming; `is_in_head`: a head is coming;
-    `begun`: how many requests began.
+    """Reads the requests of one connection.
 
-    After the request that is the last, and when `is_ended` is set, nothing more is read.
+    `current`: the request whose body is being read. `is_in_head`: headers are being read. `begun`: how many
+    requests began. `is_ended`: nothing more is read; set after the last request of the connection.
     """
 
     def __init__(self, taker: Taker) -> None:
@@ -66,26 +64,26 @@ class RequestReader:
         self._headers: list[Header] = []
         self._noted: dict[bytes, bytes] = {}
         self._is_small = True
-        """The head began in the piece that is being parsed, so it is within HEAD_BYTES_MAX."""
+        """The headers began in the current piece, so they are within HEAD_BYTES_MAX."""
         self._has_upgrade = False
         self._is_framing = False
-        """The parser is being told of a body, not of a request: see `_ignore_upgrade`."""
+        """The parser reads the headers that `_ignore_upgrade` made, not those of a request."""
         self._has_advanced = False
         self._quiet_bytes = 0
-        """Since a head, a body or a part of one began or was complete."""
+        """Bytes since the last begin or end of headers, of a body, or of a part of a body."""
 
     def parse(self, piece: bytes | memoryview) -> None:
         """Read a piece of at most PIECE_BYTES.
 
         Raises:
-            RefusedError: what was being read is not a valid request, or too much.
+            RefusedError: the request is not valid, or exceeds a limit.
         """
         self._has_advanced = self._is_small = False
         try:
             self._feed(piece)
         except httptools.HttpParserError as error:
             if self.is_ended:
-                return  # nothing may follow the last request, and nothing does
+                return  # bytes after the last request are ignored
             raise _refusal(error) from None
         if self._has_advanced:
             self._quiet_bytes = 0
@@ -95,7 +93,7 @@ class RequestReader:
             raise RefusedError(431, f"the headers are larger than {HEAD_BYTES_MAX} bytes")
 
     def close(self) -> None:
-        """Free the parser, which refers to this object."""
+        """Free the parser. It refers to this object, and the cycle would delay the release of both."""
         self.is_ended = True
         self._parser = None
 
@@ -105,10 +103,11 @@ class RequestReader:
             self._ignore_upgrade()
 
     def _read_to_upgrade(self, piece: bytes | memoryview) -> int | None:
-        """How many bytes were read when a head asked for another protocol; None: all bytes were read.
+        """Return how many bytes were read when a request asked for another protocol; None: all bytes were
+        read.
 
-        The caller reads on outside the `except`: inside it, Python would replace the context of the next
-        error, in which the parser keeps what a callback raised.
+        The caller continues outside of the `except`. Inside of it, Python would replace the context of the
+        next error, in which the parser keeps the exception of a callback.
         """
         try:
             self._parser.feed_data(piece)
@@ -117,10 +116,10 @@ class RequestReader:
         return None
 
     def _ignore_upgrade(self) -> None:
-        """Read on as if the head had not asked for another protocol: a new parser is told of the body only.
+        """Continue as if the request had not asked for another protocol.
 
-        httptools cannot be told to ignore an upgrade; it takes the body for bytes of the other protocol, or
-        for the next request.
+        httptools cannot ignore an upgrade: it reads the body as bytes of the other protocol, or as the next
+        request. So a new parser gets made-up headers with the framing of this request, and reads the body.
         """
         length = next((value for name, value in self._headers if name == b"content-length"), b"0")
         framing = (
@@ -147,12 +146,12 @@ class RequestReader:
         self.begun += 1
 
     def on_url(self, target: bytes) -> None:
-        """The request's target, or a part of it."""
+        """The request target, or a part of it."""
         if not self._is_framing:
             self._target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; after a chunked body a trailer, which is dropped."""
+        """A header. After a chunked body it is a trailer, which is dropped."""
         if not self.is_in_head:
             return
         name = name.lower()
@@ -161,7 +160,7 @@ class RequestReader:
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is here."""
+        """The headers are complete."""
         if self._is_framing:
             self._is_framing = False
             return
@@ -197,13 +196,13 @@ class RequestReader:
             exchange.handler.received()
 
     def on_chunk_header(self) -> None:
-        """A part of a chunked body, or its end, begins."""
+        """A chunk of the body, or the last chunk, begins."""
         self._has_advanced = True
 
     def on_message_complete(self) -> None:
-        """All of the request is here."""
+        """The request is complete."""
         if self._has_upgrade:
-            return  # the parser takes it for complete at its head
+            return  # the parser reports such a request as complete after its headers
         self._has_advanced = True
         exchange, self.current = self.current, None
         assert exchange is not None, "the head came before"
@@ -213,7 +212,7 @@ class RequestReader:
         self._taker.request_ended(exchange)
 
     def _check_size(self) -> None:
-        """Raises RefusedError for a head that is too large."""
+        """Raise RefusedError for headers that are too large."""
         if len(self._target) > TARGET_BYTES_MAX:
             raise RefusedError(414, f"the request target is longer than {TARGET_BYTES_MAX} bytes")
         size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._headers)
@@ -224,7 +223,7 @@ class RequestReader:
 
 
 def _check_framing(method: bytes, version: str, coding: bytes | None) -> None:
-    """Raises RefusedError for requests that others could read otherwise. Spec: RFC 9112, 2.3 and 6.1."""
+    """Raise RefusedError for requests that another parser could read in another way (RFC 9112, 2.3 and 6.1)."""
     if version not in {"1.0", "1.1"}:
         raise RefusedError(505, "the version must be HTTP/1.1 or HTTP/1.0")
     if method == b"CONNECT":

@@ -1,4 +1,4 @@
-"""How answers are written. Pure. Spec: RFC 9112, 4 to 6."""
+"""The bytes of responses. Pure. Spec: RFC 9112, 4 to 6."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _STATUS_LINES: Final = {
 
 
 def head(status: int, headers: Iterable[Header]) -> bytes:
-    """The status line and the headers, up to the body."""
+    """Return the status line and the headers, up to the body."""
     pieces = [_STATUS_LINES[status]]
     for name, value in headers:
         pieces += (name, b": ", value, b"\r\n")
@@ -30,7 +30,7 @@ def head(status: int, headers: Iterable[Header]) -> bytes:
 
 
 def text(status: int, words: str, headers: Iterable[Header]) -> bytes:
-    """A whole answer with one line of text, after which the connection is closed."""
+    """Return a whole response with one line of text and `connection: close`."""
     body = f"{words}\n".encode()
     own = (
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -41,12 +41,14 @@ def text(status: int, words: str, headers: Iterable[Header]) -> bytes:
 
 
 def check_header(name: bytes, value: bytes) -> None:
-    """Raises ValueError if the header could end early, or begin another one."""
+    """Raise ValueError if the header could end early, or add another header."""
     if not name or _NOT_IN_NAMES.search(name) or _NOT_IN_VALUES.search(value):
         message = f"not a valid response header: {name[:80]!r}"
         raise ValueError(message)
 
 
 def is_chunked(value: bytes) -> bool:
-    """Whether a Transfer-Encoding is exactly `chunked`, the only one that every recipient must know."""
+    """Return whether a Transfer-Encoding is exactly `chunked`, the only one that every recipient must
+    support.
+    """
     return value.strip().lower() == b"chunked"

@@ -1,9 +1,9 @@
-"""[io] The share of the event loop that requests of one sort get, however many clients ask at once.
+"""[io] A limit on the share of the event loop for a kind of requests, independent of the number of clients.
 
-Laws: in one iteration of the loop at most one waiting request begins, in the order in which they came. After
-an iteration that took long, the next request waits for as long: the requests together get about half of the
-loop, and everything else gets the other half. A connection answers one request at a time, so a client that
-sends many requests at once waits behind the other connections.
+In one iteration of the event loop, at most one waiting request begins, in the order of arrival. After a long
+iteration, the next request waits for the same time. So these requests together use about half of the event
+loop. A connection answers one request at a time, so a client that sends many requests at once waits behind
+other connections.
 """
 
 import asyncio
@@ -12,12 +12,14 @@ from time import perf_counter as clock
 from typing import Final
 
 LONG_S: Final = 0.001
-"""An iteration that takes longer is followed by a pause of the same length: timers of the loop count in ms."""
+"""An iteration that takes longer is followed by a pause of the same length. Timers of the event loop have a
+resolution of 1 ms.
+"""
 PAUSE_S_MAX: Final = 0.25
 
 
 class Turns:
-    """One for all connections of a listener."""
+    """The turns of all connections of a listener."""
 
     def __init__(self) -> None:
         self._waiting: Final[deque[asyncio.Future[None]]] = deque()
@@ -26,7 +28,7 @@ class Turns:
         self._since = 0.0
 
     async def turn(self) -> None:
-        """Return when the caller may begin: at once if no other request has begun."""
+        """Wait until the caller may begin. Returns at once if no other request has begun."""
         loop = asyncio.get_running_loop()
         if self._is_taken:
             mine: asyncio.Future[None] = loop.create_future()

@@ -1,7 +1,7 @@
-"""[io] All that the gateway serves over HTTP on one listener, by path: events, health, metrics, the API.
+"""[io] The paths of the listener: events, health, metrics, and the API.
 
-`/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can
-be. Requests to the API take turns, so that they do not hold up events and probes.
+Requests to `/broker/…` and `/channel/…` go to the ingress without other layers, because every event takes
+this path. Requests to the API take turns, so that they do not delay events and probes.
 """
 
 import asyncio
@@ -27,25 +27,26 @@ _NOT_ONE_HOST: Final = PlainTextResponse(
 
 FIGURES_KEPT_S: Final = 1.0
 _TRIES: Final = 5
-"""How often the figures are begun again in a thread, because the event loop changed them meanwhile."""
+"""How often building the text is retried in a thread after the event loop changed a counter in the meantime.
+"""
 
 Ready = Callable[[], str | None]
-"""None when all is well, else what is not, in words."""
+"""Returns None if the gateway is ready, or the reason why it is not."""
 
 
 class Figures:
-    """The text of `/metrics`: built in a thread, at most once a second."""
+    """The text of `/metrics`. It is built in a thread, at most once a second."""
 
     def __init__(self, registry: CollectorRegistry, *, kept_s: float = FIGURES_KEPT_S) -> None:
         self.made = 0
-        """How often a text was made."""
+        """How often the text was built."""
         self._registry: Final = registry
         self._kept_s: Final = kept_s
         self._making: asyncio.Task[bytes] | None = None
         self._until = 0.0
 
     async def text(self) -> bytes:
-        """As it was at most a second ago."""
+        """Return the text, at most a second old."""
         loop = asyncio.get_running_loop()
         if self._making is None or (
             self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)
@@ -62,7 +63,7 @@ class Figures:
         return made
 
     async def _made_beside(self) -> bytes | None:
-        """The text, made in a thread; None: each time something came or went meanwhile."""
+        """Build the text in a thread; None: the event loop changed a counter during each try."""
         for _ in range(_TRIES):
             with suppress(LookupError, RuntimeError):
                 return await asyncio.to_thread(generate_latest, self._registry)
@@ -70,7 +71,7 @@ class Figures:
 
 
 class Web:
-    """The application. `routes` are the API's."""
+    """The ASGI application of the listener. `routes`: the routes of the API."""
 
     def __init__(
         self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()
@@ -89,9 +90,10 @@ class Web:
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request. Without a Host, or with several, no two readers agree on where it goes.
+        """Answer one request.
 
-        Spec: RFC 9112, 3.2.
+        A request without a Host header, or with several, is refused: proxies and the gateway could read it
+        differently (RFC 9112, 3.2).
         """
         if scope["http_version"] == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
             await _NOT_ONE_HOST(scope, receive, send)

@@ -1,6 +1,4 @@
-"""The state of the gateway in SQLite or PostgreSQL: objects, their watch feed, cursors,
-delivery histories.
-"""
+"""The state of the gateway in SQLite or PostgreSQL: objects, the watch feed, cursors, and histories."""
 
 from knative_gateway.store.opening import Store, open_store, sqlite_url
 

@@ -1,10 +1,10 @@
-"""The cursors of subscribers, replays that were asked for, and the history of failed deliveries. [io]
+"""The cursors of subscribers, requested replays, and the histories of failed deliveries. [io]
 
-Law: a position goes forward only, except by `reset`, `restart` and `replay`: offsets of a partition sort as
-texts, byte by byte, in the order of the log.
+A position only increases, except by `reset`, `restart` and `replay`. Offsets of a partition sort as texts,
+byte by byte, in the order of the log.
 
-Writes take rows in one order: by table (positions, ranges, replays, incarnations), then by subscriber and
-partition. So replicas that write the same rows wait for each other, but never in a circle.
+Writes lock rows in one order: by table (positions, ranges, replays, incarnations), then by subscriber and
+partition. So replicas that write the same rows may wait for each other, but cannot deadlock.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from knative_gateway.store.documents import read, written
 from knative_gateway.store.tables import FAILURES, INCARNATIONS, POSITIONS, RANGES, REPLAYS
 
 HISTORY_MAX: Final = 100
-"""Failures that are stored of one subscriber."""
+"""Failures that are stored for one subscriber."""
 _AT_ONCE: Final = 1000
-"""Subscribers in one query: databases limit the parameters of a statement."""
+"""Subscribers in one query, because databases limit the parameters of a statement."""
 _LATEST: Final = (
     select(FAILURES.c.id)
     .where(FAILURES.c.uid == bindparam("of"))
@@ -45,13 +45,13 @@ class SqlCursorStore:
     def __init__(self, database: Database) -> None:
         self._database: Final = database
         insert_ = postgresql.insert if database.postgresql else sqlite.insert
-        # Statements are made once, and rows are parameters: with the rows in it, a statement is compiled for
-        # each save.
+        # Statements are built once, and rows are parameters. A statement that contains the rows would be
+        # compiled at each save.
         self._begin_positions: Final = insert_(POSITIONS).on_conflict_do_nothing()
         self._begin_incarnations: Final = insert_(INCARNATIONS).on_conflict_do_nothing()
         position = insert_(POSITIONS)
         kept, new = POSITIONS.c.log_offset, position.excluded.log_offset
-        # Bytewise: in most locales "a" sorts before "Z".
+        # Compare byte by byte: in most locales, "a" sorts before "Z".
         bytewise = "C" if database.postgresql else "BINARY"
         key = [POSITIONS.c.uid, POSITIONS.c.log_partition]
         self._forward: Final = position.on_conflict_do_update(
@@ -78,16 +78,18 @@ class SqlCursorStore:
         )
 
     async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
-        """The cursors of these subscribers; none for a subscriber that never had one."""
+        """Return the cursors of these subscribers. Subscribers without a cursor are missing."""
         return await self._database.read(partial(_cursors, uids))
 
     async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
-        """What these subscribers have completed above their positions, by subscriber and partition."""
+        """Return the completed ranges above the positions, by subscriber and partition."""
         rows = await self._database.read(partial(_of, RANGES, uids))
         return {(row.uid, row.log_partition): _parsed(row.ranges) for row in rows}
 
     async def begin(self, cursors: Mapping[str, StoredCursor]) -> Mapping[str, StoredCursor]:
-        """Store positions and incarnations where a subscriber has none yet; returns what is stored then."""
+        """Store positions and incarnations of subscribers that do not have them yet. Returns what is stored
+        then.
+        """
         positions = _rows((uid, cursor.positions) for uid, cursor in sorted(cursors.items()))
         incarnations = [
             {"uid": uid, "incarnation": cursor.incarnation}
@@ -109,12 +111,12 @@ class SqlCursorStore:
         positions: Mapping[tuple[str, int], str],
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
     ) -> None:
-        """Move these positions forward, durable when it returns; key: (uid, partition).
+        """Increase these positions; key: (uid, partition). Durable when it returns.
 
-        `done`: what is completed above a position; replaces what was stored of it.
+        `done`: completed ranges above a position; they replace the stored ones.
 
         Raises:
-            UnavailableError: the database is away; some of these may be stored.
+            UnavailableError: the database is not available; some of the positions may be stored.
         """
         rows = [
             {"uid": uid, "log_partition": partition, "log_offset": offset}
@@ -136,13 +138,11 @@ class SqlCursorStore:
         await self._database.write(store)
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, forward or back. What was completed above them is forgotten."""
+        """Set positions to any value, and remove the completed ranges above them."""
         await self._database.write(partial(self._reset, uid, positions))
 
     async def restart(self, uid: str, positions: Mapping[int, str], incarnation: str) -> None:
-        """Set the positions in a recreated log. Replays of the former log, and what was completed, are
-        forgotten.
-        """
+        """Set the positions in a recreated log. Removes completed ranges, and replays of the former log."""
 
         def restart(connection: Connection) -> None:
             self._reset(uid, positions, connection)
@@ -152,15 +152,16 @@ class SqlCursorStore:
         await self._database.write(restart)
 
     async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Ask the owners of these partitions to replay them from these positions; later requests replace
-        earlier ones.
+        """Request a replay of these partitions from these positions. Replaces earlier requests.
+
+        The owner of each partition carries the replay out.
         """
         rows = _rows([(uid, to)])
         if rows:
             await self._database.write(lambda connection: connection.execute(self._set_replay, rows).rowcount)
 
     async def replay(self, uid: str, positions: Mapping[int, str]) -> None:
-        """As `reset`, and the replays of these partitions are done."""
+        """Set positions as `reset` does, and remove the requests to replay these partitions."""
 
         def replay(connection: Connection) -> None:
             self._reset(uid, positions, connection)
@@ -170,13 +171,13 @@ class SqlCursorStore:
         await self._database.write(replay)
 
     async def replays(self) -> Mapping[str, Mapping[int, str]]:
-        """All replays that are asked for and not done, by subscriber and partition."""
+        """Return all requested replays, by subscriber and partition."""
         return _by_uid(
             await self._database.read(lambda connection: connection.execute(select(REPLAYS)).all()),
         )
 
     async def forget(self, uid: str) -> None:
-        """Remove everything about a subscriber."""
+        """Remove all rows of a subscriber."""
 
         def remove(connection: Connection) -> None:
             for table in (POSITIONS, RANGES, REPLAYS, INCARNATIONS, FAILURES):
@@ -185,8 +186,8 @@ class SqlCursorStore:
         await self._database.write(remove)
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, all or nothing; the latest `HISTORY_MAX` of each are
-        stored.
+        """Add to the histories of these subscribers, in one transaction. Each keeps its latest `HISTORY_MAX`
+        failures.
         """
         rows = [
             {"uid": uid, "document": written(asdict(failure))}
@@ -203,7 +204,7 @@ class SqlCursorStore:
         await self._database.write(add)
 
     async def history(self, uid: str) -> Sequence[Failure]:
-        """The failures of a subscriber, the latest first."""
+        """Return the failures of a subscriber, the latest first."""
         documents = await self._database.read(
             lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all(),
         )
@@ -226,7 +227,7 @@ def _rows(offsets: Iterable[tuple[str, Mapping[int, str]]]) -> list[dict[str, ob
 
 
 def _of(table: Table, uids: Collection[str], connection: Connection) -> Sequence[Row[Any]]:
-    """The rows of these subscribers."""
+    """Return the rows of these subscribers."""
     rows: list[Row[Any]] = []
     wanted = sorted(uids)
     query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))

@@ -1,7 +1,7 @@
 """The connection to SQLite or PostgreSQL: transactions and their errors. [io]
 
-Laws: a process has one writer at a time (SQLite allows only one); a read sees one snapshot; what was
-committed is on the disk.
+A process writes in one transaction at a time, because SQLite allows only one writer. A read sees one
+snapshot. A committed write is on the disk.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from knative_gateway.store.writing import Writer
 WRITE_WAIT_S: Final = 3.0
 """How long a write waits for earlier writes of this process."""
 CLOSE_S: Final = 5.0
-"""How long connections may take to close; the others end with the process."""
+"""How long closing the connections may take. Connections that are still open end with the process."""
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
     "postgresql": "postgresql+asyncpg",
@@ -34,13 +34,13 @@ log = structlog.get_logger("knative_gateway.store")
 
 
 class Database:
-    """One database. Opened once, closed once."""
+    """One database. It is opened once and closed once."""
 
     def __init__(self, url: str, *, write_wait_s: float = WRITE_WAIT_S) -> None:
-        """Nothing is connected yet. `write_wait_s`: how long a write waits for earlier ones.
+        """Check the URL; does not connect. `write_wait_s`: how long a write waits for earlier writes.
 
         Raises:
-            ConfigError: the URL is not valid, or not that of a supported database.
+            ConfigError: the URL is not valid, or the database is not supported.
         """
         self.url: Final = _url(url)
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
@@ -50,10 +50,10 @@ class Database:
         self._writer: Final = Writer(self._engine, write_wait_s)
 
     async def open(self) -> None:
-        """Connect, and bring the schema up to date.
+        """Connect, and upgrade the schema.
 
         Raises:
-            ConfigError: the schema is that of a newer gateway.
+            ConfigError: a newer gateway wrote the schema.
             UnavailableError: the database cannot be reached.
         """
         await self.write(migrate)
@@ -68,42 +68,41 @@ class Database:
             log.warning("connections_not_closed", after_s=CLOSE_S)
 
     async def read(self, work: Work[T]) -> T:
-        """The result of the work, which sees one snapshot.
+        """Return the result of the work, which sees one snapshot.
 
         Raises:
-            UnavailableError: the database is away.
+            UnavailableError: the database is not available.
         """
         with _translated():
             return await self._engine.read(work)
 
     async def write(self, work: Work[T], *, together: bool = False) -> T:
-        """Carry out work in a transaction, one at a time in this process, and commit it. If it raises, it is
-        rolled back.
+        """Carry out work in a transaction, and commit it. An exception rolls it back.
 
-        `together`: the work may share the transaction with other such work, which must lock rows in the same
-        order. With SQLite, which has one writer and does not lock rows, all work may.
+        `together`: the work may share its transaction with other such work, if all of them lock rows in the
+        same order. With SQLite, which does not lock rows, all work may.
 
         Raises:
-            UnavailableError: the database is away; a commit that was in flight may have succeeded.
+            UnavailableError: the database is not available; a commit in flight may have succeeded.
         """
         with _translated():
             return await self._writer.write(work, together=together or not self.postgresql)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection to PostgreSQL for the caller alone.
+        """Open a connection to PostgreSQL for the caller alone.
 
         Raises:
-            UnavailableError: the database is away.
+            UnavailableError: the database is not available.
         """
-        assert isinstance(self._engine, PostgresqlEngine), "SQLite has no notices"
+        assert isinstance(self._engine, PostgresqlEngine), "SQLite does not have notifications"
         with _translated():
             async with self._engine.connect() as connection:
                 yield connection
 
 
 class _translated:  # noqa: N801  # used as a function
-    """Raises errors of the drivers as UnavailableError."""
+    """Raises the errors of the database drivers as UnavailableError."""
 
     def __enter__(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""A cache of decoded objects, by version, which lists and watches share in all threads.
+"""A cache of decoded objects by version. Lists and watches share it in all threads.
 
 Objects are never changed in place, so all readers of a version share one value.
 """
@@ -11,11 +11,11 @@ from typing import Final
 from knative_gateway.ports import Key
 
 CHARACTERS_MAX: Final = 32 << 20
-"""Characters of the cached documents; the objects take several times as much memory."""
+"""Characters of the cached documents. The objects take several times as much memory."""
 
 
 class Decoded:
-    """The least recently used objects are removed first."""
+    """A cache that removes the least recently used objects first."""
 
     def __init__(self, characters_max: int = CHARACTERS_MAX) -> None:
         self._kept: Final[OrderedDict[Key, tuple[int, Mapping[str, object], int]]] = OrderedDict()
@@ -24,7 +24,7 @@ class Decoded:
         self._lock: Final = Lock()
 
     def get(self, key: Key, version: int) -> Mapping[str, object] | None:
-        """The object in exactly this version; None: it is not cached."""
+        """Return the object in exactly this version; None if it is not cached."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is None or kept[0] != version:
@@ -33,7 +33,7 @@ class Decoded:
             return kept[1]
 
     def keep(self, key: Key, version: int, object_: Mapping[str, object], characters: int) -> None:
-        """Cache an object whose document has so many characters, unless a later version is cached."""
+        """Cache an object, unless a later version is cached. `characters`: the size of its document."""
         with self._lock:
             before = self._kept.get(key)
             if before is not None:

@@ -1,16 +1,18 @@
-"""Objects as stored text. [io]"""
+"""Objects as stored text."""
 
 import json
 from collections.abc import Mapping
 
 
 def written(object_: Mapping[str, object]) -> str:
-    """JSON in ASCII: both databases accept it, whatever characters the values have."""
+    """Return JSON in ASCII. Both databases accept it for all values: PostgreSQL, for example, refuses NUL in
+    a text.
+    """
     return json.dumps(object_, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def read(document: str) -> dict[str, object]:
-    """The object of a text that `written` made."""
+    """Return the object of a text from `written`."""
     value = json.loads(document)
     assert isinstance(value, dict)
     return value

@@ -1,8 +1,7 @@
-"""SQLite in its own threads, PostgreSQL in the event loop: both carry out functions that take a connection.
-[io]
+"""SQLite in threads, PostgreSQL in the event loop. Both run functions that take a connection. [io]
 
-Law: a function is carried out as a whole. With SQLite that is one switch to a thread, however many statements
-the function has: a switch costs more than a statement.
+A function with several statements runs as a whole. With SQLite, this is one switch to a thread: a switch
+costs more than a statement.
 """
 
 import asyncio
@@ -16,29 +15,29 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 CONNECT_S: Final = 10
-"""Time limit for connecting to PostgreSQL."""
+"""Time limit for a connection to PostgreSQL."""
 COMMAND_S: Final = 10
 """Time limit of one statement in PostgreSQL."""
 BUSY_MS: Final = 2_000
 """How long SQLite waits for another process that writes to the file."""
 READERS: Final = 2
-"""Threads that read from SQLite; one more writes."""
+"""Threads that read from SQLite. One more thread writes."""
 CONNECTIONS_POSTGRESQL: Final = 10
 _PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-"""A function of a connection. With SQLite it runs in a thread."""
+"""A function of a connection. With SQLite, it runs in a thread."""
 
 
 class Engine(Protocol):
-    """Carries out work on its own connections; what the work does not commit is rolled back."""
+    """Runs work on its own connections. Changes that the work does not commit are rolled back."""
 
     async def read(self, work: Work[T]) -> T:
-        """Carry out work that sees one snapshot."""
+        """Run work that sees one snapshot."""
 
     async def write(self, work: Work[T]) -> T:
-        """Carry out work that commits; the caller must not call this concurrently."""
+        """Run work that commits. Calls must not overlap."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -110,14 +109,13 @@ class PostgresqlEngine:
         await self._engine.dispose()
 
     def connect(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection for the caller alone, for notifications."""
+        """Open a connection for the caller alone, for notifications."""
         return self._engine.connect()
 
 
 def _connected(connection: Any, _record: object) -> None:
-    connection.isolation_level = (
-        None  # `_begun` begins transactions: with the driver's own, reads would not see one snapshot
-    )
+    # `_begun` begins transactions. With those of the driver, reads would not see one snapshot.
+    connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")

@@ -1,8 +1,8 @@
-"""The watch feed: changes in the order of their commits, by this process or another. [io]
+"""The watch feed: the changes by all processes, in the order of their commits. [io]
 
-One reader of the change table keeps the latest changes in memory for all watches; a watch that is further
-behind reads the table itself. The reader reads after each write of this process, when PostgreSQL notifies,
-and every `poll_s` in case a notification was missed.
+One reader of the table of changes holds the latest changes in memory for all watches. A watch that is further
+behind reads the table. The reader reads after each write of this process, after each notification of
+PostgreSQL, and every `poll_s` in case a notification was lost.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from knative_gateway.store.tables import CHANGES, COUNTERS
 NOTICES: Final = "knative_gateway"
 """The channel on which PostgreSQL notifies of writes."""
 TAIL_MAX: Final = 1_000
-"""Changes kept in memory."""
+"""Changes that are held in memory."""
 TAIL_CHARACTERS_MAX: Final = 64 << 20
 """Characters of the documents of these changes."""
 BATCH: Final = 100
@@ -37,7 +37,7 @@ _AGAIN_S: Final = 1.0
 CLOSE_S: Final = 5.0
 """How long a read in flight may take when the feed is closed."""
 
-# Made once, because they are executed after every write.
+# Built once, because they are executed after every write.
 _NEWEST: Final = select(COUNTERS.c.version)
 _TRIMMED: Final = select(COUNTERS.c.trimmed)
 _NEXT: Final = (
@@ -65,7 +65,7 @@ class Feed:
         self._tail_max: Final = tail_max
         self._supervisor: Final = tasks or Supervisor()
         self._reach = 0
-        """The tail has all changes after this version, up to `_newest`."""
+        """The tail contains all changes after this version, up to `_newest`."""
         self._sizes: Final[deque[int]] = deque()
         self._size = 0
         self._newest = 0
@@ -76,7 +76,7 @@ class Feed:
         self._closed = False
 
     async def start(self) -> None:
-        """Follow what is written from now on."""
+        """Begin with the changes that are written from now on."""
         self._newest = self._reach = await self._database.read(_version)
         self._tasks.append(self._supervisor.keep("store.feed", self._follow, finished=self._closing.is_set))
         if self._database.postgresql:
@@ -96,7 +96,7 @@ class Feed:
                 task.cancel()
 
     def wake(self) -> None:
-        """Report that something was written."""
+        """Report that this process has written."""
         self._wake.set()
 
     async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
@@ -122,7 +122,7 @@ class Feed:
                 yield change
 
     async def _past(self, after: int, group: str, kind: str) -> tuple[list[Change], int]:
-        """Changes from the table, and the version that they reach."""
+        """Return changes from the table, and the last version that they include."""
         rows, trimmed = await self._read(after)
         if after < trimmed:
             message = f"too old resource version: {after} ({trimmed})"
@@ -131,7 +131,7 @@ class Feed:
         return changes, rows[-1].version if rows else self._reach
 
     async def _read(self, after: int) -> tuple[Rows, int]:
-        """The next changes, and the version up to which changes are forgotten."""
+        """Return the next changes, and the version up to which changes were removed."""
 
         def read_(connection: Connection) -> tuple[Rows, int]:
             trimmed = connection.execute(_TRIMMED).scalar_one()
@@ -155,9 +155,9 @@ class Feed:
     async def _catch_up(self) -> None:
         while True:
             rows, trimmed = await self._read(self._newest)
-            if (
-                self._newest < trimmed
-            ):  # changes were forgotten while the database was away: watches get GoneError from the table
+            if self._newest < trimmed:
+                # Changes were removed while the database was not available. Watches get GoneError from the
+                # table.
                 self._tail.clear()
                 self._sizes.clear()
                 self._size = 0
@@ -187,9 +187,9 @@ class Feed:
         self._wake.set()
 
     async def _listen(self) -> None:
-        """Wake when PostgreSQL notifies; reconnect if the connection is lost.
+        """Wake the reader when PostgreSQL notifies. Reconnects if the connection is lost.
 
-        This task is never cancelled: a connection that is just being opened would leak.
+        This task is never cancelled, because a connection that is being opened would leak.
         """
         while not self._closed:
             ended = asyncio.Event()
@@ -201,7 +201,7 @@ class Feed:
                     assert driver is not None
                     driver.add_termination_listener(partial(_set, ended))
                     await driver.add_listener(NOTICES, self._noticed)
-                    self._wake.set()  # for what was written without a notification
+                    self._wake.set()  # changes before `add_listener` were not notified
                     await ended.wait()
                     if not driver.is_closed():  # it returns to the pool
                         await driver.remove_listener(NOTICES, self._noticed)

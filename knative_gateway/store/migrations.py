@@ -1,7 +1,6 @@
-"""The steps that bring the schema up to date; each is carried out once, all in one transaction. [io]
+"""The steps that upgrade the schema. Each step runs once; all steps run in one transaction. [io]
 
-A released step is never changed: a later step changes what it left. The database of a newer gateway is
-refused.
+A released step is never changed: a later step corrects it. The database of a newer gateway is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +12,13 @@ from knative_gateway.errors import ConfigError
 from knative_gateway.store.tables import COUNTERS, INCARNATIONS, METADATA, POSITIONS, RANGES, REPLAYS, SCHEMA
 
 ADVISORY_LOCK: Final = 0x6B6E_6777
-"""Held in PostgreSQL while migrating: replicas that start at the same time wait for each other."""
+"""The lock in PostgreSQL during an upgrade. Replicas that start at the same time wait for each other."""
 Step = Callable[[Connection], None]
 
 
 def _first(connection: Connection) -> None:
     METADATA.create_all(connection, checkfirst=False)
-    # Version 0 means "any" to clients that watch, so the first list has version 1.
+    # Clients that watch use version 0 for "any version", so the first list has version 1.
     connection.execute(insert(COUNTERS).values(id=1, version=1, trimmed=1))
 
 
@@ -28,10 +27,10 @@ def _ranges(connection: Connection) -> None:
 
 
 def _replays(connection: Connection) -> None:
-    """Schema 2 had rows of positions with negative partitions: -1 the incarnation, -2-p a replay of partition
-    p.
+    """Schema 2 stored other data in rows of positions with negative partitions: -1 the incarnation, -2-p a
+    replay of partition p.
 
-    The text of a replay began with "="; without it, the replay was done.
+    The text of a replay began with "=". After the replay was done, it did not.
     """
     INCARNATIONS.create(connection, checkfirst=True)
     REPLAYS.create(connection, checkfirst=True)
@@ -50,10 +49,10 @@ STEPS: Final[Sequence[Step]] = (_first, _ranges, _replays)
 
 
 def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
-    """Bring the schema up to date.
+    """Upgrade the schema.
 
     Raises:
-        ConfigError: the schema is that of a newer gateway.
+        ConfigError: a newer gateway wrote the schema.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})

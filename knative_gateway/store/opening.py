@@ -1,4 +1,4 @@
-"""Opens and closes the whole store. [io]"""
+"""Opens and closes the store. [io]"""
 
 import asyncio
 import fcntl
@@ -26,7 +26,7 @@ _CALLED_OFF_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The parts of the store. `shared`: other replicas may use it at the same time (PostgreSQL)."""
+    """The parts of the store. `shared`: other replicas may use the store at the same time (PostgreSQL)."""
 
     resources: SqlResources
     cursors: SqlCursorStore
@@ -34,7 +34,7 @@ class Store:
 
 
 def sqlite_url(state_dir: Path) -> str:
-    """The URL of the file in a state directory."""
+    """Return the URL of the SQLite file in a state directory."""
     return URL.create("sqlite", database=str(state_dir / FILE_NAME)).render_as_string(hide_password=False)
 
 
@@ -46,11 +46,10 @@ async def open_store(
     poll_s: float = POLL_S,
     tasks: Supervisor | None = None,
 ) -> AsyncIterator[Store]:
-    """The store at a URL (`sqlite:///FILE`, `postgresql://…`), with its schema created or upgraded, until the
-    block ends.
+    """Open the store at a URL (`sqlite:///FILE`, `postgresql://…`), and create or upgrade its schema.
 
     Raises:
-        ConfigError: the URL is not valid, the file is in use, or its schema is that of a newer gateway.
+        ConfigError: the URL is not valid, the file is in use, or a newer gateway wrote the schema.
         UnavailableError: the database cannot be reached.
     """
     database = Database(url)
@@ -67,8 +66,9 @@ async def open_store(
 
 
 async def _to_its_end(step: Coroutine[None, None, None]) -> None:
-    """Finish a step even if the start is cancelled: its thread would continue, and use a database that is
-    closed.
+    """Finish a step even if the start is cancelled.
+
+    The thread of the step would continue, and use a closed database.
     """
     task = asyncio.create_task(step)
     try:
@@ -98,8 +98,8 @@ def _alone(database: Database) -> Iterator[None]:
     except OSError as error:
         message = f"the state database {path} cannot be opened: {error.strerror}"
         raise ConfigError(message) from None
-    # Closing any descriptor of the database file drops SQLite's own locks on it. SQLite has not opened it
-    # yet.
+    # Close this descriptor before SQLite opens the file: closing any descriptor of a file drops all locks of
+    # the process on it.
     os.close(descriptors[1])
     try:
         try:

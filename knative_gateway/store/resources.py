@@ -1,8 +1,8 @@
-"""Kubernetes objects in the database: compare-and-set writes, each with the next version of the whole store.
-[io]
+"""Kubernetes objects in the database, with compare-and-set writes. Each write gets the next version of the
+store. [io]
 
-Law: versions become visible in their order. A write locks the only counter row first, and holds the lock
-until its commit, so a reader that sees version n sees all versions before it.
+Versions become visible in their order. A write locks the only counter row first and holds the lock until its
+commit. So a reader that sees version n sees all versions before it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
 from knative_gateway.store.writing import Undone
 
 CHANGES_MAX: Final = 10_000
-"""Changes that are stored for watches; older ones are forgotten."""
+"""Changes that are stored for watches. Older changes are removed."""
 CHANGES_CHARACTERS_MAX: Final = 256 << 20
 """Characters of the documents of these changes."""
 DECODED_AT_ONCE: Final = 100
@@ -36,7 +36,7 @@ _NEXT: Final = (
     .returning(COUNTERS.c.version)
 )
 _VERSION: Final = select(COUNTERS.c.version)
-# Made once: making one of them costs more than executing it.
+# Built once: building a statement costs more than executing it.
 _OF_KEY: Final = ("api_group", "kind", "namespace", "name")
 _IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
 _DOCUMENT: Final = select(OBJECTS.c.version, OBJECTS.c.document).where(_IS)
@@ -59,10 +59,10 @@ class SqlResources:
         self._trim_every: Final = max(1, changes_max // 40)
         self._decoded: Final = Decoded()
         self._untrimmed = 0
-        """Characters of changes that were written since the last look at `CHANGES_CHARACTERS_MAX`."""
+        """Characters of changes that were written since `CHANGES_CHARACTERS_MAX` was last checked."""
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
-        """The object; None: it does not exist."""
+        """Return the object; None if it does not exist."""
         row = await self._database.read(partial(_found, key))
         return None if row is None else read(row.document)
 
@@ -72,7 +72,7 @@ class SqlResources:
         kind: str,
         namespace: str | None = None,
     ) -> tuple[int, Sequence[Mapping[str, object]]]:
-        """The version of the list, and the objects of a kind, sorted by namespace and name."""
+        """Return the version of the list, and the objects of a kind, sorted by namespace and name."""
         wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
         if namespace is not None:
             wanted = and_(wanted, OBJECTS.c.namespace == namespace)
@@ -82,7 +82,7 @@ class SqlResources:
             rows = connection.execute(
                 select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted),
             ).all()
-            # Sorted here, because the database's order depends on its locale.
+            # Sorted here, because the order of the database depends on its locale.
             versions = {
                 Key(group, kind, row.namespace, row.name): row.version
                 for row in sorted(rows, key=lambda row: (row.namespace, row.name))
@@ -100,7 +100,7 @@ class SqlResources:
         return await self._database.read(found)
 
     def _decode(self, connection: Connection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
-        """Read objects of one kind; keys that no longer exist are missing in the result."""
+        """Read objects of one kind. Objects that no longer exist are missing in the result."""
         group, kind = keys[0].group, keys[0].kind
         names, namespaces = {key.name for key in keys}, {key.namespace for key in keys}
         named = and_(OBJECTS.c.name.in_(names), OBJECTS.c.namespace.in_(namespaces))
@@ -121,13 +121,13 @@ class SqlResources:
         *,
         expected_version: int | None,
     ) -> Mapping[str, object] | None:
-        """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
+        """Store an object, or delete it (None). Returns it with its new `metadata.resourceVersion`.
 
-        `expected_version` 0: the object must not exist; None: any version.
+        `expected_version`: 0 if the object must not exist; None for any version.
 
         Raises:
             ConflictError: the object has another version.
-            UnavailableError: the database is away.
+            UnavailableError: the database is not available.
         """
 
         def put(connection: Connection) -> Mapping[str, object]:
@@ -146,16 +146,16 @@ class SqlResources:
         self,
         objects: Mapping[Key, tuple[Mapping[str, object], int]],
     ) -> Mapping[Key, Mapping[str, object]]:
-        """Store several objects that have the given versions (0: must not exist); returns those that were
-        stored.
+        """Store several objects if they have the given versions (0: must not exist). Returns the stored
+        objects.
 
         Raises:
-            UnavailableError: the database is away.
+            UnavailableError: the database is not available.
         """
 
         def put(connection: Connection) -> Mapping[Key, Mapping[str, object]]:
             done: dict[Key, Mapping[str, object]] = {}
-            version: int | None = connection.execute(_NEXT).scalar_one()  # it is the lock, too
+            version: int | None = connection.execute(_NEXT).scalar_one()  # this statement also takes the lock
             for key, (object_, expected) in objects.items():
                 row = _found(key, connection)
                 if (row.version if row else 0) != expected:
@@ -173,16 +173,16 @@ class SqlResources:
         return stored
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
-        """Delete several objects that have the given versions (None: any version); returns those that were
-        deleted.
+        """Delete several objects if they have the given versions (None: any version). Returns the deleted
+        objects.
 
         Raises:
-            UnavailableError: the database is away.
+            UnavailableError: the database is not available.
         """
 
         def delete_(connection: Connection) -> Sequence[Mapping[str, object]]:
             gone: list[Mapping[str, object]] = []
-            version: int | None = connection.execute(_NEXT).scalar_one()  # it is the lock, too
+            version: int | None = connection.execute(_NEXT).scalar_one()  # this statement also takes the lock
             for key, expected in keys.items():
                 row = _found(key, connection)
                 if row is None or (expected is not None and row.version != expected):
@@ -207,7 +207,9 @@ class SqlResources:
         row: Row[Any, Any] | None,
         version: int,
     ) -> Mapping[str, object]:
-        """Write in a transaction that holds the lock. `row`: the stored object; None: it does not exist."""
+        """Write within a transaction that holds the lock. `row`: the stored object; None if it does not
+        exist.
+        """
         stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
         document = written(stored)
         if object_ is None:
@@ -231,9 +233,7 @@ class SqlResources:
         return stored
 
     def _too_much(self, connection: Connection) -> int:
-        """The version up to which changes must be forgotten, to stay within `CHANGES_CHARACTERS_MAX`; 0:
-        none.
-        """
+        """Return the version up to which changes must be removed for `CHANGES_CHARACTERS_MAX`; 0: no change."""
         size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
         total = 0
         for row in connection.execute(
@@ -245,18 +245,18 @@ class SqlResources:
         return 0
 
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
-        """Changes of a kind after a version, in order, until the store is closed. An empty `kind`: of all
-        kinds.
+        """Yield the changes of a kind after a version, in order, until the store is closed. An empty `kind`:
+        all kinds.
 
         Raises:
-            GoneError: changes after that version are forgotten, or the version is not one of this store.
-            UnavailableError: the database is away.
+            GoneError: changes after this version were removed, or the version is greater than the store's.
+            UnavailableError: the database is not available.
         """
         return self._feed.watch(group, kind, after)
 
 
 def _trim(connection: Connection, version: int) -> None:
-    """Forget the changes up to a version."""
+    """Remove the changes up to a version."""
     connection.execute(delete(CHANGES).where(CHANGES.c.version <= version))
     connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
 

@@ -1,7 +1,7 @@
-"""The tables, as the newest migration leaves them. [io]
+"""The tables in the form of the newest schema.
 
-Documents are JSON in ASCII with escapes, so that both databases accept any text. Versions count the writes to
-the store.
+Documents are JSON in ASCII with escapes, so that both databases accept any text. A version counts the writes
+to the store.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ COUNTERS: Final = Table(
     Column("version", BigInteger, nullable=False),
     Column("trimmed", BigInteger, nullable=False),
 )
-"""One row. `version`: of the last write; the transaction that holds the row's lock is the only writer.
-`trimmed`: changes up to this version are forgotten.
+"""One row. `version`: the version of the last write; the transaction that holds the lock of the row is the
+only writer. `trimmed`: changes up to this version were removed.
 """
 
 OBJECTS: Final = Table(
@@ -54,7 +54,7 @@ POSITIONS: Final = Table(
     Column("log_partition", Integer, primary_key=True, autoincrement=False),
     Column("log_offset", Text, nullable=False),
 )
-"""Of each subscriber and partition: the offset of the last event up to which all are completed."""
+"""For each subscriber and partition: the offset of the last event up to which all events are completed."""
 
 INCARNATIONS: Final = Table(
     "log_incarnations",
@@ -62,7 +62,7 @@ INCARNATIONS: Final = Table(
     Column("uid", Text, primary_key=True),
     Column("incarnation", Text, nullable=False),
 )
-"""The incarnation of the log that the positions of a subscriber are of."""
+"""The incarnation of the log to which the positions of a subscriber belong."""
 
 REPLAYS: Final = Table(
     "replays",
@@ -71,7 +71,7 @@ REPLAYS: Final = Table(
     Column("log_partition", Integer, primary_key=True, autoincrement=False),
     Column("log_offset", Text, nullable=False),
 )
-"""Replays that were asked for and are not done: the position from which the partition's owner replays it."""
+"""Requested replays: the position from which the owner of the partition shall replay it."""
 
 RANGES: Final = Table(
     "completed_ranges",
@@ -80,7 +80,7 @@ RANGES: Final = Table(
     Column("log_partition", Integer, primary_key=True, autoincrement=False),
     Column("ranges", Text, nullable=False),
 )
-"""What is completed above a position: "AFTER-LAST,…", offsets in order."""
+"""The completed ranges above a position: "AFTER-LAST,…", in the order of the log."""
 
 FAILURES: Final = Table(
     "failures",
@@ -96,4 +96,4 @@ SCHEMA: Final = Table(
     MetaData(),
     Column("version", Integer, primary_key=True, autoincrement=False),
 )
-"""The migrations that were carried out. This table is created before all of them."""
+"""The numbers of the steps that have run. This table is created before all steps."""

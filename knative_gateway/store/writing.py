@@ -1,8 +1,8 @@
-"""Writes in order; those that wait at the same time share a transaction. [io]
+"""The writes of a process, in order. Writes that wait at the same time share a transaction. [io]
 
-Laws: first come, first served; a write that fails rolls back itself and no other; a write is durable when
-`write` returns. Writes that arrive during a transaction share the next one, so a burst of writes costs few
-commits, and another write does not wait for a commit of each.
+Writes are carried out in the order of arrival. A write that fails rolls back only itself. A write is durable
+when `write` returns. Writes that arrive during a transaction share the next one: a burst of writes needs few
+commits, and a later write does not wait for one commit for each.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from knative_gateway.errors import UnavailableError
 from knative_gateway.store.engines import Engine, Work
 
 TOGETHER_MAX: Final = 32
-"""Writes in one transaction: later writes wait some tens of milliseconds for them."""
+"""Writes in one transaction. Later writes wait some tens of milliseconds for them."""
 T = TypeVar("T")
 
 
 class Undone(Exception):  # noqa: N818  it is a result, not an error
-    """Raised by a write that has nothing to do: it is rolled back, and its result is `value`."""
+    """Raised by a write that has nothing to do. It is rolled back, and `value` is its result."""
 
     def __init__(self, value: object) -> None:
         super().__init__(value)
@@ -43,7 +43,7 @@ class _Failed:
 
 
 class Writer:
-    """The writes of one process. `wait_s`: how long a write waits for earlier ones."""
+    """The writes of one process. `wait_s`: how long a write waits for earlier writes."""
 
     def __init__(self, engine: Engine, wait_s: float) -> None:
         self._engine: Final = engine
@@ -52,11 +52,11 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     async def write(self, work: Work[T], *, together: bool = False) -> T:
-        """Carry out the work and commit it; returns its result. `together`: it may share a transaction with
-        other such work.
+        """Carry out the work, commit it, and return its result. `together`: it may share its transaction with
+        others.
 
         Raises:
-            UnavailableError: earlier writes took too long; this one was not begun.
+            UnavailableError: earlier writes took too long; this write has not begun.
         """
         write = _Write(work, together, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
@@ -75,7 +75,7 @@ class Writer:
                 self._waiting.remove(write)
 
     async def close(self) -> None:
-        """Wait for all writes that were requested."""
+        """Wait for all requested writes."""
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -108,7 +108,7 @@ class Writer:
 
 
 def _carried_out(works: Sequence[Work[Any]], connection: Connection) -> list[Any]:
-    """The results of all works, in one committed transaction."""
+    """Carry out all works in one transaction, commit it, and return the results."""
     if len(works) == 1:
         try:
             results = [works[0](connection)]
