@@ -1,15 +1,15 @@
 """Resolves Destinations to absolute URLs. Pure: objects come from a lookup.
 
-Spec: knative-eventing-test-spec, "Destination Resolution".
-
-Laws: every destination becomes an absolute http or https URL, or a reason why it cannot. A v1 Service becomes
-`http://NAME.NAMESPACE.svc/`, any other object its `status.address.url`. A `uri` together with a `ref` is
-relative to that URL (RFC 3986).
+Each destination becomes an absolute http or https URL, or a reason why it cannot be resolved. A v1 Service
+becomes `http://NAME.NAMESPACE.svc/`; any other object becomes its `status.address.url`. A `uri` together with
+a `ref` is relative to that URL (RFC 3986).
 
 The name of a Service has no meaning outside a cluster. `ServiceMap` maps it to a URL that the gateway can
-reach. This is the last step, so the status shows the name. Only `NAME.NAMESPACE.svc` and
+reach. The mapping is the last step, so that the status shows the name. Only `NAME.NAMESPACE.svc` and
 `NAME.NAMESPACE.svc.cluster.local` are names of Services, because a shorter name may be a host of the
 internet.
+
+Spec: knative-eventing-test-spec, "Destination Resolution".
 """
 
 import re
@@ -35,7 +35,7 @@ _MAPPED: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Why a destination cannot be resolved: the reason (one word) and the message of the condition."""
+    """Why a destination cannot be resolved: reason (one word) and message of the condition."""
 
     reason: str
     message: str
@@ -43,13 +43,13 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class ServiceMap:
-    """The base URL of each Service of a cluster, by `name.namespace`. Made by `parse`."""
+    """The base URL of each Service of a cluster, by `name.namespace`; see `parse`."""
 
     bases: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, entries_: Mapping[str, str]) -> "ServiceMap":
-        """The map as an operator writes it.
+        """Read the map from the settings.
 
         Raises:
             ConfigError: a name is not `name.namespace`, or a base is not an http or https URL.
@@ -62,11 +62,11 @@ class ServiceMap:
         return cls(dict(entries_))
 
     def knows(self, name: str, namespace: str) -> bool:
-        """Whether this Service is in the map. It then needs no object."""
+        """Return whether this Service is in the map. Then a Service object is not required."""
         return f"{name}.{namespace}" in self.bases
 
     def reached(self, url: str, lookup: Lookup) -> str:
-        """The URL to connect to: the base of the map for a Service, the host of an ExternalName, or the URL
+        """Return the URL to connect to: the base in the map, the host of an ExternalName Service, or the URL
         itself.
         """
         parts = urlsplit(url)
@@ -86,7 +86,7 @@ class ServiceMap:
 
 
 def _only_port(service: Object) -> int | None:
-    """The port of a Service that has only one, for a URL without a port."""
+    """Return the port of a Service with one port, for a URL without a port."""
     ports = [number(each, "port") for each in entries(service, "spec", "ports")]
     return ports[0] if len(ports) == 1 and ports[0] else None
 
@@ -106,7 +106,7 @@ class Addressing:
     inward: Inward | None = None
 
     def resolve(self, destination: Object, namespace: str) -> str | Unresolved:
-        """The absolute URL of a Destination in an object of this namespace."""
+        """Return the absolute URL of a Destination in an object of this namespace."""
         reference, uri = child(destination, "ref"), text(destination, "uri")
         if not reference:
             return (
@@ -128,11 +128,11 @@ class Addressing:
         )
 
     def reached(self, url: str) -> str:
-        """The URL to connect to for a resolved URL."""
+        """Return the URL to connect to for a resolved URL."""
         return self.services.reached(url, self.lookup)
 
     def shown(self, url: str, namespace: str) -> str:
-        """The URL that events for a resolved URL are sent to, as readers of this namespace may see it.
+        """Return the URL to which events for a resolved URL are sent, for readers of this namespace.
 
         Empty if it is the URL itself, or if a Service of another namespace determines it.
         """
@@ -169,9 +169,10 @@ class Addressing:
         )
 
     def _judged(self, url: str, namespace: str) -> str | Unresolved:
-        """The URL if events may be sent there.
+        """Return the URL if events may be sent to it.
 
-        Brokers and Channels of this gateway need no network, so rules decide.
+        Brokers and Channels of this gateway are reached without a network, so the rules for namespaces
+        decide.
         """
         if self.inward is not None and self.inward.path_of(self.reached(url)) is not None:
             forbidden = self.inward.refusal(self.reached(url), namespace)
@@ -181,7 +182,7 @@ class Addressing:
 
 
 def without_credentials(url: str) -> str:
-    """A URL without `user:password@`, for statuses and messages."""
+    """Return a URL without `user:password@`, for statuses and messages."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -190,7 +191,7 @@ def without_credentials(url: str) -> str:
 
 
 def is_absolute(url: str) -> bool:
-    """Whether this is an absolute http or https URL, with a host that can be looked up."""
+    """Return whether this is an absolute http or https URL with a host that can be looked up."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -1,6 +1,4 @@
-"""[io] Reads everything that a gateway reads at its start, and starts nothing: `knative-gateway serve
---check`.
-"""
+"""[io] The check of `knative-gateway serve --check`: reads everything that a gateway reads at its start."""
 
 import asyncio
 import tempfile
@@ -20,10 +18,10 @@ from knative_gateway.store.opening import open_store, sqlite_url
 def check_settings(settings: GatewaySettings) -> None:
     """Read certificates, tokens, keys and the directory of resources, and check URLs and rules.
 
-    Opens no connection: not to the node, the state database or subscribers.
+    Does not connect to the node, the state database or subscribers.
 
     Raises:
-        GatewayError: a gateway cannot start with these settings; the message says why.
+        GatewayError: a gateway cannot start with these settings; the message gives the reason.
     """
     ServiceMap.parse(settings.services)
     destinations(settings)

@@ -1,7 +1,7 @@
 """The settings of the gateway: frozen, and checked when they are created. Pure.
 
-Where they come from is in cli/settings.py; `make reference` writes docs/reference/gateway-configuration.md
-from the descriptions. Durations are seconds, sizes take units ("1MiB").
+cli/settings.py reads them. `make reference` writes docs/reference/gateway-configuration.md from the
+descriptions. Durations are seconds; sizes take units ("1MiB").
 """
 
 import re
@@ -78,7 +78,9 @@ class JwtSettings(Settings):
     groups_claim: str = Field(
         default="groups", min_length=1, max_length=255, description="The claim that lists the user's groups."
     )
-    leeway: float = Field(default=30.0, ge=0, le=600, description="How far clocks may differ.")
+    leeway: float = Field(
+        default=30.0, ge=0, le=600, description="Maximum difference between the clocks of issuer and gateway."
+    )
 
 
 class RuleSettings(Settings):
@@ -117,7 +119,7 @@ class TlsSettings(Settings):
 
 
 class Limits(Settings):
-    """Bounds of what clients can make grow."""
+    """Limits on resources that clients use."""
 
     body: ByteSize = Field(
         default=ByteSize(1 << 20),
@@ -141,12 +143,12 @@ class Limits(Settings):
         default=20_000,
         ge=1,
         le=1_000_000,
-        description="Events received and not yet durable. Beyond it senders get 503.",
+        description="Events that are received and not yet durable. If there are more, senders get 503.",
     )
     pending: ByteSize = Field(
         default=ByteSize(64 << 20),
         ge=1 << 20,
-        description="Bytes received and not yet durable. Beyond it senders get 503.",
+        description="Bytes that are received and not yet durable. If there are more, senders get 503.",
     )
     append: Seconds = Field(
         default=5.0, description="How long a sender waits until its event is durable; then it gets 503."
@@ -162,7 +164,7 @@ class Limits(Settings):
 
 
 class LogDefaults(Settings):
-    """The log of a new Broker or Channel that has no annotations about it."""
+    """The log of a new Broker or Channel that does not configure its log itself."""
 
     partitions: int = Field(default=4, ge=1, le=1024, description="Number of partitions.")
     retention: float | None = Field(
@@ -197,14 +199,14 @@ class SubscriberSettings(Settings):
     """
 
     timeout: Seconds = Field(
-        default=60.0, description="Time for one request, if `delivery.timeout` of the object does not say it."
+        default=60.0, description="Time for one request, if the object does not set `delivery.timeout`."
     )
     connect_timeout: Seconds = Field(default=10.0, description="Time to connect.")
     ca: Path | None = Field(
         default=None, description="Certificates that are trusted in addition to those of the system, PEM."
     )
     certificate: Path | None = Field(
-        default=None, description="Certificate of the gateway for subscribers that ask for one, PEM."
+        default=None, description="Certificate of the gateway for subscribers that require one, PEM."
     )
     key: Path | None = Field(default=None, description="Private key of `certificate`, PEM.")
     verify: bool = Field(default=True, description="`false` trusts every certificate: for tests only.")
@@ -234,22 +236,21 @@ class SubscriberSettings(Settings):
         default=ByteSize(64 << 20),
         ge=1 << 20,
         description=(
-            "Bytes of all replies that are received at once; beyond it, further replies are not "
-            "read. One subscriber gets at most "
-            "half. One reply may always be received."
+            "Bytes of all replies that are received at once. If there are more, further replies wait. "
+            "One subscriber gets at most half. One reply may always be received."
         ),
     )
 
 
 class NamespaceRule(StrEnum):
-    """What happens to an object in a namespace that does not exist: it is created, or the object is refused."""
+    """Whether an object in a namespace that does not exist creates the namespace, or is refused."""
 
     ON_DEMAND = "on-demand"
     REQUIRED = "required"
 
 
 class GatewaySettings(Settings):
-    """Everything that `knative-gateway serve` needs to know."""
+    """The settings of `knative-gateway serve`."""
 
     listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
         default=(Listener(host="127.0.0.1", port=8080),),
@@ -258,7 +259,7 @@ class GatewaySettings(Settings):
     )
     state_dir: Path = Field(
         default=Path("knative-gateway-state"),
-        description="Directory of the resources, the positions, and the events of the started node.",
+        description="Directory of the resources, the cursors, and the events of the started node.",
     )
     amqp: str | None = Field(
         default=None,
@@ -293,7 +294,7 @@ class GatewaySettings(Settings):
         default=None,
         repr=False,
         description=(
-            "Where resources and positions are kept for several gateways: `postgresql://…`. Not set: a file"
+            "The database of resources and cursors for several gateways: `postgresql://…`. Not set: a file"
             " in `state_dir`."
         ),
     )
@@ -310,8 +311,8 @@ class GatewaySettings(Settings):
     traces: str | None = Field(
         default=None,
         description=(
-            "URL of the OpenTelemetry collector for traces of events, OTLP over HTTP. Not set: as `OTEL_…`"
-            " variables say."
+            "URL of the OpenTelemetry collector for traces of events, OTLP over HTTP. Not set: `OTEL_…`"
+            " variables decide."
         ),
     )
     tokens: Path | None = Field(

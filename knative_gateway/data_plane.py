@@ -1,7 +1,7 @@
 """[io] Ingress and dispatcher together, as the receiver of the controller's routes: `ports.DataPlane`.
 
-Law: a removed route stops accepting events before its subscribers stop. A new route accepts events only after
-its subscribers have their cursors, so that no event is stored before their start.
+A removed route stops accepting events before its subscribers stop. A new route accepts events only after its
+subscribers have their cursors, so that events are not stored before the start of a subscriber.
 """
 
 import asyncio
@@ -13,9 +13,7 @@ from knative_gateway.ports import ResourceStore, Route, Routes
 from knative_gateway.resources.objects import at
 
 GATHER_S: Final = 0.01
-"""Changes of paths within this time are combined, because each change of the ingress processes all of its
-paths.
-"""
+"""Changes of paths within this time are combined, because each change of the ingress processes all paths."""
 
 
 class Taking(Protocol):
@@ -29,17 +27,19 @@ class Pushing(Protocol):
     """The dispatcher."""
 
     def served(self, path: str) -> Route | None:
-        """The route of a path that is served now."""
+        """Return the route of a path as it is served now."""
 
     def failing_at(self, path: str) -> Mapping[str, str]:
-        """Subscribers of a path that could not be set up, by uid, with the reason."""
+        """Return why subscribers of a path could not begin, by uid."""
 
     def use(self, routes: Routes) -> None:
         """Begin to serve these routes."""
 
 
 def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
-    """Returns a function: whether any replica has given this path to a Broker or Channel as its address."""
+    """Return a function that returns whether a replica has published a path as the address of a Broker or
+    Channel.
+    """
 
     async def is_address(path: str) -> bool:
         found = [await resources.get(key) for key in keys_of(path)]
@@ -49,7 +49,7 @@ def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
 
 
 class GatewayDataPlane:
-    """Keeps both consistent. The dispatcher calls `changed`; see `ports.DataPlane`."""
+    """Keeps ingress and dispatcher consistent. The dispatcher calls `changed`; see `ports.DataPlane`."""
 
     def __init__(self, ingress: Taking, gather_s: float = GATHER_S) -> None:
         self.dispatcher: Pushing
@@ -95,7 +95,7 @@ class GatewayDataPlane:
         return self.dispatcher.failing_at(path)
 
     def changed(self, path: str) -> None:
-        """Note that the dispatcher serves another route at a path, or that its failing subscribers changed."""
+        """Report that the dispatcher serves another route at a path, or that its failing subscribers changed."""
         self._changed[path] = None
         if self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(self._gather_s, self._look)
@@ -114,7 +114,7 @@ class GatewayDataPlane:
             self.on_change(path)
 
     def _is_served(self, route: Route) -> bool:
-        """Whether every subscriber has its cursor, or has failed to get one."""
+        """Return whether every subscriber has its cursor, or has failed to get one."""
         failing = self.dispatcher.failing_at(route.path)
         none_placed = bool(failing) and all(each.uid in failing for each in route.subscribers)
         return none_placed or self.dispatcher.served(route.path) == route

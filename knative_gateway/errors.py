@@ -1,10 +1,10 @@
-"""The error tree of the gateway: each class is one answer that a caller can get."""
+"""The errors of the gateway. Each class corresponds to one answer to a client."""
 
 from typing import Final
 
 
 class GatewayError(Exception):
-    """Root of everything this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose."""
 
 
 class UnauthenticatedError(GatewayError):
@@ -12,18 +12,18 @@ class UnauthenticatedError(GatewayError):
 
 
 class ForbiddenError(GatewayError):
-    """The sender has no right to do this (403)."""
+    """The sender may not do this (403)."""
 
 
 class BadRequestError(GatewayError):
     """The request is not valid, or the log rejects its event (400).
 
-    The message names what is wrong and where.
+    The message names the problem and its location.
     """
 
 
 class UnsupportedMediaError(GatewayError):
-    """The request has a content coding that the gateway does not read (415)."""
+    """The request has a content coding that the gateway does not support (415)."""
 
 
 class TooLargeError(GatewayError):
@@ -39,16 +39,16 @@ class OverloadedError(GatewayError):
 
 
 class UnavailableError(GatewayError):
-    """The log is unavailable (503): it is unknown whether the event was stored."""
+    """The log or the state database is not available (503). It is not known whether the event was stored."""
 
 
 class ConfigError(GatewayError):
-    """A setting is not valid. The message names it, where it was read, and what is allowed."""
+    """A setting is not valid. The message names the setting, its source, and the allowed values."""
 
 
 class ConflictError(GatewayError):
-    """The object changed after the version that the writer read, or the name already exists (409)."""
+    """The object was changed after the writer read it, or the name already exists (409)."""
 
 
 class GoneError(GatewayError):
-    """The watch feed no longer has the requested version (410): the client must list again."""
+    """The watch feed does not have the requested version any more (410). The client must list again."""

@@ -1,7 +1,7 @@
 """Offsets inside the gateway: texts of 16 digits, which sort like the numbers. Pure.
 
-The store has this form since the first version, so it stays. Users see numbers: the API, statuses, log lines
-and spans convert with `offset_number`.
+The store has used this form since its first version. Users see numbers: the API, statuses, log lines and
+spans convert with `offset_number`. -
 """
 
 from typing import Final, overload

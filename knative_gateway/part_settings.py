@@ -1,4 +1,4 @@
-"""Derives the settings of the parts from the settings of the gateway. [io]"""
+"""The settings of the gateway's parts, derived from the settings of the gateway. [io]"""
 
 from ssl import SSLContext
 from typing import TYPE_CHECKING
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 
 def ingress_limits(settings: GatewaySettings) -> IngressLimits:
-    """The limits of the ingress."""
     limits = settings.limits
     return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
 
 
 def send_settings(settings: GatewaySettings) -> SendSettings:
-    """The settings of requests to subscribers. Raises the limit of open files for their connections."""
+    """Return the settings of requests to subscribers.
+
+    Raises the process's limit of open files, so that the connections fit.
+    """
     given = settings.subscribers
     return SendSettings(
         timeout_ms=round(given.timeout * 1000),
@@ -39,7 +41,11 @@ def send_settings(settings: GatewaySettings) -> SendSettings:
 
 
 def subscribers_tls(settings: GatewaySettings) -> SSLContext:
-    """The TLS context of requests to subscribers, from the current files. Raises ConfigError."""
+    """Return the TLS context of requests to subscribers, from the current files.
+
+    Raises:
+        ConfigError: a file cannot be read or is not valid.
+    """
     try:
         return tls_context(send_settings(settings))
     except OSError as error:
@@ -48,7 +54,11 @@ def subscribers_tls(settings: GatewaySettings) -> SSLContext:
 
 
 def destinations(settings: GatewaySettings) -> Destinations:
-    """The allowed destinations. Raises ConfigError."""
+    """Return the allowed destinations.
+
+    Raises:
+        ConfigError: a rule is not valid.
+    """
     rules = settings.destinations
     return (
         Destinations.parse(allow=rules.allow)
@@ -58,7 +68,6 @@ def destinations(settings: GatewaySettings) -> Destinations:
 
 
 def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
-    """The settings of the dispatcher."""
     given = settings.subscribers
     return DispatchSettings(
         look_ahead=given.look_ahead,

@@ -1,7 +1,7 @@
-"""The interfaces between the packages of the gateway: routes from the controller, and what store and engine
-offer.
+"""The interfaces between the packages of the gateway: the routes of the controller, and the ports of store
+and engine.
 
-The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable
+The controller turns resources into routes. Ingress and dispatcher know only routes. All values are immutable
 snapshots.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 
 class BackoffPolicy(StrEnum):
-    """How waits increase from retry to retry."""
+    """How waits increase from one retry to the next."""
 
     LINEAR = "linear"
     EXPONENTIAL = "exponential"
@@ -23,7 +23,7 @@ class Delivery:
     """The delivery options of a subscriber, resolved.
 
     Durations are milliseconds. `dead_letter_url`: an absolute URL; None: no dead letter sink. `structured`:
-    use structured content mode instead of binary.
+    use the structured content mode instead of the binary one.
     """
 
     retry: int = 0
@@ -57,10 +57,12 @@ class Start(StrEnum):
 class Subscriber:
     """One Trigger or Subscription, resolved: everything that its deliveries need.
 
-    `uid` is its identity: a recreated one is another subscriber. `filters`: the Trigger's validated dialect
-    objects, all of which must match; empty: every event. `subscriber_url` None: events go to the reply URL
-    only. `reply_log`: replies are appended there (Triggers). `reply_url`: replies are POSTed there
-    (Subscriptions). `brokers`: the prefix of the addresses of this gateway's Brokers.
+    - `uid`: its identity. A recreated object is another subscriber.
+    - `filters`: the Trigger's validated dialect objects, all of which must match; empty: every event matches.
+    - `subscriber_url`: None if events go only to the reply URL.
+    - `reply_log`: the log to which replies are appended (Triggers).
+    - `reply_url`: the URL to which replies are POSTed (Subscriptions).
+    - `brokers`: the beginning of the addresses of this gateway's Brokers.
     """
 
     uid: str
@@ -82,20 +84,22 @@ class Subscriber:
     brokers: str = ""
 
     def departs(self, url: str) -> bool:
-        """Whether an event that is sent to this URL leaves the Brokers, so that it is sent without
+        """Return whether an event that is sent to this URL leaves the Brokers, so that it loses
         `knativebrokerttl`.
 
-        Between Brokers of this gateway it keeps the attribute, so that a ring of Brokers ends.
+        Between Brokers of this gateway, it keeps the attribute, so that an event in a ring of Brokers is
+        dropped in the end.
         """
         return self.reply_log is not None and not (self.brokers and url.startswith(self.brokers))
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One Broker or Channel: its log and its subscribers. `path`: of the URL to which senders POST events.
+    """One Broker or Channel: its log and its subscribers.
 
-    `duplicates_ms`: an event with the source and id of one that was accepted within so many milliseconds is
-    accepted, but not stored again; None: every event is stored.
+    `path`: the path of the URL to which senders POST events. `duplicates_ms`: an event with the source and id
+    of an event that was accepted within this time is accepted, but not stored again; None: all events are
+    stored.
     """
 
     uid: str
@@ -110,7 +114,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Everything that the data plane serves. `version` increases with every change."""
+    """All routes of the data plane. `version` increases with every change."""
 
     version: int
     by_path: Mapping[str, Route]
@@ -135,23 +139,27 @@ class DataPlane(Protocol):
     """Called with a path whenever its `served` or `failing` changed."""
 
     def use(self, routes: Routes) -> None:
-        """Serve these from now on, and nothing else; returns at once."""
+        """Serve these routes, and no others, from now on. Returns at once."""
 
     def served(self, path: str) -> Route | None:
-        """The route as it is served: each of its subscribers has a stored cursor and gets all events that are
-        accepted later, except those in `failing`.
+        """Return the route as it is served; None if the path is not served.
+
+        Each of its subscribers, except those in `failing`, has a stored cursor and receives all events that
+        are accepted later.
         """
 
     def failing(self, path: str) -> Mapping[str, str]:
-        """Why subscribers of that path are not served yet, by uid; they are retried."""
+        """Return why subscribers of a path are not served yet, by uid. They are retried."""
 
 
-# -- what the store offers (SQLite or PostgreSQL behind it)
+# -- the port of the store (SQLite or PostgreSQL)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Names one object. `group` is empty for the core group, `namespace` for objects without one."""
+    """The name of one object. `group` is empty for the core group, `namespace` for objects without a
+    namespace.
+    """
 
     group: str
     kind: str
@@ -165,10 +173,10 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change in the watch feed: `type` is ADDED, MODIFIED or DELETED.
+    """One change in the watch feed. `type`: ADDED, MODIFIED or DELETED.
 
-    `object`: the object at `version`, or as it was before it was deleted. `previous`: the object before; None
-    for ADDED.
+    `object`: the object at `version`; for DELETED, the object before its deletion. `previous`: the object
+    before the change; None for ADDED.
     """
 
     type: str
@@ -182,7 +190,7 @@ class ResourceStore(Protocol):
     """Kubernetes objects: JSON documents, each with the version of the store at its last write."""
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
-        """The object; None: it does not exist."""
+        """Return the object; None if it does not exist."""
 
     async def list(
         self,
@@ -190,7 +198,7 @@ class ResourceStore(Protocol):
         kind: str,
         namespace: str | None = None,
     ) -> tuple[int, Sequence[Mapping[str, object]]]:
-        """The version of the list, and the objects of a kind, sorted by namespace and name."""
+        """Return the version of the list, and the objects of a kind, sorted by namespace and name."""
 
     async def write(
         self,
@@ -199,9 +207,9 @@ class ResourceStore(Protocol):
         *,
         expected_version: int | None,
     ) -> Mapping[str, object] | None:
-        """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
+        """Store an object, or delete it (None). Returns it with its new `metadata.resourceVersion`.
 
-        `expected_version` 0: the object must not exist; None: any version.
+        `expected_version`: 0 if the object must not exist; None for any version.
 
         Raises:
             ConflictError: the object has another version.
@@ -211,27 +219,31 @@ class ResourceStore(Protocol):
         self,
         objects: Mapping[Key, tuple[Mapping[str, object], int]],
     ) -> Mapping[Key, Mapping[str, object]]:
-        """Store several objects that have the given versions (0: must not exist); returns those that were
-        stored.
+        """Store several objects if they have the given versions (0: must not exist). Returns the stored
+        objects.
         """
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
-        """Delete several objects that have the given versions (None: any version); returns those that were
-        deleted.
+        """Delete several objects if they have the given versions (None: any version). Returns the deleted
+        objects.
         """
 
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
-        """Changes of a kind after a version, in order. An empty `kind`: of all kinds. Raises GoneError."""
+        """Yield the changes of a kind after a version, in order. An empty `kind`: all kinds.
+
+        Raises:
+            GoneError: changes after this version were removed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One record of a subscriber's delivery history. `at_ms`: since 1970 UTC. `body`: the beginning of the
-    answer's body.
+    """One record in the delivery history of a subscriber. `at_ms`: since 1970 UTC. `body`: the beginning of
+    the answer's body.
 
-    `end`: empty for an attempt that others may follow; else how the delivery ended: "dead-lettered",
-    "dropped", or "skipped" (the stored message is not a CloudEvent, or it could not be filtered). Two are not
-    about a single event: "removed" (retention removed events before they were delivered) and "log made
+    `end` is empty if other attempts may follow. Otherwise it states how the delivery ended: "dead-lettered",
+    "dropped", or "skipped" (the stored message is not a CloudEvent, or its filter failed). Two values do not
+    concern a single event: "removed" (retention removed events before they were delivered) and "log made
     again".
     """
 
@@ -248,16 +260,16 @@ class Failure:
 
 
 Range = tuple[str, str]
-"""The events after the first offset, up to and with the second."""
+"""The events after the first offset, up to and including the second one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
-    """What is stored of where one subscriber is.
+    """The stored cursor of one subscriber.
 
-    `positions`: of each partition the offset of the last event up to which all are completed. `incarnation`:
-    of the log that the positions are of; empty: the node did not report it; None: nothing is stored.
-    `replays`: positions of partitions that are to be replayed; the owner of each partition does so.
+    `positions`: for each partition, the offset of the last event up to which all events are completed.
+    `incarnation`: of the log to which the positions belong; empty if the node did not report it; None if
+    nothing is stored. `replays`: requested replays, which the owner of each partition carries out.
     """
 
     positions: Mapping[int, str] = field(default_factory=dict)
@@ -266,20 +278,21 @@ class StoredCursor:
 
 
 class CursorStore(Protocol):
-    """Stores the cursors of subscribers, replays that were asked for, and the history of failed deliveries.
+    """Stores the cursors of subscribers, requested replays, and the histories of failed deliveries.
 
-    Everything is durable when a method returns. Positions go forward only, except by `reset`, `restart` and
+    Changes are durable when a method returns. Positions only increase, except by `reset`, `restart` and
     `replay`.
     """
 
     async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
-        """The cursors of these subscribers; none for a subscriber that never had one."""
+        """Return the cursors of these subscribers. Subscribers without a cursor are missing."""
 
     async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
-        """What these subscribers have completed above their positions, by subscriber and partition."""
+        """Return the completed ranges above the positions, by subscriber and partition."""
 
     async def begin(self, cursors: Mapping[str, StoredCursor]) -> Mapping[str, StoredCursor]:
-        """Store positions and incarnations where a subscriber has none yet; returns what is stored then.
+        """Store positions and incarnations of subscribers that do not have them yet. Returns what is stored
+        then.
 
         Replicas that begin at the same time get the same positions. `replays` of the arguments are ignored.
         """
@@ -289,49 +302,45 @@ class CursorStore(Protocol):
         positions: Mapping[tuple[str, int], str],
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
     ) -> None:
-        """Move these positions forward; key: (uid, partition).
+        """Increase these positions; key: (uid, partition).
 
-        `done`: what is completed above a position; replaces what was stored of it.
+        `done`: completed ranges above a position; they replace the stored ones.
         """
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, forward or back; other partitions stay as they are.
-
-        What was completed above them is forgotten.
+        """Set positions to any value, and remove the completed ranges above them. Other partitions do not
+        change.
         """
 
     async def restart(self, uid: str, positions: Mapping[int, str], incarnation: str) -> None:
-        """As `reset`, in a recreated log: replays of the former log are forgotten, too."""
+        """Set positions as `reset` does, in a recreated log: also removes replays of the former log."""
 
     async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Ask the owners of these partitions to replay them from these positions; replaces
-        earlier requests.
-        """
+        """Request a replay of these partitions from these positions. Replaces earlier requests."""
 
     async def replay(self, uid: str, positions: Mapping[int, str]) -> None:
-        """As `reset`, and the replays of these partitions are done."""
+        """Set positions as `reset` does, and remove the requests to replay these partitions."""
 
     async def replays(self) -> Mapping[str, Mapping[int, str]]:
-        """All replays that were asked for and are not done, by subscriber and partition."""
+        """Return all requested replays, by subscriber and partition."""
 
     async def forget(self, uid: str) -> None:
-        """Remove everything about a subscriber."""
+        """Remove everything that is stored for a subscriber."""
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, all or nothing; the latest 100 of each subscriber are
-        stored.
-        """
+        """Add to the histories of these subscribers, in one transaction. Each keeps its latest 100 failures."""
 
     async def history(self, uid: str) -> Sequence[Failure]:
-        """The failures of a subscriber, the latest first."""
+        """Return the failures of a subscriber, the latest first."""
 
 
-# -- what the engine offers (through its client)
+# -- the port of the engine (its client)
 
 
 class Stored(NamedTuple):
-    """One event read from a log: `message` is the AMQP message less the delivery's annotations.
-    `message_format`: AMQP 2.7.5.
+    """One event that was read from a log.
+
+    `message`: the AMQP message without delivery annotations. `message_format`: AMQP 2.7.5.
     """
 
     partition: int
@@ -342,10 +351,11 @@ class Stored(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """A log at one moment. `first` and `last`: offsets of each partition's events, None where it has none.
+    """The state of a log at one moment.
 
-    `incarnation`: another one for each log that was ever made, also under the same name; empty: it is not
-    known.
+    `first` and `last`: the offsets of the first and the last event of each partition; None for an empty
+    partition. `incarnation`: differs for each log that was ever created, also under the same name; empty if
+    it is not known.
     """
 
     incarnation: str
@@ -357,31 +367,32 @@ class EventLog(Protocol):
     """The logs of the engine."""
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
-        """Create the log if it does not exist; returns the number of its partitions."""
+        """Create the log if it does not exist. Returns the number of its partitions."""
 
     async def delete(self, log: str) -> None:
         """Delete a log and its events. Does nothing if the log does not exist."""
 
     async def append(self, log: str, message: bytes) -> None:
-        """Store one message; durable when it returns. The message carries its own group key.
+        """Store one message, which contains its own group key. Durable when it returns.
 
         Raises:
-            OverloadedError: the log pushes back; try later.
-            UnavailableError: it is away; nothing is known of this message.
+            OverloadedError: the log accepts no more events now; retry later.
+            UnavailableError: the log is not available; it is not known whether the message is stored.
         """
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
-        """The offset of the last event of each partition now; None: the partition is empty."""
+        """Return the offset of the last event of each partition; None for an empty partition."""
 
     async def extents(self, log: str) -> Extents:
-        """What the log holds now."""
+        """Return the current extents of the log."""
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
-        """Of each partition the position to read from for all events stored after that time (since 1970 UTC),
-        as `read` takes it.
+        """Return, for each partition, the position from which to `read` all events that were stored after
+        `at_ms` (since 1970 UTC).
         """
 
     def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, forever;
-        order kept within a partition.
+        """Yield events of these partitions in batches, without end; in order within a partition.
+
+        `after`: the offset before the first event, by partition; None: from the earliest event.
         """

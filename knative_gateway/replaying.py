@@ -12,20 +12,24 @@ from knative_gateway.resources.refusals import StatusError, bad_request
 
 _BEGINNING_MS: Final = 0
 _END_MS: Final = 1 << 45
-"""Later than any stored event: about a thousand years from now."""
+"""A time after every stored event: more than a thousand years after 1970."""
 
 
 class Dispatching(Protocol):
     """The dispatcher of this process. All methods raise KeyError if it does not serve the subscriber."""
 
     async def replay_from_time(self, uid: str, at_ms: int) -> None:
-        """Move to the first event that was stored at that time or later."""
+        """Move the subscriber to the first event that was stored at `at_ms` or later."""
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """Move to PARTITION=OFFSET,…. Raises ValueError for a partition that the log does not have."""
+        """Move the subscriber to PARTITION=OFFSET,….
+
+        Raises:
+            ValueError: the log does not have one of the partitions.
+        """
 
     async def redrive(self, uid: str) -> int:
-        """Deliver again what was dead-lettered or dropped; returns how many events."""
+        """Deliver dead-lettered and dropped events again. Returns their number."""
 
 
 class DispatcherReplays:
@@ -35,8 +39,11 @@ class DispatcherReplays:
         self._dispatcher: Final = dispatcher
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
-        """Deliver again from `start`, which the caller has validated. Raises StatusError,
-        UnavailableError.
+        """Deliver again from `start`, which the caller has validated.
+
+        Raises:
+            StatusError: the subscriber is not served, or the log does not have a partition.
+            UnavailableError: the log or the store is not available.
         """
         found, _ = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})
         uid = uid_of(subscriber)
@@ -55,7 +62,12 @@ class DispatcherReplays:
         return {"kind": "Replay", "uid": uid, "start": start}
 
     async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:
-        """Deliver again what was dead-lettered or dropped. Raises StatusError, UnavailableError."""
+        """Deliver dead-lettered and dropped events again.
+
+        Raises:
+            StatusError: the subscriber is not served, or an option is not valid.
+            UnavailableError: the log or the store is not available.
+        """
         if options:
             message = f"redrive does not have an option {next(iter(options))!r}"
             raise bad_request(message)

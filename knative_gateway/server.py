@@ -1,8 +1,10 @@
-"""[io] A whole gateway: creates the parts, connects them, and starts and stops them in order.
+"""[io] The whole gateway: it creates and connects the parts, and starts and stops them in order.
 
-Start: the event log node (unless the settings name one), the store, the data plane, the control plane, the
-listener, ready. Stop (SIGTERM, SIGINT): not ready but still serving (`shutdown_delay`); the listener finishes
-its requests; then everything else stops in the opposite order; exit status 0.
+Order of the start: the event log node (unless the settings name one), the store, the data plane, the control
+plane, the listener; then the gateway is ready.
+
+Order of the stop (SIGTERM, SIGINT): the gateway is not ready, but still serves (`shutdown_delay`); the
+listener finishes its requests; all other parts stop in the opposite order. The exit status is 0.
 """
 
 import asyncio
@@ -62,13 +64,13 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MIN: Final = 16 << 20
 ATTRIBUTES_BYTES: Final = 1 << 20
-"""The room for the attributes of an event in a message, in addition to its body."""
+"""Bytes of a message for the attributes of an event, in addition to its body."""
 CONNECT_S_MAX: Final = 30.0
 OPEN_S_MAX: Final = 60.0
-"""How long requests to unknown Brokers get 503 instead of 404 while some known Brokers cannot be served."""
+"""How long unknown paths get 503 instead of 404 while known Brokers or Channels cannot be served."""
 _LOOK_S: Final = 0.1
 NOT_KEPT_S_MAX: Final = 60.0
-"""Positions that are older than this make the gateway not ready."""
+"""If cursors were not stored for this time, the gateway is not ready."""
 _EVERYWHERE: Final = {
     "0.0.0.0": "127.0.0.1",  # noqa: S104
     "[::]": "[::1]",
@@ -88,7 +90,7 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     again on SIGHUP.
 
     Raises:
-        GatewayError: the gateway cannot start; the message says why.
+        GatewayError: the gateway cannot start; the message gives the reason.
     """
     deadline, limits = Deadline(), settings.limits
     try:
@@ -107,7 +109,10 @@ async def serve(
     reread: Reread | None = None,
     stopping: Callable[[], None] = lambda: None,
 ) -> int:
-    """The same on a running loop. `stop` replaces the signals; `stopping` is called when stopping begins."""
+    """Serve on a running event loop.
+
+    `stop` replaces the signals. `stopping` is called when the stop begins.
+    """
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)
@@ -145,7 +150,7 @@ class Gateway:
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
         self.gate: Final = Gate()
-        """Open until `start` reads the tokens."""
+        """Allows everything until `start` reads the tokens."""
         self.tasks: Final = Supervisor()
         self.event_log: AmqpEventLog | None = None
         self.node: EmbeddedNode | None = None
@@ -243,21 +248,21 @@ class Gateway:
 
     def _report_start(self, base_url: str) -> None:
         gc.collect()
-        gc.freeze()  # objects of the start live as long as the process: collections then examine requests only
+        gc.freeze()  # the objects of the start are never released: garbage collection skips them
         if self.gate.open and any(not is_loopback(listener.host) for listener in self.settings.listen):
             message = "every client that can connect may read and change resources and send events"
             log.warning("no_tokens", message=message, remedy="set tokens or jwt")
         log.info("gateway_ready", state_dir=str(self.settings.state_dir), url=base_url)
 
     async def announce(self, ready: Ready | None) -> None:
-        """Report the addresses when the gateway is ready, and not before."""
+        """Report the addresses as soon as the gateway is ready."""
         if ready is not None:
             while self._missing() is not None:  # noqa: ASYNC110  many parts decide it
                 await asyncio.sleep(_LOOK_S)
             ready(self.addresses)
 
     async def stop(self) -> None:
-        """Stop all parts. Safe after a start that failed."""
+        """Stop all parts. May be called after a failed start."""
         was_up, self._up = self._up, False
         limits, delay_s = self.settings.limits, self.settings.shutdown_delay
         if was_up and delay_s and self._http is not None:
@@ -271,7 +276,7 @@ class Gateway:
         await self._parts.close(limits.drain + GRACE_S)
 
     def reload(self) -> None:
-        """SIGHUP: read certificates, tokens and rules again. If one is not valid, none of them changes."""
+        """SIGHUP: read certificates, tokens and rules again. If one of them is not valid, nothing changes."""
         if self._http is None:
             return
         try:
@@ -291,7 +296,7 @@ class Gateway:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
 
     def _trace(self) -> None:
-        """Set up tracing if the settings ask for it. Otherwise its libraries are not imported."""
+        """Set up tracing if the settings require it. Otherwise its libraries are not imported."""
         collector = self.settings.traces
         if collector is None and not any(name.startswith("OTEL_") for name in os.environ):
             return
@@ -336,7 +341,7 @@ class Gateway:
         try:
             await self.event_log.wait_connected(CONNECT_S_MAX)
         except GatewayError as error:
-            # A node that the gateway did not start may become available later. Until then senders get 503.
+            # A node that the gateway did not start may become available later. Until then, senders get 503.
             log.warning("event_log_away", reason=str(error))
         return self.event_log
 
@@ -359,9 +364,8 @@ class Gateway:
             ingress.starting = self._opening = False
 
         if event_log.connected:
-            await (
-                controller.settled()
-            )  # without a node this would wait until the node is there, while senders wait
+            # Without a node, this would wait until the node is available, and the start would wait, too.
+            await controller.settled()
         if controller.whole:
             opened()
         else:
@@ -376,7 +380,7 @@ class Gateway:
         return problem or self.tasks.problem or self._not_kept() or opening
 
     def _not_kept(self) -> str | None:
-        """Why positions are not stored (a full disk, no database). A crash would repeat deliveries."""
+        """Return why positions are not stored, for example a full disk. A crash would repeat deliveries."""
         seconds = 0.0 if self._dispatcher is None else self._dispatcher.stored_s_ago
         return (
             f"positions have not been stored for {seconds:.0f} s: see the log"
@@ -385,7 +389,7 @@ class Gateway:
         )
 
     def _base_url(self, *, shared: bool) -> str:
-        """The beginning of the addresses of Brokers and Channels."""
+        """Return the beginning of the addresses of Brokers and Channels."""
         settings = self.settings
         if settings.public_url is not None:
             return settings.public_url.rstrip("/")
@@ -422,7 +426,7 @@ class Gateway:
             self.registry.register(collector)
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of the gateway itself."""
+        """Yield the metrics of the gateway itself."""
         connected = self.event_log is not None and self.event_log.connected
         yield GaugeMetricFamily(
             "knative_gateway_event_log_connected",
@@ -442,7 +446,7 @@ class Gateway:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a listener on this host."""
+    """Return whether only this machine can connect to a listener on this host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -450,7 +454,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _create(state_dir: Path) -> None:
-    """Create the directory for the gateway's state if it does not exist."""
+    """Create the directory of the gateway's state if it does not exist."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,9 +1,11 @@
 """[io] Traces of events with OpenTelemetry: receive → append → deliver, in the sender's trace. Imported only
 if traces are on.
 
+An event with a `traceparent` attribute keeps it. Other events get the trace of the span in which they were
+received.
+
 Spec: W3C Trace Context; CloudEvents Distributed Tracing extension; OpenTelemetry semantic conventions for
-CloudEvents. Law: an event that brings a `traceparent` attribute keeps it; one that brings none has that of
-the span in which it was received.
+CloudEvents.
 """
 
 import os
@@ -41,7 +43,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Traces:
-    """Makes spans. `provider`: decides where they are sent, and which are sampled."""
+    """Makes spans. `provider`: decides where spans are sent, and which are sampled."""
 
     enabled: Final = True
 
@@ -54,8 +56,8 @@ class Traces:
         route: "Route",
         headers: Headers,
     ) -> Iterator[tuple["Outcome", list[tuple[bytes, bytes]]]]:
-        """Open the span of a request: where the answer is recorded, and the headers with this
-        span's context.
+        """Open the span of a request. Yields the object that records the answer, and the request's headers
+        with the context of the span.
         """
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         sent = (
@@ -83,7 +85,7 @@ class Traces:
 
     @contextmanager
     def appending(self, log: str, message: bytes) -> Iterator[None]:
-        """Open the span of storing an event, with a link to the event's own trace if that is another one."""
+        """Open the span of storing an event. It links to the event's own trace if that is another one."""
         event = decode(message).attributes
         brought = trace.get_current_span(_extracted(event)).get_span_context()
         links = (
@@ -108,8 +110,8 @@ class Traces:
         partition: int,
         offset: str,
     ) -> Iterator[tuple[list[tuple[str, str]], "Outcome"]]:
-        """Open the span of an attempt: the headers that make the request its child, and where the answer is
-        recorded.
+        """Open the span of an attempt. Yields the headers that make the request its child, and the object
+        that records the answer.
         """
         name = f"{spec.namespace}/{spec.name}"
         attributes: dict[str, str | int] = {
@@ -138,7 +140,7 @@ class Outcome:
         self._span: Final = span
 
     def record(self, status: int | None, reason: str, *, failed: bool) -> None:
-        """Record the answer. `status` None: no answer, and `reason` says why."""
+        """Record the answer. `status`: None if no answer came; then `reason` gives the cause."""
         if status is not None:
             self._span.set_attribute("http.response.status_code", status)
         if failed:
@@ -146,7 +148,7 @@ class Outcome:
 
 
 class TracedLog:
-    """An event log whose appends are spans below the current span."""
+    """An event log whose appends are child spans of the current span."""
 
     def __init__(self, log: "EventLog", traces: Traces) -> None:
         self._log: Final = log
@@ -182,7 +184,7 @@ def _of_event(attributes: Mapping[str, object]) -> dict[str, str]:
 
 
 def are_asked_for(collector: str | None, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether traces are on: a collector is set, or OpenTelemetry's variables ask for them."""
+    """Return whether traces are on: a collector is set, or the variables of OpenTelemetry enable them."""
     if (
         environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
         or environment.get("OTEL_TRACES_EXPORTER") == "none"
@@ -192,14 +194,14 @@ def are_asked_for(collector: str | None, environment: Mapping[str, str] = os.env
 
 
 def exporting(collector: str | None, environment: Mapping[str, str] = os.environ) -> Any:
-    """A provider that sends spans by OTLP over HTTP, in batches from its own thread; `shutdown` sends the
-    rest.
+    """Return a provider that sends spans by OTLP over HTTP, in batches from a thread. `shutdown` sends the
+    last ones.
 
-    `collector`: a URL such as `http://127.0.0.1:4318`; None: from the OTEL_EXPORTER_OTLP_… variables. All
-    other OTEL_… variables are used, too: sampling, resource, headers, limits.
+    `collector`: a URL, for example `http://127.0.0.1:4318`; None: the OTEL_EXPORTER_OTLP_… variables decide.
+    Other OTEL_… variables are used, too: sampling, resource, headers, limits.
 
     Raises:
-        ConfigError: the extra is not installed, or the variables ask for another exporter.
+        ConfigError: the extra is not installed, or the variables request another exporter.
     """
     exporter = environment.get("OTEL_TRACES_EXPORTER") or "otlp"
     if exporter != "otlp":

@@ -1,8 +1,8 @@
-"""Makes `format("amqpstreams")` known to Spark, which asks every installed package `pyspark_…` for a
-`DefaultSource`.
+"""The package by which Spark finds `format("amqpstreams")`: Spark asks every installed package `pyspark_…`
+for a `DefaultSource`.
 
-An error in this module would hide the sources of all such packages. It therefore imports little besides
-modules that Spark has already imported.
+An error in this module would hide the sources of all such packages. So it imports little besides modules that
+Spark has already imported.
 """
 
 from spark_connector.source import AmqpStreamsDataSource as DefaultSource

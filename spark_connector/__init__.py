@@ -12,11 +12,10 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `format("amqpstreams")` in this session, whether or not Spark's own search found it.
+    """Register `format("amqpstreams")` in this session. Has no effect if Spark has found the source itself.
 
-    Spark searches once for each JVM, with the interpreter that PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON names.
-    If an installed package `pyspark_…` cannot be imported, Spark finds no source at all. Registering a source
-    that Spark has found replaces it with the same source.
+    Spark searches for sources once for each JVM, with the interpreter that PYSPARK_DRIVER_PYTHON or
+    PYSPARK_PYTHON names. If any installed package `pyspark_…` cannot be imported, Spark finds no sources.
     """
     from spark_connector.source import AmqpStreamsDataSource  # noqa: PLC0415 - other modules of this package work without Spark
 

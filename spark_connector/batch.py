@@ -1,9 +1,9 @@
 """[io] `spark.read`: the driver plans ranges when Spark asks for partitions, and Spark's workers read them.
 
-A reader is pickled. It contains options and types, and opens nothing before Spark calls it.
+A reader is pickled. It contains options and types, and does not open connections before Spark calls it.
 
-The reader has no `pushFilters`: Spark 4.2 and 4.3 keep one plan for each frame or view, so the conditions of
-one query would also narrow every other query of the same frame (SPARK-58551).
+The reader does not have `pushFilters`: Spark 4.2 and 4.3 keep one plan for each frame or view, so the
+conditions of one query would also apply to every other query of the same frame (SPARK-58551).
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
         fitting(schema, self._options.columns)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks of the batch."""
+        """Plan the tasks of the batch."""
         options = self._options
         assert options.ending is not None
         available = requests.available(options.connection, options.streams)
@@ -50,5 +50,5 @@ class BatchReader(DataSourceReader):
         return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return rows(self._options, self._schema, partition)

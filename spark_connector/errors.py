@@ -1,14 +1,12 @@
-"""The errors that the connector raises. Each says what is wrong, where it is, and what to do. Pure.
+"""The errors of the connector. Each states the problem, its location, and a remedy. Pure.
 
-`ConnectorError` is the root. Its three parts are the arguments of the exception, so that errors survive
-pickling between Spark's worker processes.
+`ConnectorError` is the root. Its three parts are the arguments of the exception, because errors are pickled
+between Spark's worker processes.
 """
 
 
 class ConnectorError(Exception):
-    """`what` happened, `where` (log, partition, offset, option; may be empty), and the `remedy` (may be
-    empty).
-    """
+    """`what`: the problem. `where`: log, partition, offset or option; may be empty. `remedy`: may be empty."""
 
     def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
         super().__init__(what, where, remedy)
@@ -41,7 +39,7 @@ class OffsetError(ConnectorError):
 
 
 class StreamNotFoundError(ConnectorError):
-    """The log does not exist, or this user has no right to see it."""
+    """The log does not exist, or the user may not see it."""
 
 
 class DataLossError(ConnectorError):
@@ -53,7 +51,7 @@ class MalformedMessageError(ConnectorError):
 
 
 class NodeError(ConnectorError):
-    """The node is unreachable, did not answer, or refused.
+    """The node is unreachable, did not answer, or refused the request.
 
-    Temporary failures were retried as the options say.
+    Temporary failures were retried according to the options.
     """

@@ -68,7 +68,9 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
 def _at_times(
     options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge
 ) -> dict[int, int]:
-    """The offsets of the partitions of one log at their times. Sends one request for each distinct time."""
+    """Return the offsets of the partitions of one log at their times. Sends one request for each distinct
+    time.
+    """
     found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
     wanted: dict[int, list[int]] = {}
     for index in held:
@@ -89,7 +91,7 @@ def _at_times(
 
 
 def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
-    """Tasks that together read `ranges`."""
+    """Return tasks that together read `ranges`."""
     cut = tasks(
         ranges,
         at_least=options.min_partitions,
@@ -100,7 +102,7 @@ def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[I
 
 
 def report_losses(options: ReadOptions, losses: Sequence[Loss], *, planned_once: bool = False) -> None:
-    """Raise if events are lost, or log the losses and continue.
+    """Raise an error for losses, or log them and continue.
 
     `planned_once`: a task of a batch found the loss.
 
@@ -136,7 +138,7 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
 
 
 def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
-    """The events of a range that still exist. Missing events are reported as losses.
+    """Yield the events of a range that still exist. Missing events are reported as losses.
 
     Offsets have no gaps, so without a filter every gap is a loss.
     """
@@ -160,10 +162,10 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
 
 
 def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
-    """Report events that retention removed from a filtered range.
+    """Report events that retention may have removed from a filtered range.
 
-    With a filter, offsets have gaps, so a gap does not show a loss. The earliest offset that the partition
-    still has shows the most that can be lost.
+    With a filter, offsets have gaps, so a gap is not a proof of a loss. The earliest offset of the partition
+    limits what may be lost.
     """
     held = _held(options, wanted)
     if held is not None and held.earliest > wanted.start:
@@ -173,7 +175,7 @@ def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
 
 
 def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
-    """The loss of a range whose events ended before its end."""
+    """Return the loss of a range whose events ended before its end."""
     held = _held(options, wanted)
     overtaken = held is not None and held.earliest >= wanted.end
     reason = (
@@ -185,7 +187,7 @@ def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
 
 
 def _held(options: ReadOptions, wanted: OffsetRange) -> Held | None:
-    """What the partition has now; None if the log or the partition no longer exists."""
+    """Return the current state of the partition; None if the log or the partition was deleted."""
     state = requests.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
     return (
         None
@@ -199,7 +201,7 @@ def _report_at_reading(options: ReadOptions, loss: Loss) -> None:
 
 
 def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
-    """Offsets that are missing before and within a run, as [low, high)."""
+    """Return the offsets that are missing before and within a run, as [low, high)."""
     offsets = run.offsets
     if offsets[0] == expected and offsets[-1] - offsets[0] == len(offsets) - 1:
         return []

@@ -1,7 +1,7 @@
-"""`format("amqpstreams")`: creates the readers and writers that Spark asks for. [io]
+"""`format("amqpstreams")`: creates the readers and writers for Spark. [io]
 
-Spark creates a data source for each query that it plans, in separate processes, so a source opens nothing
-before it is read. Imports are late because Spark also loads this module only to get its name.
+Spark creates a data source for each query that it plans, in separate processes, so a source does not open
+connections before it is read. Imports are late, because Spark also loads this module only to get its name.
 """
 
 from collections.abc import MutableMapping
@@ -33,11 +33,11 @@ class AmqpStreamsDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(…)`."""
+        """Return the name for `format(…)`."""
         return NAME
 
     def schema(self) -> "StructType":
-        """The columns that the options choose, for a query without `.schema(…)`."""
+        """Return the columns that the options choose, for a query without `.schema(…)`."""
         from spark_connector.options.given import without_catalogue  # noqa: PLC0415
         from spark_connector.options.settings import first_look  # noqa: PLC0415
         from spark_connector.rows.schema import chosen  # noqa: PLC0415
@@ -47,28 +47,28 @@ class AmqpStreamsDataSource(DataSource):
         return chosen(options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """The reader of a batch query (`spark.read`). Spark calls this method."""
+        """Return the reader for `spark.read`."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.batch import BatchReader  # noqa: PLC0415
 
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.streaming import StreamReader  # noqa: PLC0415
 
         return StreamReader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
-        """For `write`."""
+        """Return the writer for `write`."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.writing.sink import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802 (Spark's signature)
-        """For `writeStream`."""
+        """Return the writer for `writeStream`."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.writing.sink import stream_writer  # noqa: PLC0415
 

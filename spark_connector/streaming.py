@@ -1,14 +1,15 @@
-"""[io] `spark.readStream`: micro-batches of offset ranges, read exactly once because Spark's checkpoint has
-their ends.
+"""[io] `spark.readStream`: micro-batches of offset ranges. Each event is read exactly once, because Spark's
+checkpoint contains the ends of the micro-batches.
 
 Spark creates one reader for each run of a query, in a separate process, and pickles another one for the
-tasks. A reader therefore opens nothing before Spark calls it. These calls were measured with PySpark 4.3:
+tasks. So a reader does not open connections before Spark calls it. These calls were measured with PySpark
+4.3:
 
-- Spark calls `initialOffset` twice in the first batch, and again after a crash in that batch. The end of a
-  batch therefore also contains its beginning (offsets.py), and the first batch exists even if there is
-  nothing to read: after it, the checkpoint contains the start of the query.
-- Spark calls `latestOffset` and `reportLatestOffset` ninety times a second when idle. The first one therefore
-  waits (watching.py), and the second one sends no request.
+- Spark calls `initialOffset` twice in the first batch, and again after a crash in that batch. So the end of a
+  batch also contains its beginning (offsets.py), and the first batch exists even if it reads nothing: after
+  it, the checkpoint contains the start of the query.
+- Spark calls `latestOffset` and `reportLatestOffset` ninety times a second when idle. So the first one waits
+  (watching.py), and the second one does not send a request.
 - Spark calls `commit` at the start of the next batch, and not after the last batch, so nothing depends on it.
   Spark never calls `stop`.
 """
@@ -67,20 +68,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._made
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Limit this run to the events that the logs have now."""
+        """Limit this run to the events that the logs contain now."""
         self._frozen = self._watch.fresh()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Report to Spark whether limits are set. `Trigger.Once` ignores them.
 
-        `latestOffset` applies the limits, because Spark's read limit has one number only.
+        `latestOffset` applies the limits, because Spark's read limit has only one number.
         """
         if self._limits == Limits() and self._options.min_offsets is None:
             return ReadAllAvailable()
         return ReadMaxRows(self._limits.offsets or _ROWS_MAX)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the query begins. Every call in one run returns the same."""
+        """Return where the query begins. All calls in one run return the same value."""
         if self._initial is None:
             options = self._options
             available = self._frozen or self._watch.fresh()
@@ -91,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch. If nothing is new within `pollInterval`, `start` itself."""
+        """Return the end of the next batch, or `start` itself if nothing is new within `pollInterval`."""
         offsets = Offsets.of(start)
         if self._frozen is not None:
             end: Offsets | None = advance(
@@ -107,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the logs at the latest request. Spark's progress shows the lag with them."""
+        """Return the ends of the logs at the latest request. Spark's progress computes the lag from them."""
         seen = self._watch.seen
         if seen is None:
             return None
@@ -120,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(streams).json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch. The same batch has the same tasks, even after a restart."""
+        """Return the tasks of a batch. The same batch has the same tasks, even after a restart."""
         options = self._options
         since, until = Offsets.of(start), Offsets.of(end)
         available = requests.available(options.connection, sorted(until.streams), missing_fail=False)
@@ -132,13 +133,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions_of(options, planned.ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return rows(self._options, self._schema, partition)
 
     def _available(self) -> Available:
-        """What the logs have.
+        """Return the state of the logs.
 
-        A missing log fails the query, or is logged once and left out until it exists again.
+        A missing log fails the query, or is logged once and omitted until it exists again.
         """
         found = requests.available(self._options.connection, self._options.streams, missing_fail=False)
         for stream in self._options.streams:
@@ -160,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _end(self, start: Offsets, available: Available, *, unlimited: bool) -> Offsets | None:
-        """The end of the next batch, or None if nothing is to be read yet."""
+        """Return the end of the next batch, or None if nothing is to be read yet."""
         options = self._options
         if unlimited:
             end = advance(start, available, Limits())

@@ -2,7 +2,7 @@
 
 PySpark's daemon runs a full garbage collection after every task. It takes 60 ms of CPU for about 90,000
 objects, which is three times the cost of a small task. Nearly all of these objects are functions and classes
-of pyspark, pandas and pyarrow that are never freed.
+of pyspark, pandas and pyarrow, which are never freed.
 """
 
 import gc
@@ -15,9 +15,8 @@ _settled: set[int] = set()
 
 
 def settle() -> None:
-    """Exclude all objects that exist now from garbage collection.
-
-    Only the first call in a process has an effect.
+    """Exclude all objects that exist now from garbage collection. Only the first call in a process has an
+    effect.
 
     Call it at the end of a task, when everything that tasks need is loaded. Garbage of later tasks is still
     collected. In a process that PySpark's daemon did not start, the call does nothing.

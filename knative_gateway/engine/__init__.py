@@ -1,1 +1,1 @@
-"""[io] The event log node as the gateway uses it, through its client."""
+"""[io] The event log node, through its client."""

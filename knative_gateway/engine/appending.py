@@ -1,7 +1,7 @@
-"""[io] Appending to logs: many at once, bounded, each with its own outcome.
+"""[io] Appends to logs: many in parallel, bounded, each with its own outcome.
 
-Laws: an append succeeds only after the node has reported it durable. The events that wait are bounded, and so
-is their waiting time. A log that is unavailable or pushes back fails only its own appends.
+An append succeeds only after the node has reported it as durable. The number of waiting events and their
+waiting time are bounded. A log that is unavailable or slow fails only its own appends.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ _NEVER: Final = frozenset(("amqp:decode-error", "amqp:invalid-field"))
 KiB.
 """
 ALL_LOGS: Final = 4
-"""All logs together may have this many times the limits of one log."""
+"""All logs together may use this many times the limits of one log."""
 
 Told = Callable[[GatewayError | None], None]
-"""Called with the outcome of an append: None when it is durable, else the error."""
+"""Called with the outcome of an append: None if it is durable, else the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class AppendLimits:
     """Limits of the appends without an outcome: events and bytes of one log, and the waiting time of one
     event.
 
-    All logs together may have ALL_LOGS times as much. Beyond that, each log has an equal share, so that logs
-    that are blocked leave room for the others. A log that failed is not retried for `retry_s`.
+    All logs together may use ALL_LOGS times as much. Beyond that, each log has an equal share, so that
+    blocked logs leave room for the others. A log that failed is not retried for `retry_s`.
     """
 
     events: int = 20_000
@@ -58,9 +58,9 @@ class AppendLimits:
 
 
 class _Total:
-    """What all lanes have without an outcome.
+    """The appends of all queues without an outcome.
 
-    Lanes update the counters directly, because they do it for every event.
+    The queues update the counters directly, because they do it for every event.
     """
 
     def __init__(self, limits: AppendLimits) -> None:
@@ -72,7 +72,7 @@ class _Total:
         """The number of lanes with at least one event."""
 
     def has_share(self, events: int, size: int) -> bool:
-        """Whether a lane with so many events and bytes has less than an equal share."""
+        """Return whether a queue with this many events and bytes uses less than an equal share."""
         lanes = max(1, self.lanes)
         return events < max(1, self.events_max // lanes) and size < max(1, self.bytes_max // lanes)
 
@@ -87,9 +87,11 @@ class Appender:
         self._total: Final = _Total(self._limits)
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
-        """Store one message; durable when what it gives, awaited, returns.
+        """Store one message. It is durable when the returned coroutine returns.
 
-        Raises: OverloadedError, UnavailableError, TooLargeError.
+        Raises:
+            OverloadedError, UnavailableError, TooLargeError, BadRequestError: the message was not stored, or, with
+                UnavailableError, it is not known whether it was.
         """
         lane = self._lanes.get(log)
         if lane is None or lane.failure is not None:
@@ -97,10 +99,10 @@ class Appender:
         return lane.append(message)
 
     def post(self, log: str, message: bytes, told: Told) -> None:
-        """The same without waiting: `told` is called once, later, with None when it is durable, else with why
-        it is not known to be.
+        """Store one message without waiting. `told` is called once, later.
 
-        Raises: what `append` raises, where that is known at once; `told` is not called then.
+        Raises:
+            OverloadedError, UnavailableError: the message cannot be queued; `told` is not called.
         """
         lane = self._lanes.get(log)
         if lane is None or lane.failure is not None:
@@ -108,16 +110,16 @@ class Appender:
         lane.post(message, told)
 
     def forget(self, log: str) -> None:
-        """Stop appending to the log, and fail its waiting appends."""
+        """Stop appending to a log, and fail its waiting appends."""
         lane = self._lanes.pop(log, None)
         if lane is not None:
             lane.stop(UnavailableError(f"{log} is no longer served"))
 
     async def close(self, drain_s: float) -> None:
-        """Wait for outcomes, at most `drain_s` seconds, and stop."""
+        """Wait up to `drain_s` for outcomes, and stop."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + drain_s
-        # Polling: an event object would have to be updated at every append, only for this one end.
+        # Polling, because an event object would have to be updated at every append, only for this one moment.
         while any(lane.waiting for lane in self._lanes.values()) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         for log in list(self._lanes):
@@ -140,7 +142,8 @@ class _Entry(LoneEntry):
     __slots__ = ("deadline", "lane", "told")
 
     def __init__(self, message: bytes, lane: "_Lane", told: Told, deadline: float) -> None:
-        # Hot path: sets the fields of the base classes directly, because an entry is created for every event.
+        # Hot path: an entry is created for every event. Setting the fields of the base classes here avoids
+        # two calls of `__init__`.
         self.event = None
         self.message = message
         self.message_format = 0
@@ -163,12 +166,12 @@ class _Entry(LoneEntry):
         self.end(None if error is None else _explained(error))
 
     def give_up(self, error: GatewayError) -> None:
-        """End the append with an error. If the event was not sent yet, it is not sent."""
+        """End the append with an error. An event that was not sent yet is not sent."""
         self.cancelled = True
         self.end(error)
 
     def end(self, error: GatewayError | None) -> None:
-        """Report the outcome once."""
+        """Report the outcome, once."""
         told, self.told = self.told, None
         if told is not None:
             try:
@@ -200,7 +203,7 @@ class _Lane:
 
     @property
     def waiting(self) -> bool:
-        """Whether an append has no outcome yet."""
+        """Whether an append does not have its outcome yet."""
         return self._events > 0
 
     async def append(self, message: bytes) -> None:
@@ -214,7 +217,7 @@ class _Lane:
             raise
 
     def post(self, message: bytes, told: Told) -> _Entry:
-        """Queue the message. All messages of one loop iteration are sent together."""
+        """Queue a message. All messages of one iteration of the event loop are sent together."""
         limits, total = self._limits, self._total
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
@@ -244,12 +247,12 @@ class _Lane:
         return entry
 
     def _post(self) -> None:
-        """Give the producer all messages of this loop iteration."""
+        """Pass all messages of this iteration to the producer."""
         posted, self._posted = self._posted, []
         self._producer.post_entries(posted)
 
     def landed(self, size: int, error: AmqpStreamsError | None) -> None:
-        """An entry has its outcome. An error that does not concern only this event ends the lane."""
+        """An entry has its outcome. An error that does not concern only this event ends the queue."""
         self._events -= 1
         self._bytes -= size
         total = self._total
@@ -273,7 +276,7 @@ class _Lane:
         closing.add_done_callback(_closing.discard)
 
     def _sweep(self) -> None:
-        """Fail the entries that waited too long. The oldest entries are in front."""
+        """Fail the entries that waited too long. The oldest entries come first."""
         entries, now = self.entries, self._loop.time()
         if not self._producer.attached:
             self._away_at = now
@@ -285,11 +288,11 @@ class _Lane:
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
     def _pushed_back(self, words: str, since: float | None = None) -> OverloadedError | UnavailableError:
-        """The error for an event that must wait too long.
+        """Return the error for an event that would wait, or has waited, too long.
 
-        If the link has existed since `since`, the node is slow (429); otherwise the node is unreachable
-        (503). If the node has reported why it stores nothing (a full disk), the error has its message and is
-        503: sending less does not help.
+        If the link has existed since `since`, the node is slow (429). Otherwise the node is unreachable
+        (503). If the node has reported why it stores nothing (for example a full disk), the error has the
+        node's message and is 503, because sending less does not help.
         """
         obstacle = self._producer.obstacle
         if isinstance(obstacle, ReleasedError):
@@ -303,7 +306,7 @@ class _Lane:
         )
 
     def _warn(self, reason: str) -> None:
-        """Log at most every _WARN_S: otherwise each refused event would be a line."""
+        """Log at most every _WARN_S. Otherwise each refused event would be a line."""
         now = self._loop.time()
         if self._warned_at is None or now >= self._warned_at + _WARN_S:
             self._warned_at = now
@@ -339,7 +342,7 @@ async def _close(producer: Producer) -> None:
 
 
 def _explained(error: AmqpStreamsError) -> GatewayError:
-    """The error for the sender of an event that was not accepted."""
+    """Return the error for the sender of an event that was not accepted."""
     if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
         return TooLargeError(f"the log cannot store this event: {error.description}")
     if isinstance(error, RejectedError) and error.condition in _NEVER:

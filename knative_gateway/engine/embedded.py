@@ -1,8 +1,8 @@
-"""[io] The embedded event log node: `amqp-streams serve` as a child process, restarted when it dies.
+"""[io] The embedded event log node: `amqp-streams serve` as a child process, which is restarted when it ends.
 
-Laws: the node never outlives the gateway (the kernel signals it when the gateway is killed). It keeps its
-port when it is restarted. Its log lines go to the stderr of the gateway. Its data is in `log` below the state
-directory. AMQP_STREAMS_… variables set everything that no flag sets.
+The node ends with the gateway: the kernel signals the node even if the gateway is killed. It keeps its port
+over restarts. Its log lines go to the stderr of the gateway. Its data is in `log` below the state directory.
+AMQP_STREAMS_… variables set everything that a flag does not set.
 """
 
 import asyncio
@@ -23,15 +23,17 @@ from knative_gateway.running.supervising import Supervisor
 from service_parts.settings.choices import LogFormat, LogLevel
 
 START_S_MAX: Final = 120.0
-"""From start to listening: recovery after a crash takes time."""
+"""Time from start to listening. Recovery after a crash takes time."""
 STOP_S_MAX: Final = 30.0
 FIRST_WAIT_S: Final = 0.1
 WAIT_S_MAX: Final = 2.0
-"""Together with the time of a start, this is less than the time that senders wait (`limits.append`)."""
+"""The maximum pause before a restart. Together with the time of a start, it is shorter than the time that
+senders wait (`limits.append`).
+"""
 STABLE_S: Final = 5.0
-"""A node that ran this long is restarted without back-off. Back-off is for a node that dies at its start."""
+"""A node that ran this long is restarted at once. Longer pauses are for a node that ends at its start."""
 FIRST_TRIES: Final = 8
-"""Attempts before the first success: an earlier gateway may still have the data directory locked."""
+"""Attempts before the first success. An earlier gateway may still lock the data directory."""
 
 _USAGE_ERROR: Final = 2
 _PR_SET_PDEATHSIG: Final = 1
@@ -40,7 +42,7 @@ log = structlog.get_logger("knative_gateway.engine.embedded")
 
 
 class EmbeddedNode:
-    """The child process. It runs from entering to leaving `async with`."""
+    """The child process. It runs while the `async with` block runs."""
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class EmbeddedNode:
         command: Sequence[str] = (sys.executable, "-m", "amqp_streams.cli"),
         tasks: Supervisor | None = None,
     ) -> None:
-        """`message_bytes`: the largest message that it must accept. `command`: the program of the engine."""
+        """`message_bytes`: the largest message that the node must accept. `command`: the program of the
+        engine.
+        """
         self.starts = 0
         self.address = ""
         self._listen = listen
@@ -75,7 +79,7 @@ class EmbeddedNode:
 
     @property
     def url(self) -> str:
-        """The URL of the node."""
+        """The AMQP URL of the node."""
         return f"amqp://{self.address}"
 
     @property
@@ -84,11 +88,11 @@ class EmbeddedNode:
         return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> Self:
-        """Start it and wait until it listens.
+        """Start the node, and wait until it listens.
 
         Raises:
-            ConfigError: a setting is not valid; the log has the message of the node.
-            UnavailableError: it ends, or does not listen in time.
+            ConfigError: a setting is not valid; the log contains the message of the node.
+            UnavailableError: the node ended, or did not listen in time.
         """
         wait_s = FIRST_WAIT_S
         for attempt in range(FIRST_TRIES):
@@ -107,7 +111,7 @@ class EmbeddedNode:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it: SIGTERM, and SIGKILL when it takes longer than STOP_S_MAX."""
+        """Stop the node: SIGTERM, then SIGKILL after STOP_S_MAX."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
@@ -115,7 +119,7 @@ class EmbeddedNode:
         await self._end()
 
     async def _watch(self) -> None:
-        """Restart it whenever it ends."""
+        """Restart the node whenever it ends."""
         loop = asyncio.get_running_loop()
         wait_s = FIRST_WAIT_S
         while True:
@@ -144,7 +148,7 @@ class EmbeddedNode:
                 stdout=sys.stderr.fileno(),
                 env=self._environment,
                 pass_fds=(writing,),
-                start_new_session=True,  # an interrupt at the terminal is for us: it ends after us
+                start_new_session=True,  # an interrupt at the terminal must not end the node before the gateway
                 preexec_fn=_die_with(os.getpid()),
             )
         except BaseException:
@@ -179,7 +183,7 @@ class EmbeddedNode:
 
 
 async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mapping[str, Sequence[str]]:
-    """The addresses that the node reports when it listens. Closes the descriptor."""
+    """Return the addresses that the node reports when it listens. Closes the descriptor."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     with os.fdopen(descriptor, "rb") as pipe:
@@ -201,15 +205,18 @@ async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mappin
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:
-    """A function for the child before `exec`: the kernel then ends it when the gateway ends. Linux only."""
+    """Return a function for the child before `exec`. It asks the kernel to end the child with the gateway.
+
+    Linux only.
+    """
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(
-        None, use_errno=True
-    )  # loaded before the fork: the child must do as little as possible
+    # Loaded before the fork, because the child must do as little as possible before `exec`.
+    libc = ctypes.CDLL(None, use_errno=True)
 
     def ask() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        # The gateway may have ended before prctl: then the kernel does not send the signal.
         if os.getppid() != parent:
             os._exit(1)
 

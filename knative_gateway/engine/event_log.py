@@ -1,7 +1,7 @@
 """[io] The logs of an event log node, through its client: `ports.EventLog`.
 
-Laws: a reader keeps its positions itself; the node keeps nothing. After a connection to the node is lost, a
-reader continues at its positions. The number of events that were read and not yet taken is bounded.
+A reader holds its positions itself; the node stores nothing for it. After the connection to the node is lost,
+a reader continues at its positions. The number of events that were read and not yet taken is bounded.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from knative_gateway.ports import Extents, Stored
 from knative_gateway.running.supervising import Supervisor
 
 READ_EVENTS_MAX: Final = 500
-"""The most events of one batch of a reader."""
+"""Events in one batch of a reader."""
 _CREDIT: Final = 1000
 _ANSWER_S: Final = 10.0
 _AGAIN_S: Final = 1.0
@@ -45,7 +45,7 @@ log = structlog.get_logger("knative_gateway.engine.event_log")
 
 
 class AmqpEventLog:
-    """The logs of one node. A context manager.
+    """The logs of one node. Use it with `async with`.
 
     The node may be unreachable at the start and at any later time.
     """
@@ -108,7 +108,7 @@ class AmqpEventLog:
         await self.close()
 
     async def close(self) -> None:
-        """Wait for the outcomes of appends in flight, at most `drain_s`, and disconnect."""
+        """Wait up to `drain_s` for the outcomes of appends in flight, and disconnect."""
         await self._appender.close(self._drain_s if self.connected else 0.0)
         for task in self._tasks:
             task.cancel()
@@ -118,8 +118,8 @@ class AmqpEventLog:
         """Wait for the first connection to the node.
 
         Raises:
-            UnavailableError: the node does not answer within `timeout_s`, or refuses the login; with its
-                reason.
+            UnavailableError: the node does not answer within `timeout_s`, or refuses the login; the message
+                contains the node's reason.
         """
         connecting, *_ = self._tasks
         done, _ = await asyncio.wait({connecting}, timeout=timeout_s)
@@ -132,7 +132,7 @@ class AmqpEventLog:
         """Create the log if it does not exist. Returns the number of its partitions.
 
         Raises:
-            UnavailableError: the node is unreachable, or refuses.
+            UnavailableError: the node is unreachable, or refuses the request.
         """
         try:
             info = await self._client.management.create_log(
@@ -147,10 +147,10 @@ class AmqpEventLog:
         return len(info.partitions) or partitions
 
     async def delete(self, log: str) -> None:
-        """Delete a log and its events. A log that does not exist is not an error.
+        """Delete a log and its events. Does nothing if the log does not exist.
 
         Raises:
-            UnavailableError: the node is unreachable, or refuses.
+            UnavailableError: the node is unreachable, or refuses the request.
         """
         self._appender.forget(log)
         try:
@@ -162,37 +162,39 @@ class AmqpEventLog:
             raise _away(log, error) from error
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
-        """Store one message; durable when what it gives, awaited, returns.
-
-        The message carries its own group key.
+        """Store one message, which contains its own group key. It is durable when the returned coroutine
+        returns.
 
         Raises:
-            OverloadedError: the log pushes back; try later.
-            UnavailableError: it is away; nothing is known of this message.
-            TooLargeError: it is larger than what the node takes.
+            OverloadedError: the log accepts no more events now; retry later.
+            UnavailableError: the log is not available; it is not known whether the message is stored.
+            TooLargeError: the message is larger than the limit of the node.
         """
         return self._appender.append(log, message)
 
     def post(self, log: str, message: bytes, told: Told) -> None:
-        """The same without waiting: `told` is called once, later, with None when it is durable, else with why
-        it is not known to be.
+        """Store one message without waiting. `told` is called once, later: None if it is durable, else the
+        error.
 
-        Raises: what `append` raises, where that is known at once; `told` is not called then.
+        Raises:
+            OverloadedError, UnavailableError: the message cannot be queued; `told` is not called.
         """
         self._appender.post(log, message, told)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
-        """The offset of the last event of each partition now; None for an empty partition.
+        """Return the offset of the last event of each partition; None for an empty partition.
 
-        Raises UnavailableError.
+        Raises:
+            UnavailableError: the node is unreachable, or the log does not exist.
         """
         partitions = (await self._info(log)).partitions
         return {int(entry.partition): offset_text(entry.latest_offset) for entry in partitions}
 
     async def extents(self, log: str) -> Extents:
-        """The extents of the log now, over links that stay open because calls are frequent.
+        """Return the current extents of the log. Its links stay open, because calls are frequent.
 
-        Raises UnavailableError.
+        Raises:
+            UnavailableError: the node is unreachable, or the log does not exist.
         """
         try:
             extent = (await self._client.extents(log, timeout=_ANSWER_S))[log]
@@ -203,9 +205,11 @@ class AmqpEventLog:
         return Extents(extent.incarnation, first, last)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
-        """Of each partition the position to read from for all events stored after that time.
+        """Return, for each partition, the position from which to read all events that were stored after
+        `at_ms`.
 
-        Raises UnavailableError.
+        Raises:
+            UnavailableError: the node is unreachable, or the log does not exist.
         """
         try:
             found = await self._client.offset_at(log, None, at_ms + 1, timeout=_ANSWER_S)
@@ -216,11 +220,11 @@ class AmqpEventLog:
         }
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, forever;
-        order kept within a partition.
+        """Yield events of these partitions in batches, without end; in order within a partition.
+
+        `after`: the offset before the first event, by partition; None: from the earliest event.
         """
-        # At most one batch of each partition waits here. More events wait in the client, bounded by the
-        # link's credit.
+        # At most one batch of each partition waits here. More events wait in the client; credit limits them.
         batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
         readers = [
             asyncio.create_task(self._read(log, partition, offset, batches))
@@ -237,7 +241,7 @@ class AmqpEventLog:
     async def _read(
         self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]"
     ) -> None:
-        """Read one partition until cancelled. After an error, read again from the current position."""
+        """Read one partition until cancelled. After an error, continue at the current position."""
         while True:
             try:
                 start = EARLIEST if offset is None else AfterOffset(int(offset))
@@ -252,10 +256,8 @@ class AmqpEventLog:
                             offset = batch[-1].offset
                 finally:
                     await consumer.close(timeout=1.0)
-            except (
-                AmqpStreamsError,
-                ValueError,
-            ) as error:  # ValueError: a start that was stored is not an offset
+            except (AmqpStreamsError, ValueError) as error:
+                # ValueError: the stored position is not an offset.
                 log.warning("reading_interrupted", log=name, partition=partition, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
 
@@ -285,15 +287,15 @@ async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequenc
 
 
 def _with_formats(partition: int, messages: Sequence[bytes], formats: Sequence[int]) -> list[Stored]:
-    """The events of messages, some of which have another message-format than 0."""
+    """Return the events of messages, some of which have a message-format other than 0."""
     read = ((_stored(partition, message), number) for message, number in zip(messages, formats, strict=True))
     return [stored._replace(message_format=number) for stored, number in read if stored is not None]
 
 
 def _stored(partition: int, message: bytes) -> Stored | None:
-    """One event, or None without an offset.
+    """Return one event; None if the message has no offset.
 
-    A message that cannot be read is passed on: the history then shows it.
+    A message that cannot be decoded is passed on, so that it appears in the history.
     """
     try:
         position = position_of(message)

@@ -1,7 +1,7 @@
-"""[io] Probes the event log node regularly, so that `/readyz` need not wait for an answer.
+"""[io] Probes the event log node periodically, so that `/readyz` does not wait for an answer.
 
-Law: one late or lost answer changes nothing. A node without an answer for `silent_s` has a problem until it
-answers again.
+One late or lost answer has no effect. A node that does not answer for `silent_s` has a problem until its next
+answer.
 """
 
 import asyncio
@@ -61,14 +61,14 @@ class Probe:
                 await self._ask()
                 await asyncio.sleep(times.every_s)
                 continue
-            self._answered_at = now_s  # so that a new connection has time for its first answer
+            self._answered_at = now_s  # a new connection gets the full time for its first answer
             if now_s >= warn_at:
                 warn_at = now_s + times.warn_every_s
                 log.warning("event_log_awaited", url=self._client.address)
             await asyncio.sleep(min(times.warn_s, times.every_s))
 
     async def _ask(self) -> None:
-        """Send one probe. Every answer counts, even a refusal."""
+        """Send one probe. Every answer counts, including a refusal."""
         try:
             await self._client.extents([], timeout=self._times.every_s)
         except (ConnectionLostError, TimedOutError) as error:

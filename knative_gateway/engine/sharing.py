@@ -1,9 +1,10 @@
-"""[io] Replicas of the gateway share the partitions of a log as members of one of the engine's consumer
-groups.
+"""[io] Replicas of the gateway share the partitions of a log as members of a consumer group of the engine.
 
-The group is used only as a lock: its links deliver no events, and every subscriber continues from its own
-cursor. The node gives each member an equal share. When a member dies, the node gives its partitions to the
-others. Spec: Event Streams 4.5.1.
+The group is used only as a lock: its links deliver no events, and each subscriber continues from its own
+cursor. The node gives each member an equal share. When a member ends, the node gives its partitions to the
+others.
+
+Spec: Event Streams 4.5.1.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ log_ = structlog.get_logger(__name__)
 class GroupShares:
     """Shares partitions by consumer groups.
 
-    `client` has its own container-id, because each replica is a member.
+    `client` needs a container-id of its own, because each replica is a member.
     """
 
     def __init__(self, client: Client, group: str = GROUP) -> None:
@@ -34,7 +35,7 @@ class GroupShares:
         self._group: Final = group
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:
-        """Join the log's group."""
+        """Join the group of the log."""
         return GroupShare(self._client, log, self._group, changed)
 
 

@@ -1,1 +1,1 @@
-"""Authentication, authorization, and the destinations that events may be delivered to."""
+"""Authentication, authorization, and the destinations to which events may be delivered."""

@@ -1,7 +1,7 @@
 """Authentication and authorization of requests to the API and the ingress: bearer tokens and rules. Pure.
 
-Laws: without tokens, every client may do everything. With tokens, every request needs one of them. With
-rules, a request may do only what a rule allows.
+Without tokens, every client may do everything. With tokens, every request needs one. With rules, a request
+may do only what a rule allows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ ANONYMOUS: Final = "system:anonymous"
 
 
 class Verb(StrEnum):
-    """What a rule allows."""
+    """The kinds of permission."""
 
     READ = "read"
     """Objects, their history, watches."""
@@ -49,7 +49,7 @@ class Rule:
     namespaces: Sequence[str] = ("*",)
 
     def allows(self, identity: Identity, verb: Verb, namespace: str) -> bool:
-        """Whether this rule allows the request."""
+        """Return whether this rule allows the request."""
         who = any(fnmatchcase(identity.user, pattern) for pattern in self.users)
         who = who or any(fnmatchcase(group, pattern) for group in identity.groups for pattern in self.groups)
         where = "*" in self.namespaces or (
@@ -62,11 +62,11 @@ class Tokens(Protocol):
     """Finds the user of a token."""
 
     def identity(self, token: str) -> Identity | None:
-        """The user of the token; None if the token is not valid."""
+        """Return the user of the token; None if the token is not valid."""
 
 
 class Access:
-    """The permission of the sender of a request for a kind of object. It can be checked again later."""
+    """The permission of a request's sender for a kind of object. It can be checked again later."""
 
     def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
         self._gate: Final = gate
@@ -75,20 +75,26 @@ class Access:
         self._what: Final = what
 
     def check(self, verb: Verb) -> None:
-        """Require the permission. Raises UnauthenticatedError, ForbiddenError."""
+        """Require the permission.
+
+        Raises:
+            UnauthenticatedError: the token is missing or not valid.
+            ForbiddenError: no rule allows it.
+        """
         self._gate.check(
             self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what
         )
 
     def check_reference(self, namespace: str) -> None:
-        """Require the right to read another namespace that an object refers to, because the status shows that
-        object.
+        """Require the right to read a namespace that an object refers to.
+
+        The status shows parts of the object that it refers to, so the sender must be allowed to read it.
         """
         what = f"a reference to the namespace {namespace}"
         self._gate.check(self._gate.identify(self._authorization), Verb.READ, namespace=namespace, what=what)
 
     def may_read(self) -> bool:
-        """Whether the permission still holds: tokens are revoked and expire, rules change."""
+        """Return whether the permission still exists. Tokens are revoked and expire, and rules change."""
         try:
             self.check(Verb.READ)
         except (ForbiddenError, UnauthenticatedError):
@@ -113,7 +119,7 @@ class Gate:
         return not self._tokens
 
     def identify(self, authorization: str | None) -> Identity:
-        """The user of a request. `authorization` is the value of the header.
+        """Return the user of a request. `authorization`: the value of the header.
 
         Raises:
             UnauthenticatedError: the token is missing or not valid.
@@ -126,8 +132,8 @@ class Gate:
             raise UnauthenticatedError(message)
         for tokens in self._tokens:
             found = tokens.identity(token.strip())
-            # Users of the form system:namespace:NAME are reserved for the objects of a namespace: no token
-            # may name one.
+            # Users of the form system:namespace:NAME stand for the objects of a namespace. A token must not
+            # claim to be one.
             if found is not None and not found.user.startswith(user_of("")):
                 return found
         message = "the bearer token is not valid"
@@ -150,8 +156,9 @@ class Gate:
         raise ForbiddenError(message)
 
     def may_pass(self, source: str, target: str) -> bool:
-        """Whether objects of one namespace may send events to another one, by the rules for the user
-        `inward.user_of`.
+        """Return whether objects of one namespace may send events to another namespace.
+
+        The rules for the user `inward.user_of(source)` decide.
         """
         sender = Identity(user_of(source))
         return (

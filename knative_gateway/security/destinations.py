@@ -1,8 +1,8 @@
-"""The destinations that events may be delivered to: the protection against server-side request forgery. Pure.
+"""The destinations to which events may be delivered: a protection against server-side request forgery. Pure.
 
-Laws: `deny` overrides `allow`. The address of the connection decides, in every spelling, not only the host
-name. An IPv4 address inside an IPv6 address is checked as both. Code that connects calls `refusal` with the
-resolved address, and connects to exactly that address.
+`deny` overrides `allow`. The address of the connection decides, in every notation, not only the host name. An
+IPv4 address inside an IPv6 address is checked as both. Code that connects calls `refusal` with the resolved
+address, and connects to exactly this address.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,9 +42,8 @@ _SCHEMES: Final = frozenset(("http", "https"))
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Rules for networks (CIDR or single addresses) and host names (`*` stands for any characters).
-
-    Made by `parse`.
+    """Rules for networks (CIDR or single addresses) and host names (`*` stands for any characters); see
+    `parse`.
 
     Without allowed names and networks, everything that is not denied is allowed.
     """
@@ -56,7 +55,7 @@ class Destinations:
 
     @classmethod
     def parse(cls, *, allow: Iterable[str] = (), deny: Iterable[str] = DENIED) -> Self:
-        """The rules as an operator writes them.
+        """Read the rules from the settings.
 
         Raises:
             ConfigError: an entry is neither a network nor a host name.
@@ -66,8 +65,8 @@ class Destinations:
         return cls(allowed_networks, allowed_hosts, denied_networks, denied_hosts)
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Why connections to `address`, which is or was resolved from `host`, are refused; None if they are
-        allowed.
+        """Return why connections to `address` are refused; None if they are allowed. `host`: the name of the
+        address.
         """
         name = _canonical(host)
         found = _spellings(address)
@@ -79,14 +78,13 @@ class Destinations:
             return None
         if any(fnmatchcase(name, pattern) for pattern in self.allowed_hosts):
             return None
+        # The inner IPv4 address decides, if the address has one: it is where packets may be delivered to.
         if all(any(each in network for network in self.allowed_networks) for each in found[1:] or found):
             return None
         return f"{host} with the address {address} is not allowed"
 
     def refusal_of_url(self, url: str) -> str | None:
-        """Why a URL cannot be a destination, independent of the address of its host; None if the address
-        decides.
-        """
+        """Return why a URL cannot be a destination, without its address; None if the address decides."""
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -103,9 +101,7 @@ class Destinations:
         return self.refusal(host, host) if literal(host) else None
 
     def refusal_of_address(self, address: str) -> str | None:
-        """Why connections to this address are refused, independent of the host name; None if the name
-        decides.
-        """
+        """Return why connections to this address are refused, without its name; None if the name decides."""
         if not literal(address):
             return f"{address!r} is not an IP address"
         found = _spellings(address)
@@ -114,7 +110,7 @@ class Destinations:
 
 
 def literal(host: str) -> bool:
-    """Whether this host is an IP address instead of a name."""
+    """Return whether a host is an IP address and not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -123,14 +119,12 @@ def literal(host: str) -> bool:
 
 
 def _numeric(host: str) -> bool:
-    """Whether system calls read this as an IPv4 address although it is not in the usual notation (2130706433,
-    127.1).
-    """
+    """Return whether system calls read a host as an IPv4 address in another notation (2130706433, 127.1)."""
     return host.replace(".", "").isdigit()
 
 
 def _spellings(address: str) -> Sequence[Address]:
-    """The address, and the IPv4 addresses inside it that packets may be delivered to."""
+    """Return the address, and the IPv4 addresses inside it to which packets may be delivered."""
     outer = ip_address(address.partition("%")[0])
     if isinstance(outer, IPv4Address):
         return (outer,)
@@ -145,10 +139,9 @@ def _spellings(address: str) -> Sequence[Address]:
 
 
 def _local_nat64(address: int) -> Sequence[IPv4Address]:
-    """The IPv4 address for each length that the prefix may have, except addresses that no host has
-    (0.0.0.0/8).
+    """Return the IPv4 address for each possible length of the prefix, without addresses in 0.0.0.0/8.
 
-    Spec: RFC 6052, 2.2: bits 64 to 71 are not part of it.
+    Bits 64 to 71 are not a part of the IPv4 address (RFC 6052, 2.2).
     """
     without_u = (address >> 64 << 56) | (address & ((1 << 56) - 1))
     shifted = [without_u >> shift & 0xFFFF_FFFF for shift in (40, 32, 24)]
@@ -173,5 +166,5 @@ def _split(entries: Iterable[str]) -> tuple[Sequence[Network], Sequence[str]]:
 
 
 def _canonical(host: str) -> str:
-    """A host name in lower case without the dot of the root."""
+    """Return a host name in lower case, without the dot of the root."""
     return host.lower().rstrip(".")

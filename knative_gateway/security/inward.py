@@ -1,8 +1,7 @@
-"""The URLs of Brokers and Channels of this gateway, and the namespaces that may send events to them. Pure.
+"""The URLs of this gateway's Brokers and Channels, and the namespaces that may send events to them. Pure.
 
-Laws: events for such a URL never leave the process, so they need no token: `Inward.refusal` decides by the
-namespaces. If another URL also reaches this gateway, events for it use a connection like those of any client,
-and need a token.
+Events for such a URL stay in the process and need no token: `Inward.refusal` decides by namespace. Events for
+another URL that also reaches this gateway use a connection like those of any client, and need a token.
 """
 
 from collections.abc import Callable
@@ -23,20 +22,20 @@ def _same(source: str, target: str) -> bool:
 class Inward:
     """`base_url`: the beginning of the addresses of Brokers and Channels.
 
-    `may_pass(source, target)`: namespace rules.
+    `may_pass(source, target)`: returns whether a namespace may send to another one.
     """
 
     base_url: str
     may_pass: Callable[[str, str], bool] = _same
 
     def path_of(self, url: str) -> str | None:
-        """The path of a Broker or Channel of this gateway; None for any other URL."""
+        """Return the path of a Broker or Channel of this gateway; None for any other URL."""
         path = url.removeprefix(self.base_url)
         return path.removesuffix("/") if path != url and _is_path(path) else None
 
     def refusal(self, url: str, namespace: str) -> str | None:
-        """Why events of an object in this namespace must not go to a URL; None if they may, or for any other
-        URL.
+        """Return why objects of a namespace may not send events to a URL; None if they may, and for other
+        URLs.
         """
         path = self.path_of(url)
         if path is None:
@@ -51,15 +50,15 @@ class Inward:
 
 
 def user_of(namespace: str) -> str:
-    """The user name in rules for the objects of a namespace."""
+    """Return the user name that stands in rules for the objects of a namespace."""
     return f"system:namespace:{namespace}"
 
 
 @lru_cache(4096)
 def looks_inward(url: str) -> bool:
-    """Whether the URL, at any host, has the path of a Broker or Channel.
+    """Return whether the URL, at any host, has the path of a Broker or Channel.
 
-    It may reach this gateway, so hops are counted.
+    It may reach this gateway, so its hops are counted.
     """
     try:
         return _is_path(urlsplit(url).path)

@@ -1,8 +1,8 @@
 """[io] Finds the user of a bearer token: tokens of a file, and JWTs of an issuer (RFC 7519, RFC 8725).
 
-Laws: the algorithm of a JWT must be allowed by the settings and fit the key; the token alone does not choose
-it. A JWT without an expiry, of another issuer or for another audience is not valid. Memory contains only
-hashes of the tokens of the file. No error message contains a token.
+The settings, not the token, choose the algorithms of a JWT; the algorithm must also fit the key. A JWT
+without an expiry, of another issuer or for another audience is not valid. Only hashes of the tokens of the
+file are in memory. Error messages do not contain tokens.
 """
 
 import csv
@@ -32,12 +32,13 @@ TOKEN_CHARACTERS_MIN: Final = 16
 TOKEN_CHARACTERS_MAX: Final = 16_384
 FILE_BYTES_MAX: Final = 4 << 20
 KNOWN_MAX: Final = 4096
-"""The most valid JWTs that are cached: senders use one token for thousands of events."""
+"""Valid JWTs that are cached. Senders use one token for thousands of events."""
 
 
 class StaticTokens:
-    """Tokens of a file with one line for each, as in Kubernetes: `token,user,uid,"group1,group2"`. uid and
-    groups are optional.
+    """Tokens of a file with one line for each, as in Kubernetes: `token,user,uid,"group1,group2"`.
+
+    uid and groups are optional.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,9 +50,9 @@ class StaticTokens:
         self._known: Final = dict(_lines(path))
 
     def identity(self, token: str) -> Identity | None:
-        """The user; None for an unknown token.
+        """Return the user; None for an unknown token.
 
-        The time does not depend on the tokens, because hashes are looked up.
+        The time does not depend on the token's content, because its hash is looked up.
         """
         return self._known.get(_hash(token))
 
@@ -76,7 +77,7 @@ class JwtTokens:
         self._known: Final[OrderedDict[bytes, tuple[Identity, int]]] = OrderedDict()
 
     def identity(self, token: str) -> Identity | None:
-        """The user; None if the token is not valid."""
+        """Return the user; None if the token is not valid."""
         if len(token) > TOKEN_CHARACTERS_MAX:
             return None
         hashed = _hash(token)

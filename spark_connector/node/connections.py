@@ -1,7 +1,7 @@
 """[io] Connections to nodes, one for each process and set of options, and retries after failures.
 
-Spark's worker processes run many tasks and then end without notice. This module therefore keeps one
-connection for each set of options, and does not close it at the end of a task. Nothing here is pickled.
+Spark's worker processes run many tasks and then end without notice. So a connection is not closed at the end
+of a task, but kept for the next one. Nothing in this module is pickled.
 """
 
 import logging
@@ -34,10 +34,10 @@ _T = TypeVar("_T")
 _logger: Final = logging.getLogger("spark_connector")
 
 GONE: Final = frozenset({"amqp:not-found", "amqp:resource-deleted"})
-"""Conditions of a log that does not exist, or that is another log with the same name."""
+"""Conditions of a log that does not exist, or was recreated."""
 FAULT: Final = "amqp:internal-error"
 FAULTS_MAX: Final = 2
-"""How often a fault of the node is retried. A full disk may recover; damaged records do not."""
+"""How often an internal error of the node is retried. A full disk may recover; damaged records do not."""
 PASSING: Final = frozenset(
     {
         FAULT,
@@ -50,7 +50,7 @@ PASSING: Final = frozenset(
 """Conditions that may be temporary, so that a retry can succeed."""
 
 UNREADABLE: Final = frozenset({"amqp:invalid-field"})
-"""Conditions of a filter that is not valid, or of a kind that the node does not support."""
+"""Conditions of a filter that is not valid, or that the node does not support."""
 PASSING_STATUS: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -76,18 +76,20 @@ FAILURES: Final = (
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
 _preferred: Final[dict[ConnectionOptions, int]] = {}
-"""For each set of options, the index of the endpoint of the latest connection. The next one begins with it.
-
-
+"""For each set of options, the index of the endpoint that answered last. The next connection tries it first.
 """
 
 
 def client(options: ConnectionOptions) -> Client:
-    """The client of this process for these options. The first call connects it.
+    """Return the client of this process for these options. The first call connects.
 
-    Raises the errors of connecting.
+    Raises:
+        FAILURES: the connection failed.
     """
-    key = (os.getpid(), options)  # a forked process inherits the objects of its parent, but not the threads
+    key = (
+        os.getpid(),
+        options,
+    )  # a forked process inherits this dictionary, but not the threads of its clients
     found = _clients.get(key)
     if found is None:
         found = _clients[key] = _connected(options)
@@ -95,7 +97,7 @@ def client(options: ConnectionOptions) -> Client:
 
 
 def _connected(options: ConnectionOptions) -> Client:
-    """A connection to the first endpoint that answers. Each endpoint has `connectTimeout` to do so."""
+    """Connect to the first endpoint that answers. Each endpoint has `connectTimeout`."""
     first = _preferred.get(options, 0)
     failures: list[Exception] = []
     for step in range(len(options.endpoints)):
@@ -119,7 +121,7 @@ def _connected(options: ConnectionOptions) -> Client:
 
 
 def drop(options: ConnectionOptions) -> None:
-    """Close and forget the connection of this process. The next use connects again."""
+    """Close the connection of this process. The next use connects again."""
     found = _clients.pop((os.getpid(), options), None)
     if found is not None:
         try:
@@ -129,9 +131,9 @@ def drop(options: ConnectionOptions) -> None:
 
 
 def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T], *, where: str = "") -> _T:
-    """The result of `work`, which is retried after temporary failures.
+    """Return the result of `work`. Temporary failures are retried.
 
-    `what` and `where` are for error messages.
+    `what` and `where`: for error messages.
 
     Raises:
         StreamNotFoundError, NodeError: the failure is permanent, or all retries failed.
@@ -148,10 +150,10 @@ def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T],
 
 
 def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int, *, where: str = "") -> None:
-    """Wait before the retry of attempt number `attempt` (from 0).
+    """Wait before the retry after attempt number `attempt` (from 0).
 
     Raises:
-        StreamNotFoundError, NodeError: the failure is permanent, or the retries are used up.
+        StreamNotFoundError, NodeError: the failure is permanent, or no retries are left.
     """
     place = f"{where}, node {options}" if where else f"node {options}"
     if not passes(error):
@@ -182,7 +184,7 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
 
 
 def passes(error: Exception) -> bool:
-    """Whether the failure may be temporary, so that a retry can succeed."""
+    """Return whether the failure may be temporary, so that a retry can succeed."""
     if isinstance(error, AuthenticationError) or _distrust(error) is not None:
         return False
     if isinstance(error, LinkError | SessionError):
@@ -193,7 +195,7 @@ def passes(error: Exception) -> bool:
 
 
 def _distrust(error: BaseException | None) -> ssl.SSLError | None:
-    """The certificate error that caused `error`, if any.
+    """Return the certificate error that caused `error`, or None.
 
     The end of a connection is an SSLError, too, but a temporary one: it is not returned.
     """
@@ -207,7 +209,7 @@ def _distrust(error: BaseException | None) -> ssl.SSLError | None:
 
 
 def refusal(error: Exception, what: str, place: str) -> ConnectorError:
-    """The error for a permanent failure, with a remedy."""
+    """Return the error for a permanent failure, with a remedy."""
     gone = isinstance(error, LinkError) and error.condition in GONE
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
         return StreamNotFoundError(

@@ -1,7 +1,7 @@
-"""[io] The requests of the source to a node: the extents of logs, the offset of a time, and the events of a
+"""[io] The requests of the source to a node: extents of logs, the offset of a time, and the events of a
 range.
 
-The source uses the engine's client only here. This module retries temporary failures.
+This is the only module of the source that uses the engine's client. It retries temporary failures.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +17,13 @@ from spark_connector.rows.runs import Run
 
 
 def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fail: bool = True) -> Available:
-    """What each log has now, in one request. A missing log is left out, or is an error if `missing_fail`.
+    """Return the current state of each log, in one request.
+
+    A missing log is an error if `missing_fail`; otherwise it is omitted.
 
     Raises:
-        StreamNotFoundError, NodeError.
+        StreamNotFoundError: a log does not exist.
+        NodeError: all retries failed, or the node refused the request.
     """
 
     def ask(node: Client) -> Mapping[str, LogExtent]:
@@ -35,7 +38,7 @@ def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fai
 
 
 def not_found(options: ConnectionOptions, stream: str) -> StreamNotFoundError:
-    """The error for a log that does not exist."""
+    """Return the error for a log that does not exist."""
     return StreamNotFoundError(
         "the log does not exist",
         f"log {stream!r}, node {options}",
@@ -51,12 +54,12 @@ def _state(extent: LogExtent) -> LogState:
 def offsets_at(
     options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int
 ) -> dict[int, int]:
-    """For each partition, the offset of the first event stored at or after a time, in ms since 1970 UTC.
-
-    For a partition without such an event, the offset of the next event.
+    """Return, for each partition, the offset of the first event that was stored at `time_ms` (since 1970 UTC)
+    or later; without such an event, the offset of the next event.
 
     Raises:
-        StreamNotFoundError, NodeError.
+        StreamNotFoundError: the log does not exist.
+        NodeError: all retries failed, or the node refused the request.
     """
 
     def ask(node: Client) -> dict[str, int]:
@@ -94,7 +97,7 @@ def check_filter(options: ConnectionOptions, stream: str, condition: str) -> Non
     """Let the node check the filter, so that a mistake fails on the driver and not in every task.
 
     Raises:
-        NodeError: the filter is not valid; the message says where.
+        NodeError: the filter is not valid; the message contains the location.
     """
 
     def attach(node: Client) -> None:

@@ -1,1 +1,1 @@
-"""The options of `format("amqpstreams")`, and the settings that they make together."""
+"""The options of `format("amqpstreams")`, and the settings of a query."""

@@ -1,6 +1,6 @@
-"""Options as Spark gives them, checked against the table of options. Pure.
+"""Options as Spark passes them, checked against the table of options. Pure.
 
-Every error names the option, and the nearest option where the name is unknown.
+Every error names the option. If the name is unknown, the error names the most similar option.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _BY_NAME: Final = {name.lower(): option for option in TABLE for name in (option.
 
 
 class Values:
-    """The options of one use: converted, checked, with defaults. Its text contains no secrets."""
+    """The options of one use: converted, checked, with defaults. Its text does not contain secrets."""
 
     __slots__ = ("_given", "_values")
 
@@ -41,58 +41,58 @@ class Values:
         return f"Values(given={sorted(self._given)})"
 
     def given(self, name: str) -> bool:
-        """Whether the user set the option."""
+        """Return whether the user set the option."""
         return name in self._given
 
     def text(self, name: str) -> str | None:
-        """Text, a path, or a word; None if it was not given."""
+        """Return a text, path or word; None if it was not given."""
         value = self._values[name]
         assert value is None or isinstance(value, str), name
         return value
 
     def word(self, name: str) -> str:
-        """A word that has a default."""
+        """Return a word that has a default."""
         value = self._values[name]
         assert isinstance(value, str), name
         return value
 
     def flag(self, name: str) -> bool:
-        """`true` or `false`."""
+        """Return `true` or `false`."""
         value = self._values[name]
         assert isinstance(value, bool), name
         return value
 
     def limit(self, name: str) -> int | None:
-        """A number, size (bytes) or time (ms); None if it was not given."""
+        """Return a number, size (bytes) or time (ms); None if it was not given."""
         value = self._values[name]
         assert value is None or isinstance(value, int), name
         return value
 
     def number(self, name: str) -> int:
-        """A number, size (bytes) or time (ms) that has a default."""
+        """Return a number, size (bytes) or time (ms) that has a default."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list; empty if it was not given."""
+        """Return a list; empty if it was not given."""
         value = self._values[name]
         assert value is None or isinstance(value, tuple), name
         return value or ()
 
     def urls(self, name: str) -> tuple[str, ...]:
-        """URLs without user and password; empty if not given."""
+        """Return URLs without user and password; empty if not given."""
         value = self._values[name]
         assert value is None or isinstance(value, tuple), name
         return tuple(one.url for one in value or () if isinstance(one, Endpoint))
 
 
 def parse(given: Mapping[str, str], use: Use) -> Values:
-    """Read options as Spark gives them, names in any case.
+    """Convert and check options as Spark passes them. Names may be in any case.
 
     Raises:
         OptionError: an option is unknown, has different values under two of its names, does not apply to this
-            use, or has a value that is not valid. The message does not show values of secret options.
+            use, or has a value that is not valid. The message does not contain values of secret options.
     """
     texts: dict[str, str] = {}
     names_given: dict[str, str] = {}
@@ -120,8 +120,8 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
 
 
 def without_catalogue(given: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of the user, without those that Spark's catalogue adds: provider, owner, comment and
-    properties.
+    """Return the options of the user, without provider, owner, comment and properties, which Spark's
+    catalogue adds.
     """
     if "provider" not in {name.lower() for name in given}:
         return given
@@ -131,7 +131,7 @@ def without_catalogue(given: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def known(given: Mapping[str, str], use: Use) -> dict[str, str]:
-    """The options that apply to `use`, for callers that do not know the use of the others yet.
+    """Return the options that apply to `use`. For callers that do not know the use of the query yet.
 
     Raises:
         OptionError: an option is unknown for every use.

@@ -1,7 +1,7 @@
-"""The kinds of values that options have: each kind converts text to a value. Pure.
+"""The kinds of option values. Each kind converts text to a value. Pure.
 
-Law: `read` of a kind returns a value or raises ValueError. The message says what is expected and never
-contains the text that was given, because the text may be a secret.
+`read` of a kind returns a value or raises ValueError. The message states what is expected. It does not
+contain the given text, which may be a secret.
 """
 
 import re
@@ -35,7 +35,7 @@ _PORTS: Final = {"amqp": 5672, "amqps": 5671, "ws": 80, "wss": 443}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`words` describes the values of the kind, for the table in the documentation and for errors."""
+    """`words` describes the values of the kind, for errors and for the table in the documentation."""
 
     words: str
     read: Callable[[str], object]
@@ -60,7 +60,7 @@ def plain(words: str) -> Kind:
 
 
 def choice(*values: str) -> Kind:
-    """One of the words `values`; case does not matter."""
+    """One of the words `values`, in any case."""
     words = ", ".join(f"`{value}`" for value in values[:-1]) + f" or `{values[-1]}`"
     known = {value.lower(): value for value in values}
 
@@ -145,10 +145,10 @@ def names(words: str) -> Kind:
 
 
 def endpoints() -> Kind:
-    """URLs separated by commas; a missing port becomes the default port of the scheme.
+    """URLs separated by commas. A missing port becomes the default port of the scheme.
 
-    A URL must not contain user and password: Spark redacts options by their name, and cannot redact part of a
-    URL.
+    A URL must not contain user and password: Spark redacts options by their name, and cannot redact a part of
+    a URL.
     """
     words = "`amqp://host:port`, `amqps://`, `ws://` or `wss://`; several are separated by commas"
 

@@ -1,4 +1,4 @@
-"""Names of options of other sources, such as those of Kafka and Event Hubs, for helpful errors. Pure."""
+"""Names of options of other sources, for example Kafka and Event Hubs, for helpful errors. Pure."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ ELSEWHERE: Final = {
     "receivertimeout": "operationTimeout",
     "operationtimeout": "operationTimeout",
 }
-"""The options that correspond to options of other sources, by the end of their names in lower case."""
+"""The options that correspond to those of other sources, by the end of their names in lower case."""
 
 NOT_NEEDED: Final = {
     "group.id": _NO_GROUP,
@@ -32,6 +32,6 @@ NOT_NEEDED: Final = {
     "prefetchcount": "Remove the option: tasks prefetch automatically, and batchBytes limits their memory",
     "subscribepattern": "Patterns are not supported: name the logs in 'stream', separated by commas",
 }
-"""Remedies for options of other sources that have no counterpart here, by the end of their names in lower
-case.
+"""Remedies for options of other sources that do not correspond to an option, by the end of their names in
+lower case.
 """

@@ -36,9 +36,9 @@ _NAMING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to connect to a node.
+    """How to connect to a node. Times are milliseconds.
 
-    Hashable, because it is the key of the connections of a process. Times in ms.
+    Hashable, because it is the key of the connections of a process.
     """
 
     endpoints: tuple[str, ...]
@@ -64,7 +64,7 @@ class ConnectionOptions:
         return ", ".join(self.endpoints)
 
     def wait_ms(self, attempt: int) -> int:
-        """The wait before the retry that follows attempt number `attempt` (from 0)."""
+        """Return the wait before the retry after attempt number `attempt` (from 0)."""
         return min(self.retry_interval_ms << min(attempt, 32), max(RETRY_WAIT_MAX_MS, self.retry_interval_ms))
 
 
@@ -98,7 +98,7 @@ class ReadOptions:
 class WriteOptions:
     """Where to write, and how repeated rows are recognized.
 
-    `transaction` identifies the write. None in streaming: there the id of the query identifies the write.
+    `transaction`: identifies the write; None in streaming, where the id of the query identifies it.
     """
 
     connection: ConnectionOptions
@@ -110,7 +110,7 @@ class WriteOptions:
 
 
 def connection_options(values: Values) -> ConnectionOptions:
-    """The options of the connection, for reading and writing.
+    """Return the options of the connection, for reading and writing.
 
     Raises:
         OptionError: the endpoint is missing, or options exclude each other.
@@ -166,7 +166,7 @@ def first_look(given: Mapping[str, str]) -> None:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a query that reads.
+    """Return the options of a query that reads.
 
     Raises:
         OptionError: an option is unknown, missing, out of bounds, or excludes another one.
@@ -200,7 +200,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """The options of a write.
+    """Return the options of a write.
 
     Raises:
         OptionError: an option is unknown, missing, out of bounds, or excludes another one.
@@ -254,10 +254,9 @@ def _mentions(positions: Positions, edge: Edge) -> bool:
 
 
 def _where(values: Values, end: str, alone: Edge, others: Edge) -> Where:
-    """Where the partitions begin or end, as the options say.
+    """Return where the partitions begin or end.
 
-    `alone` is for all partitions if no option is given; `others` is for the partitions that the JSON does not
-    name.
+    `alone`: for all partitions if no option is given. `others`: for partitions that the JSON does not name.
     """
     offsets, time, times = f"{end}Offsets", f"{end}Timestamp", f"{end}OffsetsByTimestamp"
     if not values.given(time) and not values.given(times):
@@ -280,7 +279,7 @@ def _located(option: str, read: Callable[[], Where]) -> Where:
 
 
 def _of(found: Where, streams: tuple[str, ...], end: str) -> Where:
-    """`found`, if it names only logs that the query reads."""
+    """Return `found` if it names only logs that the query reads."""
     unknown = sorted(set(found.named) - set(streams))
     if unknown:
         raise OffsetError(

@@ -1,7 +1,7 @@
-"""Every option of `format("amqpstreams")` in one table: name, kind, default, meaning, and uses. Pure.
+"""The options of `format("amqpstreams")` in one table: name, kind, default, meaning, and uses. Pure.
 
-Laws: no option is ignored. An option that is not in the table, or does not apply to the use, is an error that
-names the nearest option. No message shows the value of a secret option. docs/spark.md has the same table
+No option is ignored. An option that is not in the table, or does not apply to the use, is an error that names
+the most similar option. Messages do not contain values of secret options. docs/spark.md has the same table
 (tests/spark_connector/options/test_table.py compares them).
 """
 
@@ -40,9 +40,8 @@ ALL: Final = READ | WRITE
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`default` is text as a user would write it;
-
-    None: no default. `aliases` are other names of the option.
+    """`default`: text as a user would write it; None: the option does not have a default. `aliases`: other
+    names.
     """
 
     name: str
@@ -108,7 +107,7 @@ CONNECTION: Final = (
         ALL,
         _FILE,
         None,
-        "The client certificate, on every machine, for a node that asks for one.",
+        "The client certificate, on every machine, for a node that requires one.",
     ),
     Option("tlsKeyFile", ALL, _FILE, None, "The private key of the client certificate, on every machine."),
     Option("tlsVerify", ALL, FLAG, "true", "`false` accepts every certificate: for tests only."),

@@ -1,10 +1,9 @@
 """How far a micro-batch reads: from the positions of the query towards the ends of the logs, within limits.
-
 Pure.
 
-Laws: a batch stays within its limits, except for one event that is larger than `maxBytesPerTrigger`. A batch
-is not empty while there is something to read and no minimum delays it. No partition waits without limit. No
-event is skipped.
+A batch stays within its limits, unless a single event is larger than `maxBytesPerTrigger`. If events exist
+and no minimum delays them, the batch is not empty. Every partition is read after a limited number of batches.
+No event is skipped.
 """
 
 from collections.abc import Sequence
@@ -24,8 +23,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a query has not read of a partition: offsets `start` to `end` (exclusive), of about `cost` bytes
-    each.
+    """The events of a partition that a query has not read: offsets `start` to `end` (exclusive), with about
+    `cost` bytes each.
     """
 
     stream: str
@@ -41,9 +40,9 @@ class Lag:
 
 
 def lags(start: Offsets, available: Available) -> list[Lag]:
-    """The lag of each partition, in the order of log and partition.
+    """Return the lag of each partition, in the order of log and partition.
 
-    Events that no longer exist do not count.
+    Events that were removed do not count.
     """
     found: list[Lag] = []
     for stream in sorted(available):
@@ -56,7 +55,7 @@ def lags(start: Offsets, available: Available) -> list[Lag]:
 
 
 def position_of(start: Offsets, stream: str, state: LogState, index: int) -> int:
-    """The position of the query in a partition.
+    """Return the position of the query in a partition.
 
     In a log that is new to the query, it is the earliest offset. In a new partition or incarnation, it is 0.
     """
@@ -67,10 +66,11 @@ def position_of(start: Offsets, stream: str, state: LogState, index: int) -> int
 
 
 def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool = False) -> Offsets:
-    """The end of the next batch, or `start` itself if there is no next batch. `hold`: read nothing yet.
+    """Return the end of the next batch, or `start` itself if there is no next batch. `hold`: read nothing
+    yet.
 
-    The first batch exists even if there is nothing to read: its end contains the start of the query, which
-    Spark's checkpoint does not have otherwise.
+    The first batch exists even if it reads nothing: its end contains the start of the query, which is missing
+    in Spark's checkpoint otherwise.
     """
     if hold and not start.initial:
         return start
@@ -79,8 +79,7 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
     streams: dict[str, dict[int, int]] = {stream: {} for stream in available}
     for lag, count in zip(waiting, given, strict=True):
         streams[lag.stream][lag.partition] = lag.start + count
-    # A log that is missing for a while, or is not read any more, keeps its position: it may be read again
-    # later.
+    # A log that is missing, or is not read any more, keeps its position, because it may be read again later.
     ended = dict(start.streams) | {
         stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()
     }
@@ -91,7 +90,7 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
 
 
 def _begun(start: Offsets, available: Available) -> Numbers:
-    """Where the batch begins in the logs whose start is not in the end of an earlier batch."""
+    """Return where the batch begins in logs whose start is not in the end of an earlier batch."""
     unrecorded = start.streams.items() if start.initial else ()
     begun = {stream: dict(offsets.next) for stream, offsets in unrecorded if stream in available}
     for stream, state in available.items():
@@ -107,7 +106,7 @@ def _same(start: Offsets, ended: dict[str, StreamOffsets]) -> bool:
 
 
 def admit(waiting: Sequence[Lag], limits: Limits) -> list[int]:
-    """How many offsets of each lag a batch reads."""
+    """Return how many offsets of each lag a batch reads."""
     counts = [lag.count for lag in waiting]
     first = sum(lag.start for lag in waiting)
     if limits.offsets is not None:
@@ -118,11 +117,11 @@ def admit(waiting: Sequence[Lag], limits: Limits) -> list[int]:
 
 
 def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -> list[int]:
-    """Divide `limit` among `counts` in proportion, each unit at its cost.
+    """Divide `limit` among `counts` in proportion. Each unit costs what `costs` says for its entry.
 
-    Each entry gets one unit before any gets a second one, beginning with the entry that `first` selects.
-    `first` should increase by the number of units given: an entry that got nothing is then among the first
-    the next time.
+    Each entry gets one unit before any entry gets a second one, beginning with the entry that `first`
+    selects. `first` should increase by the number of units that are given: an entry without a unit is then
+    among the first ones of the next call.
     """
     assert limit > 0, limit
     if sum(count * cost for count, cost in zip(counts, costs, strict=True)) <= limit:
@@ -151,5 +150,5 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
 
 
 def held_back(total: int, at_least: int | None, waited_ms: int, at_most_ms: int) -> bool:
-    """Whether a batch waits for more offsets: fewer than `at_least` exist, and the longest wait is not over."""
+    """Return whether a batch waits: fewer than `at_least` offsets exist, and the maximum wait has not passed."""
     return at_least is not None and total < at_least and waited_ms < at_most_ms

@@ -1,4 +1,4 @@
-"""What logs have at one moment, as values for planning. Pure."""
+"""The state of logs at one moment, as values for planning. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

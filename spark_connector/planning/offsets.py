@@ -1,18 +1,17 @@
 """The positions of a query in its logs, as JSON in Spark's checkpoint, and positions as users write them.
-
 Pure.
 
     {"version": 1, "streams": {"temps": {"incarnation": "…", "next": {"0": 1200, "1": 1180}}}}
 
-`next` is the offset of the first event that was not read, for each partition. `incarnation` distinguishes a
+`next`: for each partition, the offset of the first event that was not read. `incarnation`: distinguishes a
 log from a later one with the same name. Two members are optional:
 
 - `"initial": true`: the query has no batch yet.
-- `"from": {"temps": {"0": 7}}`: where the batch that ends here begins, in partitions for which its start may
-  not be known. Spark's checkpoint has only the ends of batches, and Spark asks for the beginning again after
-  a crash in the first batch. The end of a batch therefore contains it.
+- `"from": {"temps": {"0": 7}}`: where the batch that ends here begins, for partitions whose start may be
+  unknown otherwise. Spark's checkpoint contains only the ends of batches, and Spark asks for the beginning
+  again after a crash in the first batch. So the end of a batch contains its beginning.
 
-Laws: `Offsets.of(offsets.json()) == offsets`. Equal offsets are equal strings, because keys are sorted: Spark
+`Offsets.of(offsets.json()) == offsets`. Equal offsets give equal strings, because keys are sorted: Spark
 compares strings.
 """
 
@@ -26,16 +25,16 @@ from spark_connector.errors import OffsetError
 
 VERSION: Final = 1
 OFFSET_MAX: Final = 10**16
-"""The engine's offsets have 16 digits. `next` may be one more than the last offset."""
+"""The maximum of `next`: one more than the last offset. The engine's offsets have 16 digits."""
 TIMESTAMP_MAX: Final = (1 << 63) // 1000 - 1
-"""The latest time in ms that Spark's timestamps, in microseconds, can represent."""
+"""The maximum time in ms that Spark's timestamps, in microseconds, can represent."""
 
 Numbers = Mapping[str, Mapping[int, int]]
 """A number for each partition of each log."""
 
 
 class Edge(Enum):
-    """One end of a log as it is now."""
+    """The beginning or the end of a log at the time of planning."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -46,9 +45,7 @@ Position = int | Edge
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """The positions in one log: `next` is the offset of the first event that was not read, for each
-    partition.
-    """
+    """The positions in one log. `next`: for each partition, the offset of the first event that was not read."""
 
     incarnation: str | None
     next: Mapping[int, int]
@@ -63,7 +60,7 @@ class Offsets:
     begun: Numbers = field(default_factory=dict)
 
     def json(self) -> dict[str, object]:
-        """The JSON object for Spark's checkpoint, with sorted keys."""
+        """Return the JSON object for Spark's checkpoint, with sorted keys."""
         found: dict[str, object] = {}
         if self.begun:
             found["from"] = _sorted(self.begun)
@@ -84,7 +81,7 @@ class Offsets:
         """Convert a JSON object that `json` returned.
 
         Raises:
-            OffsetError: it is another object, or has a later version.
+            OffsetError: the object has another form or a later version.
         """
         if not isinstance(value, dict):
             raise OffsetError(_NO_OFFSETS, "", _REMEDY)
@@ -110,14 +107,14 @@ class Offsets:
         return cls(streams, initial=value.get("initial") is True, begun=begun)
 
     def text(self) -> str:
-        """The JSON text, in the form that `startingOffsets` accepts."""
+        """Return the JSON text, in the form that `startingOffsets` accepts."""
         return json.dumps(self.json())
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where to begin or end: `named` for the named partitions, `others` for all others, `incarnations` if
-    known.
+    """Where to begin or end. `named`: for partitions that the user named. `others`: for all other partitions.
+    `incarnations`: of the logs, if known.
     """
 
     others: Edge
@@ -127,9 +124,9 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The same by time: the first event at or after a time in ms since 1970 UTC.
+    """Where to begin or end by time: the first event at or after a time in ms since 1970 UTC.
 
-    `others` None: the partition's edge.
+    `others` None: the partition's beginning or end.
     """
 
     others: int | None
@@ -146,8 +143,8 @@ _NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 def parse_positions(text: str, others: Edge) -> Positions:
-    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of `lastProgress`, or
-    all of it.
+    """Parse `startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of
+    `lastProgress`, or the whole `lastProgress`.
 
     Raises:
         OffsetError: the text has another form.
@@ -175,8 +172,8 @@ def parse_positions(text: str, others: Edge) -> Positions:
 
 
 def parse_times(text: str | None, others: int | None) -> Times:
-    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms since
-    1970 UTC.
+    """Parse `startingOffsetsByTimestamp` or `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms
+    since 1970 UTC.
 
     Raises:
         OffsetError: the text has another form.
@@ -192,7 +189,7 @@ def _is_offsets(value: dict[str, object]) -> bool:
 
 
 def _of_progress(sources: object) -> dict[str, object]:
-    """The ends of those sources of `lastProgress` that are of this connector, combined."""
+    """Return the combined ends of the sources of `lastProgress` that belong to this connector."""
     assert isinstance(sources, list)
     streams: dict[str, object] = {}
     for source in sources:

@@ -1,8 +1,8 @@
 """What to read: offset ranges [start, end) that exist, divided into tasks. Pure.
 
-Laws: a plan has each offset between its start and its end exactly once, in a range or in a loss. The tasks
-have exactly the offsets of the ranges. While nothing is lost, the same start and end give the same tasks: a
-sink may number its rows by them.
+A plan contains each offset between its start and its end exactly once, in a range or in a loss. The tasks
+contain exactly the offsets of the ranges. If nothing is lost, the same start and end give the same tasks, so
+a sink may number its rows by them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from spark_connector.planning.holdings import Available, Held
 from spark_connector.planning.offsets import Edge, Numbers, Offsets, Positions, StreamOffsets
 
 TOGETHER: Final = 10_000
-"""Ranges with fewer offsets share a task: starting a task takes 7 to 40 ms, as long as decoding so many
-events.
+"""Ranges with fewer offsets share a task. Starting a task takes 7 to 40 ms, in which a task decodes about
+this many events.
 """
 _SHOWN_MAX: Final = 5
 _PLANNED_ONCE: Final = (
@@ -56,7 +56,7 @@ Task = tuple[OffsetRange, ...]
 class Loss:
     """Requested offsets that do not exist.
 
-    `count` None: unknown. `reason` is a sentence without a full stop.
+    `count`: None if it is unknown. `reason`: a sentence without a full stop.
     """
 
     stream: str
@@ -94,9 +94,9 @@ class Plan:
 
 
 def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLossError:
-    """The error for `failOnDataLoss` true: the first losses and the remedies.
+    """Return the error for `failOnDataLoss` true: the first losses and the remedies.
 
-    `planned_once`: a batch, which Spark may have planned long before it reads.
+    `planned_once`: the query is a batch, which Spark may have planned long before it reads.
     """
     shown = "; ".join(str(loss) for loss in losses[:_SHOWN_MAX])
     more = f"; and {len(losses) - _SHOWN_MAX} more partitions" if len(losses) > _SHOWN_MAX else ""
@@ -108,7 +108,7 @@ def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLos
 
 
 def located(positions: Positions, available: Available, end: Edge) -> Numbers:
-    """Each position as a number. `end` selects the name of the option in error messages.
+    """Return each position as a number. `end` selects the name of the option in error messages.
 
     Raises:
         OffsetError: a named partition does not exist.
@@ -139,7 +139,7 @@ def _number(position: int | Edge, held: Held) -> int:
 
 
 def beginning(numbers: Numbers, available: Available) -> Offsets:
-    """The offsets of a query that has read nothing."""
+    """Return the offsets of a query that has not read anything."""
     return Offsets(
         {name: StreamOffsets(state.incarnation, numbers[name]) for name, state in available.items()},
         initial=True,
@@ -147,7 +147,7 @@ def beginning(numbers: Numbers, available: Available) -> Offsets:
 
 
 def check_order(start: Offsets, end: Offsets, available: Available) -> None:
-    """Check that no range ends before it begins, if the log still has the event at the start.
+    """Check that no range ends before its start, as far as the log still has the event at the start.
 
     Raises:
         OffsetError: the end is before the start.
@@ -164,7 +164,7 @@ def check_order(start: Offsets, end: Offsets, available: Available) -> None:
 
 
 def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
-    """The ranges from `start` to `end`, limited to the events that exist."""
+    """Return the ranges from `start` to `end`, limited to the events that exist."""
     ranges: list[OffsetRange] = []
     losses: list[Loss] = []
     for stream, ending in end.streams.items():
@@ -192,7 +192,7 @@ _RETENTION: Final = "retention has removed them"
 
 
 def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list[Loss]:
-    """The losses of a log that was replaced by another. Their number is unknown, because the log is gone."""
+    """Return the losses of a log that was replaced by another one. Their number is unknown."""
     return [
         Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _RECREATED)
         for index, first in sorted(before.next.items())
@@ -200,7 +200,7 @@ def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list
 
 
 def renewed(positions: Positions, available: Available) -> Positions:
-    """`positions` without the offsets of deleted logs: they have no meaning in a new log with the same name."""
+    """Return the positions without the offsets of deleted logs, which have no meaning in a new log."""
     kept = {
         stream: named
         for stream, named in positions.named.items()
@@ -211,7 +211,7 @@ def renewed(positions: Positions, available: Available) -> Positions:
 
 
 def replaced(positions: Positions, available: Available) -> list[Loss]:
-    """The losses for positions of deleted logs whose names belong to new logs now."""
+    """Return the losses for positions in deleted logs whose names belong to new logs."""
     return [
         Loss(stream, index, (position, position), None, None, _RECREATED)
         for stream, incarnation in sorted(positions.incarnations.items())
@@ -228,7 +228,9 @@ def _gone(wanted: OffsetRange, reason: str) -> list[Loss]:
 
 
 def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Loss]]:
-    """The part of `wanted` that exists, and the losses. A range whose end is before its start is a loss."""
+    """Return the part of `wanted` that exists, and the losses. A range whose end is before its start is a
+    loss.
+    """
     if held is None:
         return replace(wanted, end=wanted.start), _gone(wanted, "the partition no longer exists")
     asked = (wanted.start, wanted.end)
@@ -265,9 +267,9 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
 def tasks(
     ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int | None, offsets_max: int
 ) -> list[Task]:
-    """Split and combine ranges to tasks.
+    """Split and combine ranges into tasks.
 
-    With `at_least`, small ranges are not combined; `at_most` overrides it.
+    With `at_least`, small ranges are not combined. `at_most` overrides `at_least`.
     """
     ordered = sorted((one for one in ranges if len(one) > 0), key=_place)
     total = sum(len(one) for one in ordered)
@@ -294,7 +296,7 @@ def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def _packed(pieces: Sequence[OffsetRange], size: int) -> list[Task]:
-    """Combine consecutive small ranges to tasks of at most `size` offsets."""
+    """Combine consecutive small ranges into tasks of at most `size` offsets."""
     packed: list[list[OffsetRange]] = []
     room = 0
     for piece in pieces:
@@ -319,7 +321,7 @@ def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
 
 
 def joined(ordered: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Combine ranges that continue each other."""
+    """Combine ranges that follow each other without a gap."""
     found: list[OffsetRange] = []
     for one in ordered:
         last = found[-1] if found else None

@@ -1,9 +1,8 @@
-"""What the logs have, with as few requests as possible: Spark asks an idle source ninety times a second.
+"""The state of the logs, with few requests: Spark asks an idle source ninety times a second. Pure: the clock
+and the request are arguments.
 
-Pure: the clock and the request are arguments.
-
-Law: while nothing is new, there is one request every `every_ms`, so new events are noticed at most that much
-later. After a batch the next request follows at once.
+While there are no new events, one request is sent every `every_ms`, so new events are noticed at most that
+much later. After a batch, the next request follows at once.
 """
 
 from collections.abc import Callable
@@ -33,16 +32,16 @@ class Watch:
         self.seen: Available | None = None
 
     def fresh(self) -> Available:
-        """What the logs have now: sends a request."""
+        """Return the state of the logs after a new request."""
         self._asked_at = self._now()
         self.seen = self._ask()
         return self.seen
 
     def until(self, end: Callable[[Available], _T | None]) -> _T | None:
-        """The result of `end` for what the logs have.
+        """Return the result of `end` for the state of the logs.
 
-        If `end` returns None for the latest answer, wait until the next request is due, and ask again. None
-        if that answer has nothing new either.
+        If `end` returns None for the latest state, wait until the next request is due, and ask again. Returns
+        None if that state contains no new events either.
         """
         left = self._asked_at + self._every_s - self._now()
         if self.seen is not None and left > 0:
@@ -50,9 +49,8 @@ class Watch:
             if found is not None:
                 self._idle = False
                 return found
-            if (
-                self._idle
-            ):  # right after a batch more events may exist already; the batches limit how often that is asked
+            # Right after a batch, more events may already exist. The duration of batches limits the requests.
+            if self._idle:
                 self._sleep(left)
         found = end(self.fresh())
         self._idle = found is None

@@ -1,7 +1,7 @@
 """The columns of the source, in two families, and the selection of columns for a query. Pure.
 
-The families are events as they are stored (`messages`), and CloudEvents (`cloudevents`). Both have the
-columns of position, time and key. `subject` is AMQP's in one family and CloudEvents' in the other.
+The families are stored messages (`messages`) and CloudEvents (`cloudevents`). Both have columns for position,
+time and key. `subject` is the field of AMQP in one family and the attribute of CloudEvents in the other.
 docs/spark.md has the same tables (tests/spark_connector/rows/test_columns.py compares them).
 """
 
@@ -19,10 +19,7 @@ EVERYTHING: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is Spark SQL's name; `.schema(…)` may also use a type in `also`.
-
-    `default`: part of the default columns.
-    """
+    """`type`: the name in Spark SQL. `.schema(…)` may also use a type in `also`. `default`: a default column."""
 
     name: str
     type: str
@@ -98,7 +95,7 @@ EVENTS: Final = (
 class Chosen:
     """The selected columns of one family, in the order of the rows, with their types.
 
-    `events`: of CloudEvents.
+    `events`: the family is CloudEvents.
     """
 
     events: bool
@@ -111,7 +108,7 @@ class Chosen:
 
 
 def choose(words: Sequence[str], *, properties: bool = True) -> Chosen:
-    """The columns of the option `columns`. `properties`: whether `default` includes the column `properties`.
+    """Return the columns of the option `columns`. `properties`: `default` includes the column `properties`.
 
     Raises:
         SchemaError: a column does not exist in the family, or is repeated.
@@ -135,7 +132,7 @@ def choose(words: Sequence[str], *, properties: bool = True) -> Chosen:
 
 
 def fit(wanted: Sequence[tuple[str, str]], *, events: bool) -> Chosen:
-    """The columns of `.schema(…)`: names and types, in its order.
+    """Return the columns of `.schema(…)`, given as names and types, in the same order.
 
     Raises:
         SchemaError: a column does not exist, or cannot have this type.
@@ -155,7 +152,11 @@ def fit(wanted: Sequence[tuple[str, str]], *, events: bool) -> Chosen:
 
 
 def column_of(name: str, *, events: bool) -> Column:
-    """The column of a family. Raises SchemaError, which names the most similar column."""
+    """Return the column of a family.
+
+    Raises:
+        SchemaError: the column does not exist; the message names the most similar one.
+    """
     family = {one.name: one for one in (EVENTS if events else MESSAGES)}
     column = family.get(name.lower())
     if column is not None:

@@ -1,8 +1,9 @@
-"""CloudEvents from messages: attributes and data of each row. Spec: CloudEvents 1.0.2, its AMQP binding and
-JSON format. Pure.
+"""CloudEvents from messages: attributes and data of each row. Pure.
 
-Both spellings of the binding's prefix are read, and both modes. The rules for names and values are not
-checked: a query may look at events that a Broker refuses.
+Both prefixes of the binding and both content modes are read. The rules for names and values are not checked,
+so that a query can examine events that a Broker refuses.
+
+Spec: CloudEvents 1.0.2, its AMQP binding and JSON format.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from spark_connector.rows.section_texts import FIELDS, Pairs, fields_of, typed_p
 from spark_connector.rows.values import microseconds, text_of
 
 ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", CONTENT_TYPE, "specversion", "dataschema"})
-"""Columns that are attributes of text."""
+"""Columns that are attributes of type String."""
 NAMES: Final = ATTRIBUTES | {"time", DATA, "extensions"}
 """Columns that need an event."""
 
@@ -38,19 +39,20 @@ _names: Final[Memory[bytes, str]] = Memory(1024, 255)
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Attributes and data of some rows; a row without an event has None."""
+    """Attributes and data of some rows; None for a row without an event."""
 
     attributes: list[Mapping[str, object] | None]
     data: list[Body]
 
     def texts(self, name: str) -> list[str | None]:
-        """A column of text."""
+        """Return a column of text."""
         values = [None if one is None else one.get(name) for one in self.attributes]
         return [value if type(value) is str else text_of(value) for value in values]
 
     def times(self, faults: dict[int, str]) -> list[int | None]:
-        """The column `time`, in microseconds since 1970 UTC. What is not a time is None, and a fault of its
-        row.
+        """Return the column `time`, in microseconds since 1970 UTC.
+
+        A value that is not a time becomes None, and is added to `faults` by its row.
         """
         found: list[int | None] = []
         for row, one in enumerate(self.attributes):
@@ -62,7 +64,7 @@ class Events:
         return found
 
     def extensions(self) -> list[Pairs | None]:
-        """All attributes that have no column."""
+        """Return all attributes that do not have a column."""
         return [
             None
             if one is None
@@ -76,8 +78,9 @@ class Events:
 
 
 def events_of(parts: Parts) -> Events:
-    """The events of messages that were taken apart with properties, application properties and body. Adds to
-    `parts.faults`.
+    """Return the events of messages whose properties, application properties and body are in `parts`.
+
+    Rows without a valid event are added to `parts.faults`.
     """
     types = [_content_type(section) for section in parts.tables[PROPERTIES]]
     properties = list(parts.tables[APPLICATION_PROPERTIES])
@@ -110,8 +113,9 @@ def events_of(parts: Parts) -> Events:
 
 
 def _content_type(section: bytes) -> str | None:
-    """The content-type in a properties section; None if the section is broken, which is a fault of the
-    columns that show it.
+    """Return the content-type in a properties section, or None if the section is not valid.
+
+    The columns that show the section report the fault.
     """
     try:
         return text_of(FIELDS["content_type"](fields_of(section)))
@@ -140,7 +144,7 @@ def _name(key: bytes) -> str:
 
 
 def _structured(body: Body) -> tuple[dict[str, object], Body]:
-    """The event of a body that is one as JSON; what `event_formats` reads is what a gateway delivers."""
+    """Return the event of a body in structured mode. `event_formats` reads it, as for the gateway."""
     try:
         return read_unchecked(body or b"")
     except EventFormatError as error:

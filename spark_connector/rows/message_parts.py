@@ -1,7 +1,7 @@
 """Finds the sections of messages that columns need (AMQP 1.0 core 3.2). Pure.
 
-Law: sections are found without decoding, and each distinct section is decoded once. A row has the number of
-its section in a table of distinct sections, which Arrow then expands to a column.
+Sections are found without decoding, and each distinct section is decoded once. A row has the number of its
+section in a table of distinct sections, which Arrow expands to a column.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,10 +47,10 @@ class Numbered(dict[bytes, int]):
 
 
 class Parts:
-    """The parts of some messages: `bodies`, `kinds` of bodies, and `codes[section]`, the numbers in
-    `tables[section]`.
+    """The parts of some messages.
 
-    `faults`: the rows that are not valid messages, with the reason. They have no sections and no body.
+    `bodies`, `kinds`: by row. `codes[section]`: the numbers of the sections in `tables[section]`, by row.
+    `faults`: rows that are not valid messages, with the reason; they have no sections and no body.
     """
 
     __slots__ = ("bodies", "codes", "faults", "kinds", "tables")
@@ -76,12 +76,12 @@ def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool
 
 
 def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
-    """Message by message."""
+    """Process the messages one by one."""
     kinds = parts.kinds is not None
     first, second, third = (_Column(parts, code) for code in _LISTED)
     with_first, with_second, with_third = first.wanted, second.wanted, third.wanted
     step_of, body_of = _STEPS.get, parts.bodies.append
-    # Hot path: this loop is most of the cost of a row. It reads the usual forms only; `_take` reads all
+    # Hot path: this loop is most of the cost of a row. It reads only the usual forms; `_take` reads the
     # others.
     for row, message in enumerate(messages):
         at, size = 0, len(message)
@@ -114,15 +114,12 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
 
 
 def _plain(messages: Sequence[bytes]) -> list[Body]:
-    """The bodies, if every message is a single data section of the same width and nothing else; otherwise an
-    empty list.
-    """
+    """Return the bodies if each message is a single data section of the same width; otherwise an empty list."""
     if not messages:
         return []
     head = min(messages)[:4]
-    if (
-        head not in _PLAIN or max(messages)[:4] != head
-    ):  # all messages between the two begin with the same bytes
+    # The least and the greatest message begin with the same bytes, so all messages between them do, too.
+    if head not in _PLAIN or max(messages)[:4] != head:
         return []
     if head == _SHORT_DATA:
         bodies: list[Body] = [
@@ -182,9 +179,10 @@ def _take(row: int, message: bytes, parts: Parts, *, with_body: bool) -> None:
 
 
 def _front(message: bytes, found: dict[int, bytes]) -> int:
-    """The byte where the body begins. The sections before it are put into `found`.
+    """Return the index of the byte where the body begins. Adds the sections before it to `found`.
 
-    Raises WireError or IndexError.
+    Raises:
+        WireError, IndexError: the message is not valid.
     """
     at, size, previous = 0, len(message), 0
     while at < size:
@@ -219,7 +217,7 @@ def _slow_front(message: bytes, found: dict[int, bytes]) -> int:
 
 
 def _body(message: bytes, at: int) -> tuple[Body, str | None]:
-    """The bytes of the body that begins at byte `at`, and its kind."""
+    """Return the bytes of the body that begins at byte `at`, and its kind."""
     head = message[at : at + 4]
     if head == b"\x00Su\xa0" and at + 5 + message[at + 4] == len(message):
         return message[at + 5 :], "data"
@@ -248,7 +246,7 @@ def _other_body(found: Sequence[Section], values: Sequence[object]) -> tuple[Bod
 
 
 def section_value(section: bytes) -> object:
-    """The value of one section.
+    """Return the value of one section.
 
     Raises:
         WireError: the section is not valid.
@@ -258,14 +256,14 @@ def section_value(section: bytes) -> object:
 
 
 class Memory:
-    """A bounded cache of decoded sections across batches, because the same keys and types repeat."""
+    """A bounded cache of decoded sections over all batches, because keys and types repeat."""
 
     def __init__(self, read: Callable[[bytes], _T]) -> None:
         self.read: Final[Callable[[bytes], object]] = read
         self._known: Final[dict[bytes, object]] = {}
 
     def __call__(self, section: bytes) -> object:
-        """The decoded section. Raises what `read` raises."""
+        """Return the decoded section. Raises what `read` raises."""
         value = self._known.get(section, self)
         if value is not self:
             return value

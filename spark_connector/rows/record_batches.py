@@ -1,10 +1,9 @@
-"""Converts runs of messages to Arrow record batches.
+"""Converts runs of messages to Arrow record batches. Pure, except for Arrow and log lines about unreadable
+messages.
 
-Pure, except for Arrow and log lines about unreadable messages.
-
-Law: only the sections that the columns need are read, and each distinct section is decoded once for each
-batch. Offsets, times and constants never become Python objects. A message that cannot be read is logged with
-its log, partition and offset, or raised, as `mode` says.
+Only the sections that the columns need are read, and each distinct section is decoded once for each batch.
+Offsets, times and constants do not become Python objects. `mode` decides whether a message that cannot be
+read is logged with its log, partition and offset, or raised as an error.
 """
 
 import logging
@@ -42,7 +41,7 @@ _REMEDY: Final = (
 
 
 class RowMaker:
-    """Makes the rows of one task. `malformed` counts the messages that cannot be read."""
+    """Makes the rows of one task. `malformed`: how many messages could not be read."""
 
     def __init__(
         self, columns: Chosen, schema: pa.Schema, *, mode: str, rows_max: int, bytes_max: int
@@ -62,7 +61,7 @@ class RowMaker:
         self.malformed = 0
 
     def batches(self, stream: str, partition: int, runs: Iterable[Run]) -> Iterator[pa.RecordBatch]:
-        """Record batches within the limits.
+        """Yield record batches within the limits.
 
         Raises:
             MalformedMessageError: a message cannot be read, and `mode` is FAILFAST.
@@ -71,7 +70,7 @@ class RowMaker:
             yield from self._cut(self._batch(stream, partition, run))
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Split a batch that is larger than the limit: columns can be larger than the messages that they come
+        """Split a batch that is larger than the limit. Columns can be larger than the messages they come
         from.
         """
         if batch.nbytes <= self._bytes_max or batch.num_rows <= 1:
@@ -114,7 +113,7 @@ class RowMaker:
         return self._of_message(name, kind, parts) if made is None else made
 
     def _constant(self, name: str, place: tuple[str, int], run: Run) -> pa.Array | None:
-        """A column whose values are not in the message."""
+        """Return a column whose values are not in the message; None for other columns."""
         match name:
             case "stream":
                 return pa.repeat(place[0], len(run.messages))
@@ -187,9 +186,9 @@ def _times(found: Any) -> pa.Array:
 
 
 def _moments(events: Events, faults: dict[int, str]) -> pa.Array:
-    """Times from texts.
+    """Return times from texts.
 
-    Arrow converts all at once; if one text is not valid for Arrow, they are converted one by one.
+    Arrow converts all texts at once. If one text is not valid for Arrow, they are converted one by one.
     """
     texts = [None if one is None else one.get("time") for one in events.attributes]
     try:
@@ -220,12 +219,12 @@ def _numbers(numbers: "memoryview | object") -> pa.Array:
 def _expanded(
     parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]
 ) -> pa.Array:
-    """A column of a section: each distinct section is decoded once, then expanded to its rows."""
+    """Return a column of a section: each distinct section is decoded once, then expanded to its rows."""
     table, codes = parts.tables[code], parts.codes[code]
     if len(table) == 1 and b"" in table:
         return pa.nulls(len(codes), made([None]).type)
     if len(table) == len(codes) and isinstance(read, Memory):
-        read = read.read  # all sections differ: caching them would only replace useful entries
+        read = read.read  # all sections differ: they would only displace useful entries of the cache
     found: list[object] = []
     broken: dict[int, str] = {}
     for index, section in enumerate(table):
@@ -244,7 +243,7 @@ def _expanded(
 
 
 def _octets(parts: Parts, kind: str) -> pa.Array:
-    """Bodies as bytes, or as text if the column is a string."""
+    """Return bodies as bytes, or as text if the column is a string."""
     if kind == "binary":
         return pa.array(parts.bodies, pa.binary())
     try:

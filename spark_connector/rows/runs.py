@@ -1,4 +1,4 @@
-"""Runs of events of one partition, as the node sends them, and runs of the size of record batches. Pure."""
+"""Runs of events of one partition, as the node sends them, and runs in the size of record batches. Pure."""
 
 from array import array
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Events in log order: offsets ('Q'), times of storing in ms ('q'), messages.
+    """Events in the order of the log: offsets ('Q'), timestamps in ms ('q'), messages.
 
     All have the same length, at least 1.
     """
@@ -20,7 +20,8 @@ class Run:
 
 
 def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
-    """The same events in runs of at most `rows_max` rows and `bytes_max` bytes. Small runs are combined.
+    """Yield the same events in runs of at most `rows_max` rows and `bytes_max` bytes. Small runs are
+    combined.
 
     A single event that is larger than `bytes_max` is a run of its own.
     """

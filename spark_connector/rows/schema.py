@@ -34,7 +34,7 @@ _CHOOSING: Final = frozenset({"columns", "includeproperties"})
 
 
 def chosen(options: Mapping[str, str]) -> StructType:
-    """The columns that the options choose, for a query without `.schema(…)`.
+    """Return the columns that the options choose, for a query without `.schema(…)`.
 
     Raises:
         OptionError, SchemaError: a column does not exist, or the options are not valid.
@@ -46,16 +46,14 @@ def chosen(options: Mapping[str, str]) -> StructType:
 
 
 def struct(columns: Chosen) -> StructType:
-    """The columns as a Spark schema."""
+    """Return the columns as a Spark schema."""
     return StructType(
         [StructField(column.name, _TYPES[kind], column.nullable) for column, kind in columns.columns]
     )
 
 
 def fitting(schema: StructType, words: tuple[str, ...]) -> Chosen:
-    """The columns of the schema of a query, from `.schema(…)` or from the options.
-
-    `words`: the option `columns`.
+    """Return the columns of the schema of a query. `words`: the option `columns`.
 
     Raises:
         SchemaError: a column does not exist, or has another type.
@@ -65,9 +63,9 @@ def fitting(schema: StructType, words: tuple[str, ...]) -> Chosen:
 
 
 def arrow_schema(schema: StructType) -> "pa.Schema":
-    """The Arrow schema of every record batch.
+    """Return the Arrow schema of every record batch.
 
-    Spark checks the first batch only, so all must have exactly this schema.
+    Spark checks only the first batch, so all batches must have exactly this schema.
     """
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only tasks need it
 

@@ -1,4 +1,4 @@
-"""Reads the sections before the body as text and numbers. Each function reads the bytes of one section. Pure.
+"""Reads sections before the body as text and numbers. Each function reads the bytes of one section. Pure.
 
 The bytes include the descriptor; b"" is a missing section. All functions raise WireError or ValueError if the
 section is not valid.
@@ -14,7 +14,7 @@ from spark_connector.rows.values import microseconds, text_of
 Pairs = dict[str, str | None]
 """Names and texts.
 
-A dictionary, because Python's garbage collector tracks tuples, but no dictionaries of text.
+A dictionary and not tuples, because Python's garbage collector tracks tuples, but not dictionaries of text.
 """
 
 _KEY_AT: Final = 6
@@ -26,7 +26,7 @@ _TWICE: Final = "a map has a key twice"
 
 
 def key_of(section: bytes) -> str | None:
-    """The group key in message annotations."""
+    """Return the group key in message annotations."""
     if not section:
         return None
     text_at = _KEY_AT + len(_KEY_NAME)
@@ -38,7 +38,7 @@ def key_of(section: bytes) -> str | None:
 
 
 def pairs_of(section: bytes) -> Pairs | None:
-    """Names and values of a map, with the values as text."""
+    """Return names and values of a map, with the values as text."""
     found = typed_pairs(section)
     if found is None:
         return None
@@ -49,7 +49,7 @@ def pairs_of(section: bytes) -> Pairs | None:
 
 
 def typed_pairs(section: bytes) -> dict[str, object] | None:
-    """Names and values of a map."""
+    """Return names and values of a map."""
     if not section:
         return None
     kind = section[3]
@@ -88,13 +88,13 @@ def _decoded(section: bytes) -> dict[str, object] | None:
 
 
 def fields_of(section: bytes) -> list[object]:
-    """The fields of the properties. The list is shorter if the last fields are not given."""
+    """Return the fields of the properties. The list is shorter if the last fields are not given."""
     value = section_value(section) if section else []
     return value if isinstance(value, list) else []
 
 
 def field(index: int, read: Callable[[object], object]) -> Callable[[list[object]], object]:
-    """A function that reads the field number `index` with `read`."""
+    """Return a function that reads the field number `index` with `read`."""
 
     def found(fields: list[object]) -> object:
         return read(fields[index]) if index < len(fields) else None
@@ -103,12 +103,12 @@ def field(index: int, read: Callable[[object], object]) -> Callable[[list[object
 
 
 def time_of(value: object) -> int | None:
-    """Microseconds since 1970 UTC; None if the value is not a timestamp."""
+    """Return microseconds since 1970 UTC; None if the value is not a timestamp."""
     return microseconds(int(value)) if isinstance(value, Timestamp) else None
 
 
 def word_of(value: object) -> str | None:
-    """The value as text, as `text_of` does."""
+    """Return the value as text, as `text_of` does."""
     return str(value) if isinstance(value, str | Symbol) else text_of(value)
 
 
@@ -119,11 +119,11 @@ FIELDS: Final = {
     "content_type": field(6, word_of),
     "creation_time": field(9, time_of),
 }
-"""Columns that are fields of the properties section. Spec: AMQP 1.0 core 3.2.4."""
+"""Columns that are fields of the properties section (AMQP 1.0 core 3.2.4)."""
 
 
 def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
-    """Maps in Arrow's form: the index where each map begins (None: a null), all keys, all values."""
+    """Return maps in the form of Arrow: the index where each map begins (None: a null), all keys, all values."""
     starts: list[int | None] = []
     keys: list[str] = []
     values: list[str | None] = []

@@ -1,9 +1,15 @@
 """AMQP values as text, for maps of strings and for bodies that are not bytes. Pure.
 
-string, symbol, char   as they are                  uuid        8-4-4-4-12 digits boolean                true,
-false                  timestamp   2026-01-31T12:00:00.000Z integers               decimal
-binary      base64 float, double          shortest that reads back     list, map, array   JSON, with these
-texts for what JSON has not decimals               hexadecimal bytes            null        null
+string, symbol, char   unchanged
+boolean                true, false
+integers               decimal
+float, double          the shortest text that reads back as the same value
+decimals               hexadecimal bytes
+uuid                   8-4-4-4-12 digits
+timestamp              2026-01-31T12:00:00.000Z
+binary                 base64
+list, map, array       JSON, with these texts for values that JSON does not have
+null                   null
 """
 
 import base64
@@ -20,7 +26,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text_of(value: object) -> str | None:
-    """A value as text. Null is None."""
+    """Return a value as text; None for null."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -32,7 +38,7 @@ def text_of(value: object) -> str | None:
 
 
 def json_of(value: object) -> object:
-    """A value as a JSON value."""
+    """Return a value as a JSON value."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Timestamp):
@@ -59,9 +65,10 @@ def _other(value: object) -> object:
 
 
 def microseconds(at_ms: int) -> int:
-    """A time in microseconds, as in Spark's timestamps.
+    """Return a time in microseconds, the unit of Spark's timestamps.
 
-    Raises ValueError if a timestamp cannot represent it.
+    Raises:
+        ValueError: a timestamp cannot represent the time.
     """
     if abs(at_ms) > TIMESTAMP_MAX:
         raise ValueError(f"the time {at_ms} ms since 1970 is outside the range of timestamps")
@@ -69,7 +76,7 @@ def microseconds(at_ms: int) -> int:
 
 
 def moment(at_ms: int) -> str:
-    """A time in ISO 8601, or as a number if it is outside the range of dates."""
+    """Return a time in ISO 8601, or as a number if it is outside the range of dates."""
     try:
         return (
             (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""Rows as messages, and their way into a log."""
+"""Converts rows to messages, and writes them to a log."""

@@ -1,12 +1,9 @@
-"""Divides the rows of a task into chunks that are sent as a unit, and names each chunk. Pure.
-
-Laws:
+"""Divides the rows of a task into chunks, which are sent as a unit, and names each chunk. Pure.
 
 - The boundaries depend only on the rows: a task that runs again makes the same chunks.
 - The name of a chunk depends on the write, the task, the number of the chunk, and every byte in it. By the
-  name, the log recognizes the events of a chunk that it already has. Different rows, or another order, give
-  another name, and the rows are stored. A replay that differs therefore causes duplicates, but loses no
-  event.
+  name, the log recognizes the events of a chunk that it already has. Other rows, or another order, give
+  another name, and the rows are stored. So a replay that differs causes duplicates, but does not lose events.
 """
 
 from array import array
@@ -18,9 +15,9 @@ from typing import Final
 from spark_connector.writing.messages import Target
 
 ROWS_MAX: Final = 32_768
-"""The most rows of a chunk. More rows need more memory; fewer rows need more attaches."""
+"""Rows of a chunk. More rows need more memory; fewer rows need more attaches."""
 BYTES_MAX: Final = 8 << 20
-"""The most bytes of the messages of a chunk, unless one message is larger."""
+"""Bytes of the messages of a chunk, unless one message is larger."""
 NAME_BYTES: Final = 16
 
 
@@ -28,7 +25,7 @@ NAME_BYTES: Final = 16
 class Chunk:
     """Consecutive rows of a task. `number` counts from 0.
 
-    `messages` of each target are in the order of the rows.
+    `messages`: for each target, in the order of the rows.
     """
 
     number: int
@@ -48,7 +45,7 @@ class Cutter:
         self._clear()
 
     def add(self, messages: Sequence[bytes], targets: Sequence[Target] | Target) -> Iterator[Chunk]:
-        """Add rows (`targets`: one for each row, or one for all). Returns the chunks that are full."""
+        """Add rows, and yield the chunks that are full. `targets`: one for each row, or one for all."""
         start = 0
         while start < len(messages):
             taken = self._fitting(messages[start : start + self._rows_max - self._rows])
@@ -63,7 +60,7 @@ class Cutter:
                 yield self._cut()
 
     def rest(self) -> Iterator[Chunk]:
-        """The last chunk, if anything is left."""
+        """Yield the last chunk, if any rows are left."""
         if self._rows:
             yield self._cut()
 
@@ -101,10 +98,10 @@ class Cutter:
 
 
 def name_of(task: str, chunk: Chunk, target: Target) -> str:
-    """The producer name under which the log stores the messages of a chunk for `target`.
+    """Return the producer name under which the log stores the messages of a chunk for `target`.
 
-    `task` names the write and its task. The name has 128 bits of a hash: two different chunks have the same
-    name with a probability of 10^-38.
+    `task`: the name of the write and its task. The producer name has 128 bits of a hash: two different chunks
+    have the same name with a probability of 10^-38.
     """
     messages = chunk.messages[target]
     digest = blake2b(digest_size=NAME_BYTES)

@@ -1,11 +1,12 @@
-"""Columns of CloudEvents as AMQP messages, in binary mode. Spec: CloudEvents 1.0, its AMQP binding 1.0.2.
-Pure.
+"""Columns of CloudEvents as AMQP messages, in binary mode. Pure.
 
     message annotations (group key: extension partitionkey) | properties (content-type)
     | application properties (attributes) | data
 
-Law: what is written here passes the rules of `event_formats.attributes`, so that a Broker's Triggers take it.
-A row that does not is an error that names the column and the row. Times are text of RFC 3339 in UTC.
+The messages follow the rules of `event_formats.attributes`, so that a Broker's Triggers accept them. A row
+that does not is an error that names the column and the row. Times are text of RFC 3339 in UTC.
+
+Spec: CloudEvents 1.0, its AMQP binding 1.0.2.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ from spark_connector.writing.sections import (
 _COLUMNS: Final = ("id", "source", "type", "subject", "time", "dataschema")
 _OF_COLUMNS: Final = frozenset({*REQUIRED, *_COLUMNS, CONTENT_TYPE, DATA})
 _SPEC_VERSION: Final = attribute("specversion", "1.0")
-# For RE2, which reads UTF-8: it has no surrogates.
+# RE2 reads UTF-8, which does not have surrogates.
 _FORBIDDEN: Final = (
     "["
     + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in FORBIDDEN if (first, last) != SURROGATES)
@@ -53,10 +54,10 @@ _FORBIDDEN: Final = (
 
 
 def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
-    """The sections of events whose columns these are: each list has a piece for each row.
+    """Return the sections of the events in these columns: each list has a piece for each row.
 
     Raises:
-        RowError: a row is not a CloudEvent.
+        RowError: a row is not a valid CloudEvent.
     """
     attributes = [[_SPEC_VERSION] * rows]
     for name in _COLUMNS:
@@ -86,7 +87,11 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
 
 
 def check_name(name: str) -> None:
-    """Check that an extension can have the name. Raises RowError."""
+    """Check that an extension may have this name.
+
+    Raises:
+        RowError: the name is not valid.
+    """
     if name == "specversion":
         raise RowError("column extensions has an entry 'specversion': leave it out, it is always 1.0")
     if name in _OF_COLUMNS:
@@ -99,7 +104,7 @@ def check_name(name: str) -> None:
 
 
 def _keys(extensions: pa.Array) -> list[str | None] | None:
-    """The partitionkey of each row; None: no row has a partitionkey."""
+    """Return the partitionkey of each row; None if no row has one."""
     if pa.types.is_map(extensions.type):
         column = pc.map_lookup(extensions, KEY, "first")
     elif extensions.type.get_field_index(KEY) >= 0:
@@ -179,7 +184,7 @@ def _check_media_types(column: pa.Array) -> None:
                 " application/json"
             )
         if found is not None and announces_event(found):
-            # Readers would take the data for the event, and lose the attributes.
+            # Readers would read the data as the event, and ignore the attributes.
             raise RowError(
                 f"column datacontenttype: {found[:80]!r} announces an event, so a message cannot have it"
                 " together with attributes: name the type of the data, such as application/json"
@@ -194,7 +199,7 @@ def _time_as_text(column: pa.Array) -> pa.Array:
 
 
 def _no_leap_year(column: pa.Array) -> pa.Array:
-    """Where it is a 29 February that does not exist. Such days are rare, so each is checked by itself."""
+    """Return where a 29 February does not exist. Such days are rare, so each is checked separately."""
     if not pc.any(pc.match_substring(column, "-02-29")).as_py():
         return pa.nulls(len(column), pa.bool_())
     return pa.array([text is not None and not is_time(text) for text in column.to_pylist()], pa.bool_())

@@ -1,9 +1,8 @@
-"""The columns that a DataFrame may have to be written, and their types.
+"""The columns that a DataFrame must have to be written, and their types. Pure; checked once, when the write
+is planned.
 
-Pure; checked once, when the write is planned.
-
-There are two layouts, which differ by their columns: messages (`body` and other AMQP fields) and CloudEvents
-(`id`, `source`, `type`, …).
+The columns select one of two layouts: messages (`body` and other AMQP fields) or CloudEvents (`id`, `source`,
+`type`, …).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The rule for a column: one of `types` (Spark's names), or a map from strings or a struct with values of
-    `inside`.
+    the types `inside`.
     """
 
     types: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class Wanted:
 
 
 class Style(Enum):
-    """The kind of rows that a DataFrame has."""
+    """The layout of a DataFrame."""
 
     MESSAGES = "messages"
     CLOUDEVENTS = "CloudEvents"
@@ -83,7 +82,7 @@ COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
         "partition": Wanted(INTEGERS),
     },
 }
-"""The columns of both layouts. docs/spark.md has the same; a test compares them."""
+"""The columns of both layouts. docs/spark.md has the same table; a test compares them."""
 
 _ELSEWHERE: Final = {
     "value": "body",
@@ -94,13 +93,13 @@ _ELSEWHERE: Final = {
     "messageid": "message_id",
     "correlationid": "correlation_id",
 }
-"""The columns of messages, by the names that other sinks use."""
+"""The columns of messages, by the names in other sinks."""
 _GIVEN_BY_THE_LOG: Final = ("stream", "offset", "enqueued_time")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The style of a DataFrame, and the index of each column, by the name in COLUMNS."""
+    """The layout of a DataFrame, and the index of each column, by the name in COLUMNS."""
 
     style: Style
     places: Mapping[str, int]

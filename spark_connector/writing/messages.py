@@ -1,8 +1,8 @@
 """Converts batches of rows to AMQP messages, and selects the target (partition) of each message. Pure.
 
-Law: the messages for one target are in the order of their rows. A row goes to the partition in its column
-`partition`, else to the partition that the engine computes from its key, else to the default partition of the
-encoder.
+The messages for one target are in the order of their rows. A row goes to the partition in its column
+`partition`; without it, to the partition that the engine computes from its key; without a key, to the default
+partition of the encoder.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from spark_connector.writing.sections import (
 )
 
 BY_KEY: Final = None
-"""Stands for a partition that the engine chooses by the key of each message."""
+"""A partition that the engine chooses by the key of each message."""
 
 Target = int | None
 """A partition, or BY_KEY."""
@@ -34,16 +34,14 @@ Target = int | None
 _KEYED: Final = b"\x00\x53\x72"
 """The first bytes of a message with a key: its message annotations."""
 _PLAIN: Final = b"\x00\x53\x73"
-"""Messages without a key begin with these bytes or with greater ones, because later sections have greater
-codes.
-"""
+"""Messages without a key begin with these or greater bytes, because later sections have greater codes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Converts the rows of a DataFrame to messages.
 
-    `partition_count` is that of the log. `default` is the partition for rows without a key and a partition.
+    `partition_count`: of the log. `default`: the partition for rows without key and partition.
     """
 
     layout: Layout
@@ -51,7 +49,7 @@ class Encoder:
     default: int
 
     def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Target] | Target]:
-        """A message for each row, and the targets: one for each message, or one for all.
+        """Return a message for each row, and the targets: one for each message, or one for all.
 
         Raises:
             RowError: a row cannot be written.

@@ -1,10 +1,10 @@
 """Encodes Arrow columns as sections of AMQP messages, one piece of bytes for each row. Pure.
 
-Spec: AMQP 1.0 core 3.2, types 1.6.
+The message of a row is the concatenation of its pieces, in the order annotations, properties, application
+properties, body. A null has no piece (no field, no entry). The functions work on columns instead of rows,
+because one list comprehension for each column is much faster than a loop over rows.
 
-Law: the message of a row is the concatenation of its pieces, in the order annotations, properties,
-application properties, body. A null has no piece (no field, no entry). The functions work on columns instead
-of rows, because one list comprehension for each column is much faster than a loop over rows.
+Spec: AMQP 1.0 core 3.2, types 1.6.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,21 +35,23 @@ _names: Final[Memory[tuple[bytes, bytes], bytes]] = Memory(1024, 255, lambda key
 
 
 def texts(column: pa.Array) -> list[bytes | None]:
-    """The UTF-8 (or the bytes) of a column of strings or binary."""
+    """Return the UTF-8 of a column of strings, or the bytes of a binary column."""
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     found: list[bytes | None] = column.cast(pa.large_binary() if wide else pa.binary()).to_pylist()
     return found
 
 
 def body_sections(column: pa.Array) -> Pieces:
-    """Binary: a data section. String: an amqp-value with a string. Null: an amqp-value of null."""
+    """Return the bodies. Binary: a data section. String: an amqp-value with a string. Null: an amqp-value of
+    null.
+    """
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     heads, long = (_TEXT_SHORT, _TEXT_LONG) if is_text else (_DATA_SHORT, _DATA_LONG)
     return _headed(texts(column), heads, long, _NO_BODY)
 
 
 def data_sections(column: pa.Array) -> Pieces:
-    """A data section with the bytes, or the UTF-8 of the text.
+    """Return data sections with the bytes, or the UTF-8 of the text.
 
     Null: an amqp-value of null, for an event without data.
     """
@@ -57,9 +59,9 @@ def data_sections(column: pa.Array) -> Pieces:
 
 
 def key_sections(keys: Sequence[str | None]) -> Pieces:
-    """Message annotations with the group key; empty without a key.
+    """Return message annotations with the group key; empty without a key.
 
-    Keys repeat, so each is encoded once in a batch.
+    Keys repeat, so each key is encoded once in a batch.
     """
     known: dict[str | None, bytes] = {None: b""}
     pieces = []
@@ -74,8 +76,8 @@ def key_sections(keys: Sequence[str | None]) -> Pieces:
 
 
 def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
-    """The properties sections, with the columns of PROPERTY_COLUMNS that are not null; empty for a row
-    without any.
+    """Return the properties sections with the columns of PROPERTY_COLUMNS that are not null; empty if all are
+    null.
     """
     fields = [
         [_NULL] * rows if (column := columns.get(name)) is None else write(column)
@@ -89,9 +91,9 @@ def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
 
 
 def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
-    """The application properties.
+    """Return the application properties.
 
-    `entries`: for each row its encoded pairs and their number; 0 pairs: no section.
+    `entries`: for each row, its encoded pairs and their number. A row without pairs has no section.
     """
     pieces = []
     for inside, count in entries:
@@ -108,10 +110,10 @@ def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
 def entries_of(
     column: pa.Array, prefix: str = "", check: Callable[[str], object] | None = None
 ) -> list[tuple[bytes, int]]:
-    """The entries of a column of maps or structs: for each row its encoded pairs, and their number.
+    """Return the entries of a column of maps or structs: for each row, its encoded pairs and their number.
 
-    `prefix` is put before each name. Null values are left out. `check` is called with each name, and raises
-    for a name that is not valid.
+    `prefix`: is added before each name. Null values are omitted. `check`: is called with each name, and
+    raises for a name that is not valid.
     """
     if pa.types.is_map(column.type):
         return list(_map_entries(column, prefix, check))
@@ -119,7 +121,8 @@ def entries_of(
 
 
 def values(column: pa.Array) -> Pieces:
-    """Each value, encoded as string, binary, boolean, int (up to 32 bits), long, float, double or timestamp.
+    """Return each value, encoded as string, binary, boolean, int (up to 32 bits), long, float, double or
+    timestamp.
 
     Null: b"".
     """
@@ -196,8 +199,8 @@ PROPERTY_COLUMNS: Final = frozenset(name for name, _ in _PROPERTIES)
 
 
 def _properties(given: Sequence[bytes]) -> bytes:
-    """message-id, user-id, to, subject, reply-to, correlation-id, content-type, content-encoding,
-    absolute-expiry-time, creation-time.
+    """The fields in order are message-id, user-id, to, subject, reply-to, correlation-id, content-type,
+    content-encoding, absolute-expiry-time, creation-time.
     """
     message_id, subject, correlation_id, content_type, creation_time = given
     if creation_time != _NULL:
@@ -250,7 +253,7 @@ def _struct_entries(
 
 
 def _name(prefix: bytes, name: bytes, check: Callable[[str], object] | None) -> bytes:
-    """The encoded key of an entry. Names are few, but the data chooses them, so the cache has a limit."""
+    """Return the encoded key of an entry. The data chooses the names, so the cache of names has a limit."""
     found = _names.get((prefix, name))
     if found is None:
         if check is not None:

@@ -1,8 +1,8 @@
 """Sends chunks of rows to a log. [io]
 
-Laws: a chunk is sent after everything before it is accepted, so each partition keeps the order of the rows. A
-chunk that failed temporarily is sent again as a whole, under the same name. The process holds two chunks at
-most: one in flight, and one that is being filled. The node's credit limits the rate.
+A chunk is sent after everything before it was accepted, so each partition keeps the order of the rows. A
+chunk that failed temporarily is sent again as a whole, under the same name. The process holds at most two
+chunks: one in flight, and one that is being filled. The node's credit limits the rate.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from spark_connector.writing.messages import BY_KEY
 LINKS_MAX: Final = 32
 """Links that are open at once. Each needs a session, and a node allows 64 sessions on a connection."""
 WINDOW: Final = 5_000
-"""Events in flight on a link. With fewer, a node that syncs to disk is slower."""
+"""Events in flight on a link. With fewer events, a node that syncs to disk is slower."""
 
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 _CONFLICT: Final = 409
@@ -35,9 +35,11 @@ _T = TypeVar("_T")
 
 
 def partition_count(options: WriteOptions) -> int:
-    """The number of partitions of the log. With `create_partitions`, a missing log is created.
+    """Return the number of partitions of the log. With `create_partitions`, a missing log is created.
 
-    Raises: StreamNotFoundError, NodeError.
+    Raises:
+        StreamNotFoundError: the log does not exist.
+        NodeError: all retries failed, or the node refused the request.
     """
     where = f"log {options.stream!r}"
     try:
@@ -63,7 +65,7 @@ def _create(options: WriteOptions, node: Client) -> int:
             options.stream, partitions=options.create_partitions, timeout=_timeout_s(options.connection)
         )
     except ManagementError as error:
-        if error.status != _CONFLICT:  # a conflict: another task has created it
+        if error.status != _CONFLICT:  # a conflict means that another task has created the log
             raise NodeError(
                 f"the log {options.stream!r} cannot be created: {error}", str(options.connection)
             ) from error
@@ -71,13 +73,13 @@ def _create(options: WriteOptions, node: Client) -> int:
 
 
 class Sending:
-    """Sends the chunks of one task. A context manager: leaving it waits until everything is accepted.
+    """Sends the chunks of one task. Leaving the context manager waits until everything is accepted.
 
-    If it is left by an exception, the events in flight are given up.
+    If an exception leaves it, the events in flight are abandoned.
     """
 
     def __init__(self, options: WriteOptions, task: str) -> None:
-        """`task` names the write and its task. The log recognizes repeated chunks by this name."""
+        """`task`: the name of the write and its task. The log recognizes repeated chunks by this name."""
         self._connection: Final = options.connection
         self._stream: Final = options.stream
         self._task: Final = task if options.deduplicate else None
@@ -85,11 +87,14 @@ class Sending:
         self._links: _Links | None = None
 
     def send(self, chunk: Chunk) -> None:
-        """Send a chunk after the one before it is accepted.
+        """Send a chunk after the previous chunk was accepted.
 
         Returns when the last event of the chunk is in flight.
 
-        Raises: RowError, StreamNotFoundError, NodeError.
+        Raises:
+            RowError: the message of a row is too large.
+            StreamNotFoundError: the log does not exist.
+            NodeError: all retries failed, or the node refused a row.
         """
         self._finish_chunk()
         self._chunk = chunk
@@ -107,7 +112,7 @@ class Sending:
             self._drop()
 
     def _finish_chunk(self) -> None:
-        """Wait until the chunk in flight is accepted, and close its links. The next chunk opens new ones."""
+        """Wait until the chunk in flight is accepted, and close its links. The next chunk opens new links."""
         if self._chunk is not None:
             self._retried(self._flush)
             self._chunk = self._links = None
@@ -122,8 +127,8 @@ class Sending:
                 producer = self._links.open(
                     node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name)
                 )
-                # The rows of a chunk have the sequence numbers 0, 1, … of its name: the log skips those that
-                # it has.
+                # The rows of a chunk have the sequence numbers 0, 1, … under its name: the log skips those
+                # that it already has.
                 producer.post_batch(
                     messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection)
                 )
@@ -163,7 +168,7 @@ class Sending:
 
 
 class _Links:
-    """The links of a chunk, one for each place.
+    """The links of a chunk, one for each target.
 
     If there are more than LINKS_MAX targets, links are opened in groups.
     """
@@ -187,13 +192,15 @@ class _Links:
         self._stack.close()
 
     def drop(self) -> None:
-        """Give up the events in flight, and close the links."""
+        """Abandon the events in flight, and close the links."""
         given_up = RuntimeError("given up")
         self._stack.__exit__(RuntimeError, given_up, None)
 
 
 def _first(error: Exception) -> Exception:
-    """The error of a failed send: the rejection of an event, if one was rejected, else the first failure."""
+    """Return the error of a failed send: the rejection of an event, if one was rejected, else the first
+    failure.
+    """
     if not isinstance(error, SendError):
         return error
     failures = [failure for _, failure in error.failures]

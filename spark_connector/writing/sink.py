@@ -1,9 +1,9 @@
-"""Writing rows to a log: the code of `write` and `writeStream` on the driver and in tasks. [io]
+"""Writes rows to a log: the code of `write` and `writeStream` on the driver and in tasks. [io]
 
-Laws: rows are appended, never replaced. A task that runs again, and a micro-batch that is replayed, write
-under the same names as before, so the log stores nothing twice. In streaming, the name consists of the
-query's id (which the checkpoint keeps), the micro-batch and the task. In a batch, it consists of the
-transaction (random for each write, or set by the user) and the task.
+Rows are appended, never replaced. A task that runs again, and a micro-batch that is replayed, write under the
+same names as before, so the log does not store rows twice. In streaming, the name consists of the query's id
+(which is in the checkpoint), the micro-batch and the task. In a batch, it consists of the transaction (random
+for each write, or set by the user) and the task.
 """
 
 import logging
@@ -43,9 +43,13 @@ class Written(WriterCommitMessage):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "BatchWriter":
-    """The writer for `write`. Sends a request to the node, so that errors appear before the job begins.
+    """Return the writer for `write`. Sends a request to the node, so that errors appear before the job
+    begins.
 
-    Raises: OptionError, SchemaError, StreamNotFoundError, NodeError.
+    Raises:
+        OptionError, SchemaError: an option or a column is not valid.
+        StreamNotFoundError: the log does not exist.
+        NodeError: all retries failed, or the node refused the request.
     """
     if overwrite:
         raise _append_only("mode", '.mode("append")')
@@ -56,9 +60,11 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
-    """The writer for `writeStream`. Spark calls it for every micro-batch, so it sends no request.
+    """Return the writer for `writeStream`. Spark calls it for every micro-batch, so it does not send a
+    request.
 
-    Raises: OptionError, SchemaError.
+    Raises:
+        OptionError, SchemaError: an option or a column is not valid.
     """
     if overwrite:
         raise _append_only("outputMode", '.outputMode("append")')
@@ -77,7 +83,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._write_id = write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task's rows."""
+        """Write the rows of one task."""
         return _write(
             self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode())
         )
@@ -87,7 +93,7 @@ class BatchWriter(DataSourceArrowWriter):
         logger.info("written log=%s %s", self._options.stream, _totals(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task failed finally. The rows of other tasks stay: a log removes nothing."""
+        """Log the totals of a write that failed. Rows of completed tasks stay in the log."""
         logger.warning(
             "write_failed log=%s %s: these rows stay in the log", self._options.stream, _totals(messages)
         )
@@ -101,7 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._layout = layout
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task's rows."""
+        """Write the rows of one task."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if self._options.deduplicate and (query is None or batch is None):
@@ -116,14 +122,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         logger.info("written log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """A task failed finally. Spark replays the micro-batch when the query starts again."""
+        """Log the totals of a micro-batch that failed. Spark replays it when the query starts again."""
         logger.warning(
             "write_failed log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages)
         )
 
 
 def columns_of(schema: StructType) -> list[Column]:
-    """The columns of a DataFrame, as arguments of `layout.plan`."""
+    """Return the columns of a DataFrame, as arguments of `layout.plan`."""
     return [
         Column(field.name, field.dataType.simpleString(), _inside(field.dataType)) for field in schema.fields
     ]

@@ -1,9 +1,9 @@
-"""Whether a task got all of its rows, or the input ended early. [io]
+"""Detects whether a task got all of its rows, or its input ended early. [io]
 
-If the producer of the rows fails in the same task (a source, or a UDF in front of the sink), Spark closes the
-input. To `write` this looks like the end of the rows. The worker notices only later that Spark's end marker
-is missing, and until then the sink would have written an incomplete task as if it were complete. The sink
-therefore checks the input itself. tests/spark_connector/test_sink_replays.py shows that this works.
+If the producer of the rows fails in the same task (a source, or a UDF before the sink), Spark closes the
+input. For `write`, this looks like the end of the rows. The worker notices only later that Spark's end marker
+is missing; by then, the sink would have written an incomplete task as if it were complete. So the sink checks
+the input itself. tests/spark_connector/test_sink_replays.py shows that this works.
 """
 
 import sys
@@ -11,13 +11,13 @@ from io import BufferedReader
 from types import FrameType
 
 _ENTRY = ("pyspark/worker.py", "main", "infile")
-"""File, function and variable in which pyspark's worker (4.2 and 4.3) keeps its input from Spark."""
+"""File, function and variable in which PySpark's worker (4.2 and 4.3) holds its input from Spark."""
 
 
 def input_is_whole() -> bool:
-    """Whether Spark sends more bytes after the last row. Waits for them.
+    """Return whether Spark sends more bytes after the last row. Waits for them.
 
-    True also if the input cannot be found.
+    Returns True if the input cannot be found.
     """
     found = _input(sys._getframe())
     return found is None or found.peek(1) != b""
