@@ -120,7 +120,12 @@ def test_the_example_is_valid() -> None:
 
 def test_every_metric_of_a_subscriber_is_told() -> None:
     told = section("Operations")
-    assert [name for name in {**metrics._COUNTERS, **metrics._GAUGES} if f"`{name}`" not in told] == []
+    names = [
+        *(f"{metrics._PREFIX}{name}_total" for name in metrics._COUNTERS),
+        *(metrics._PREFIX + name for name in metrics._GAUGES),
+        *metrics._ALL_GAUGES,
+    ]
+    assert [name for name in names if f"`{name}`" not in told] == []
 
 
 def test_every_request_beyond_kubernetes_is_told() -> None:
