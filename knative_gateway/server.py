@@ -41,7 +41,7 @@ from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.http.web import Web
 from knative_gateway.ingress.app import Ingress
-from knative_gateway.ingress.direct import Door
+from knative_gateway.ingress.direct import FastPath
 from knative_gateway.ingress.inside import Inside
 from knative_gateway.part_settings import (
     destinations,
@@ -109,10 +109,7 @@ async def serve(
     reread: Reread | None = None,
     stopping: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve on a running event loop.
-
-    `stop` replaces the signals. `stopping` is called when the stop begins.
-    """
+    """Serve on a running event loop. `stop` replaces the signals; `stopping` is called when the stop begins."""
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)
@@ -198,13 +195,13 @@ class Gateway:
         )
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
-        door = Door(ingress, event_log, asyncio.get_running_loop().time)
+        fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
         self._http = await serve_http(
             web,
             settings.listen,
             limits=settings.limits,
             tls=settings.tls,
-            shortcut=door.open,
+            shortcut=fast_path.open,
             tasks=self.tasks,
         )
         self.addresses["http"] = self._http.addresses

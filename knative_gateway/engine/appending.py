@@ -38,7 +38,7 @@ KiB.
 ALL_LOGS: Final = 4
 """All logs together may use this many times the limits of one log."""
 
-Told = Callable[[GatewayError | None], None]
+Report = Callable[[GatewayError | None], None]
 """Called with the outcome of an append: None if it is durable, else the error."""
 
 
@@ -68,13 +68,13 @@ class _Total:
         self.bytes_max: Final = ALL_LOGS * limits.bytes
         self.events = 0
         self.bytes = 0
-        self.lanes = 0
-        """The number of lanes with at least one event."""
+        self.queues = 0
+        """The number of queues with at least one event."""
 
     def has_share(self, events: int, size: int) -> bool:
         """Return whether a queue with this many events and bytes uses less than an equal share."""
-        lanes = max(1, self.lanes)
-        return events < max(1, self.events_max // lanes) and size < max(1, self.bytes_max // lanes)
+        queues = max(1, self.queues)
+        return events < max(1, self.events_max // queues) and size < max(1, self.bytes_max // queues)
 
 
 class Appender:
@@ -83,7 +83,7 @@ class Appender:
     def __init__(self, client: Client, limits: AppendLimits | None = None) -> None:
         self._client: Final = client
         self._limits: Final = limits or AppendLimits()
-        self._lanes: Final[dict[str, _Lane]] = {}
+        self._queues: Final[dict[str, _AppendQueue]] = {}
         self._total: Final = _Total(self._limits)
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
@@ -93,55 +93,55 @@ class Appender:
             OverloadedError, UnavailableError, TooLargeError, BadRequestError: the message was not stored, or, with
                 UnavailableError, it is not known whether it was.
         """
-        lane = self._lanes.get(log)
-        if lane is None or lane.failure is not None:
-            lane = self._lane(log, lane)
-        return lane.append(message)
+        queue = self._queues.get(log)
+        if queue is None or queue.failure is not None:
+            queue = self._queue_of(log, queue)
+        return queue.append(message)
 
-    def post(self, log: str, message: bytes, told: Told) -> None:
-        """Store one message without waiting. `told` is called once, later.
+    def post(self, log: str, message: bytes, report: Report) -> None:
+        """Store one message without waiting. `report` is called once, later.
 
         Raises:
-            OverloadedError, UnavailableError: the message cannot be queued; `told` is not called.
+            OverloadedError, UnavailableError: the message cannot be queued; `report` is not called.
         """
-        lane = self._lanes.get(log)
-        if lane is None or lane.failure is not None:
-            lane = self._lane(log, lane)
-        lane.post(message, told)
+        queue = self._queues.get(log)
+        if queue is None or queue.failure is not None:
+            queue = self._queue_of(log, queue)
+        queue.post(message, report)
 
     def forget(self, log: str) -> None:
         """Stop appending to a log, and fail its waiting appends."""
-        lane = self._lanes.pop(log, None)
-        if lane is not None:
-            lane.stop(UnavailableError(f"{log} is no longer served"))
+        queue = self._queues.pop(log, None)
+        if queue is not None:
+            queue.stop(UnavailableError(f"{log} is no longer served"))
 
     async def close(self, drain_s: float) -> None:
         """Wait up to `drain_s` for outcomes, and stop."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + drain_s
         # Polling, because an event object would have to be updated at every append, only for this one moment.
-        while any(lane.waiting for lane in self._lanes.values()) and loop.time() < latest:  # noqa: ASYNC110
+        while any(queue.waiting for queue in self._queues.values()) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
-        for log in list(self._lanes):
+        for log in list(self._queues):
             self.forget(log)
 
-    def _lane(self, log: str, failed: "_Lane | None") -> "_Lane":
+    def _queue_of(self, log: str, failed: "_AppendQueue | None") -> "_AppendQueue":
         now = asyncio.get_running_loop().time()
         if failed is not None:
             if now < failed.failed_at + self._limits.retry_s:
                 assert failed.failure is not None
                 raise UnavailableError(str(failed.failure))
             failed.stop(failed.failure or UnavailableError("failed"))
-        lane = self._lanes[log] = _Lane(self._client, log, self._limits, self._total)
-        return lane
+        queue = self._queues[log] = _AppendQueue(self._client, log, self._limits, self._total)
+        return queue
 
 
 class _Entry(LoneEntry):
     """One append, and the function that is called with its outcome."""
 
-    __slots__ = ("deadline", "lane", "told")
+    __slots__ = ("deadline", "queue", "report")
 
-    def __init__(self, message: bytes, lane: "_Lane", told: Told, deadline: float) -> None:
+    def __init__(self, message: bytes, queue: "_AppendQueue", report: Report, deadline: float) -> None:
         # Hot path: an entry is created for every event. Setting the fields of the base classes here avoids
         # two calls of `__init__`.
         self.event = None
@@ -151,18 +151,18 @@ class _Entry(LoneEntry):
         self.attempts = 0
         self.outcome = None
         self.cancelled = False
-        self.lane: Final = lane
-        self.told: Told | None = told
+        self.queue: Final = queue
+        self.report: Report | None = report
         self.deadline: Final = deadline
-        self.on_outcome = self.landed
+        self.on_outcome = self.answered
 
-    def landed(self) -> None:
+    def answered(self) -> None:
         """Called by the producer: the outcome is known."""
         self.on_outcome = None
         outcome = self.outcome
         error = outcome if isinstance(outcome, AmqpStreamsError) else None
         # A cancelled append is not a failure of the log.
-        self.lane.landed(len(self.message), None if self.cancelled else error)
+        self.queue.answered(len(self.message), None if self.cancelled else error)
         self.end(None if error is None else _explained(error))
 
     def give_up(self, error: GatewayError) -> None:
@@ -172,16 +172,16 @@ class _Entry(LoneEntry):
 
     def end(self, error: GatewayError | None) -> None:
         """Report the outcome, once."""
-        told, self.told = self.told, None
-        if told is not None:
+        report, self.report = self.report, None
+        if report is not None:
             try:
-                told(error)
+                report(error)
             except Exception:
                 # The other entries of the batch still need their outcomes.
-                log.exception("append_fault", log=self.lane.log)
+                log.exception("append_fault", log=self.queue.log)
 
 
-class _Lane:
+class _AppendQueue:
     """The append queue of one log: its producer, and the entries without an outcome."""
 
     def __init__(self, client: Client, log: str, limits: AppendLimits, total: _Total) -> None:
@@ -216,7 +216,7 @@ class _Lane:
             entry.cancelled = True
             raise
 
-    def post(self, message: bytes, told: Told) -> _Entry:
+    def post(self, message: bytes, report: Report) -> _Entry:
         """Queue a message. All messages of one iteration of the event loop are sent together."""
         limits, total = self._limits, self._total
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
@@ -225,15 +225,15 @@ class _Lane:
             self._events, self._bytes
         ):
             raise self._pushed_back(
-                f"{total.events} events ({total.bytes} bytes) wait for {total.lanes} logs"
+                f"{total.events} events ({total.bytes} bytes) wait for {total.queues} logs"
             )
         entries = self.entries
-        while entries and entries[0].told is None:
+        while entries and entries[0].report is None:
             entries.popleft()
-        entry = _Entry(message, self, told, self._loop.time() + limits.wait_s)
+        entry = _Entry(message, self, report, self._loop.time() + limits.wait_s)
         size = len(message)
         if not self._events:
-            total.lanes += 1
+            total.queues += 1
         total.events += 1
         total.bytes += size
         self._events += 1
@@ -251,7 +251,7 @@ class _Lane:
         posted, self._posted = self._posted, []
         self._producer.post_entries(posted)
 
-    def landed(self, size: int, error: AmqpStreamsError | None) -> None:
+    def answered(self, size: int, error: AmqpStreamsError | None) -> None:
         """An entry has its outcome. An error that does not concern only this event ends the queue."""
         self._events -= 1
         self._bytes -= size
@@ -259,7 +259,7 @@ class _Lane:
         total.events -= 1
         total.bytes -= size
         if not self._events:
-            total.lanes -= 1
+            total.queues -= 1
         if error is not None and self.failure is None and not isinstance(error, RejectedError):
             self._failed(error)
 
@@ -280,9 +280,9 @@ class _Lane:
         entries, now = self.entries, self._loop.time()
         if not self._producer.attached:
             self._away_at = now
-        while entries and (entries[0].told is None or entries[0].deadline <= now):
+        while entries and (entries[0].report is None or entries[0].deadline <= now):
             entry = entries.popleft()
-            if entry.told is not None:
+            if entry.report is not None:
                 words = f"{self.log} did not store the event within {self._limits.wait_s:g} s"
                 entry.give_up(self._pushed_back(words, entry.deadline - self._limits.wait_s))
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None

@@ -26,7 +26,7 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.raw import bare, position_of
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.engine.appending import Appender, AppendLimits, Told
+from knative_gateway.engine.appending import Appender, AppendLimits, Report
 from knative_gateway.engine.probing import Probe, ProbeTimes
 from knative_gateway.errors import UnavailableError
 from knative_gateway.offsets import offset_text
@@ -172,14 +172,14 @@ class AmqpEventLog:
         """
         return self._appender.append(log, message)
 
-    def post(self, log: str, message: bytes, told: Told) -> None:
-        """Store one message without waiting. `told` is called once, later: None if it is durable, else the
+    def post(self, log: str, message: bytes, report: Report) -> None:
+        """Store one message without waiting. `report` is called once, later: None if it is durable, else the
         error.
 
         Raises:
-            OverloadedError, UnavailableError: the message cannot be queued; `told` is not called.
+            OverloadedError, UnavailableError: the message cannot be queued; `report` is not called.
         """
-        self._appender.post(log, message, told)
+        self._appender.post(log, message, report)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """Return the offset of the last event of each partition; None for an empty partition.

@@ -13,7 +13,7 @@ from event_formats.amqp_binding import encode
 from event_formats.errors import EventFormatError
 from event_formats.http_binding import from_http
 from event_formats.http_to_amqp import Head
-from knative_gateway.engine.appending import Told
+from knative_gateway.engine.appending import Report
 from knative_gateway.errors import BadRequestError, GatewayError, UnsupportedMediaError
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.responses import CLOSE
@@ -35,11 +35,11 @@ log = structlog.get_logger("knative_gateway.ingress")
 class PostingLog(Protocol):
     """An event log that accepts appends without a task for each of them."""
 
-    def post(self, log: str, message: bytes, told: Told) -> None:
-        """Store one message; `told` is called once, later."""
+    def post(self, log: str, message: bytes, report: Report) -> None:
+        """Store one message; `report` is called once, later."""
 
 
-class Door:
+class FastPath:
     """Decides which requests take this way."""
 
     def __init__(self, ingress: Ingress, event_log: PostingLog, clock: Callable[[], float]) -> None:
@@ -65,15 +65,15 @@ class Door:
 class Arrival:
     """The handler of one exchange: it stores the event of the request."""
 
-    __slots__ = ("_begun", "_door", "_exchange", "_figures", "_route", "_started")
+    __slots__ = ("_begun", "_exchange", "_fast_path", "_figures", "_route", "_started")
 
-    def __init__(self, door: Door, exchange: Exchange, route: Route, begun: Head | Request) -> None:
-        self._door: Final = door
+    def __init__(self, fast_path: FastPath, exchange: Exchange, route: Route, begun: Head | Request) -> None:
+        self._fast_path: Final = fast_path
         self._exchange: Final = exchange
         self._route: Final = route
         self._begun: Final = begun
-        self._started: Final = door.clock()
-        self._figures: Final[RouteFigures] = door.ingress.figures.of(route)
+        self._started: Final = fast_path.clock()
+        self._figures: Final[RouteFigures] = fast_path.ingress.figures.of(route)
         exchange.collects = True  # the body may be collected: its length is known and within the limit
         self._figures.in_flight += 1
 
@@ -84,7 +84,7 @@ class Arrival:
 
     def received(self) -> None:
         """Store the event: the body is complete."""
-        ingress, route, begun = self._door.ingress, self._route, self._begun
+        ingress, route, begun = self._fast_path.ingress, self._route, self._begun
         if not ingress.serves(route):
             self._answer(answers.NOT_FOUND)  # the route was removed while the body arrived
             return
@@ -97,7 +97,7 @@ class Arrival:
                 message = encode(
                     received(from_http(self._exchange.headers, body), arrival, begun.trace), begun.passed_on
                 )
-            self._door.log.post(route.log, message, self._stored)
+            self._fast_path.log.post(route.log, message, self._stored)
         except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             self._answer(refusal(error))
@@ -119,7 +119,7 @@ class Arrival:
     def _answer(self, answer: Answer) -> None:
         figures, exchange = self._figures, self._exchange
         figures.in_flight -= 1
-        figures.answered(answer.status, self._door.clock() - self._started)
+        figures.answered(answer.status, self._fast_path.clock() - self._started)
         if not exchange.is_lost:
             close = exchange.must_close
             exchange.write(rendered(answer, exchange.connection.shared.headers, close=close))

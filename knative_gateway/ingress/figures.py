@@ -90,8 +90,8 @@ class Figures:
 
 
 def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
-    total, told = 0, []
+    total, found = 0, []
     for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), buckets, strict=True):
         total += count
-        told.append((bound, float(total)))
-    return told
+        found.append((bound, float(total)))
+    return found

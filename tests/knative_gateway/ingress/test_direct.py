@@ -14,7 +14,7 @@ from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableEr
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.app import Ingress, IngressLimits
-from knative_gateway.ingress.direct import Door, rendered
+from knative_gateway.ingress.direct import FastPath, rendered
 from knative_gateway.ports import Route
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, EVENT, routes
 from tests.knative_gateway.memory_log import MemoryEventLog
@@ -52,8 +52,8 @@ def app(log: MemoryEventLog) -> Counting:
 
 @pytest.fixture
 async def server(app: Counting, log: MemoryEventLog) -> AsyncIterator[HttpServer]:
-    door = Door(app.ingress, log, asyncio.get_running_loop().time)
-    running = await serve_http(app, [ANY], limits=Limits(), shortcut=door.open)
+    fast_path = FastPath(app.ingress, log, asyncio.get_running_loop().time)
+    running = await serve_http(app, [ANY], limits=Limits(), shortcut=fast_path.open)
     yield running
     log.gate.set()
     await running.close(1.0)
