@@ -57,7 +57,7 @@ _NAMES_THE_WORDS = {
 _AVOIDED = re.compile(
     r"\b(?:whoever|whomever|somebody|nobody|anybody|strangers?|errands?|couriers?|mend(?:s|ed|ing)?|crowds?"
     r"|for ever|goes on|gone on|made anew|tried again|passed over|under way|on its way|found out|beside"
-    r"|there (?:is|are) none|there is no such|is no (?:valid|an?|integer|number|event|URL|JSON|YAML|text|name))\b",
+    r"|told|there (?:is|are) none|(?:is|are|was|were) no (?!longer|more|less|later|larger|other|fewer)\w+)\b",
     re.IGNORECASE,
 )
 _UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b")

@@ -81,7 +81,7 @@ _PATHS: Final = frozenset(
 
 _DIGITS_MAX: Final = 9
 _LISTEN_TLS: Final = (
-    "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, there is no plain listener."
+    "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, the node does not listen without TLS."
 )
 
 

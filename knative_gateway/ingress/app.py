@@ -54,7 +54,7 @@ class _GoneError(Exception):
 
 
 class Ingress:
-    """Accepts events for the routes of the last call of `use`; before the first call, there are no routes.
+    """Accepts events for the routes of the last call of `use`; before the first call, it has no routes.
 
     The ingress does not answer 404 for a Broker that may only be unknown yet. `starting`: not all routes are
     loaded yet. `addressed`: returns whether another replica has published a path as an address.

@@ -66,7 +66,7 @@ def position_of(start: Offsets, stream: str, state: LogState, index: int) -> int
 
 
 def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool = False) -> Offsets:
-    """Return the end of the next batch, or `start` itself if there is no next batch. `hold`: read nothing
+    """Return the end of the next batch, or `start` itself if a next batch is not needed. `hold`: read nothing
     yet.
 
     The first batch exists even if it reads nothing: its end contains the start of the query, which is missing

@@ -1,7 +1,7 @@
 """The state of the logs, with few requests: Spark asks an idle source ninety times a second. Pure: the clock
 and the request are arguments.
 
-While there are no new events, one request is sent every `every_ms`, so new events are noticed at most that
+While no new events arrive, one request is sent every `every_ms`, so new events are noticed at most that
 much later. After a batch, the next request follows at once.
 """
 

@@ -85,7 +85,7 @@ class Teller:
         body, annotations = client_event["body"], client_event["annotations"]
         if isinstance(body, dict):
             return [
-                (0, f"{subject} is told: partition {each['partition']}, {_span(each)}")
+                (0, f"{subject} reads: partition {each['partition']}, {_span(each)}")
                 for each in body["partitions"]
             ]
         partition, offset, moment = (
