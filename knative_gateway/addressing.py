@@ -86,7 +86,7 @@ class ServiceMap:
 
 
 def _only_port(service: Object) -> int | None:
-    """Return the port of a Service with one port, for a URL without a port."""
+    """Return the port of a Service that has exactly one, for a URL without a port; else None."""
     ports = [number(each, "port") for each in entries(service, "spec", "ports")]
     return ports[0] if len(ports) == 1 and ports[0] else None
 

@@ -19,7 +19,7 @@ def offset_text(offset: int | None) -> str | None:
 
 
 def offset_number(text: str) -> int | str | None:
-    """The offset as users see it; None for the position before all events.
+    """Return an offset as users see it; None for the position before all events.
 
     A text of another form, which an earlier version stored, is returned unchanged.
     """

@@ -48,12 +48,11 @@ class RangesPartition(InputPartition):
 
 
 def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge) -> Numbers:
-    """Where each partition begins (`edge` EARLIEST) or ends (LATEST).
+    """Return where each partition begins (`edge` EARLIEST) or ends (LATEST).
 
     Raises:
-        DataLossError: the positions are of a log that was deleted, and `failOnDataLoss` is true.
-        OffsetError: a named partition does not exist, or has no event at or after its time while that must
-            fail.
+        DataLossError: the positions belong to a deleted log, and `failOnDataLoss` is true.
+        OffsetError: a named partition does not exist, or has no event at or after its time and that must fail.
     """
     if isinstance(where, Positions):
         report_losses(options, replaced(where, available))
@@ -116,10 +115,12 @@ def report_losses(options: ReadOptions, losses: Sequence[Loss], *, planned_once:
 
 
 def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-    """The rows of one task. If there is nothing to read, Spark calls it with a partition of another type.
+    """Yield the rows of one task. If there is nothing to read, Spark passes a partition of another type.
 
     Raises:
-        DataLossError, MalformedMessageError, NodeError.
+        DataLossError: requested events were removed, and `failOnDataLoss` is true.
+        MalformedMessageError: a message cannot be read, and `mode` is FAILFAST.
+        NodeError: all retries failed, or the node refused the request.
     """
     if not isinstance(partition, RangesPartition):
         return

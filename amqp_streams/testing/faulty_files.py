@@ -1,5 +1,5 @@
-"""A file system in memory that fails as told, and forgets at a power loss what was not synced: for
-`DirectoryStore.open(files=…)`.
+"""A file system in memory, for `DirectoryStore.open(files=…)`. It fails on request, and loses unsynced data at a
+power loss.
 """
 
 import errno

@@ -248,7 +248,7 @@ class MemoryStore:
             self.complete()
 
     def complete(self) -> CommitDone:
-        """End the commit in flight: what it holds becomes visible, but for partitions told to `fail`."""
+        """End the commit in flight. Its records become visible, except in partitions that `fail` named."""
         assert self._in_flight is not None, "a commit is in flight"
         ended, sequence = self._in_flight, self._sequence - 1
         failures: dict[Partition, StorageError] = {}

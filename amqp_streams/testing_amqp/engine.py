@@ -135,7 +135,7 @@ class Sending:
 class EnginePair:
     """A client connection of Proton's own objects, joined to a node by byte buffers.
 
-    `node` may be shared by several pairs; each is a `container` of its own unless told otherwise. With
+    `node` may be shared by several pairs; each has a `container` of its own by default. With
     `opened` the connection and one session are open when this returns. `login`: who it is, None: anonymous.
     """
 

@@ -93,7 +93,7 @@ class Congestion:
             self._limit = min(self._limit + step, float(self.limit_max))
 
     def overloaded(self, now_ms: int) -> None:
-        """Report an answer that says that the subscriber is overloaded.
+        """Report an answer with a status of overload.
 
         Requests that were in flight together cause one decrease.
         """

@@ -147,7 +147,7 @@ class Dispatcher:
         return Routes(self._routes.version, {route.path: route for route in served if route is not None})
 
     def served(self, path: str) -> Route | None:
-        """The route of a path as it is served now."""
+        """Return the route of a path as it is served now."""
         worker = self._at(path)
         return None if worker is None else worker.served
 

@@ -143,7 +143,7 @@ class _Entry(LoneEntry):
 
     def __init__(self, message: bytes, queue: "_AppendQueue", report: Report, deadline: float) -> None:
         # Hot path: an entry is created for every event. Setting the fields of the base classes here avoids
-        # two calls of `__init__`.
+        # a call of `__init__`.
         self.event = None
         self.message = message
         self.message_format = 0

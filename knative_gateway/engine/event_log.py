@@ -310,7 +310,7 @@ def _stored(partition: int, message: bytes) -> Stored | None:
 
 
 def _offset(number: int, extent: PartitionExtent) -> str | None:
-    """The offset as text; None if the partition has no events."""
+    """Return the offset as text; None if the partition has no events."""
     return offset_text(number) if extent.earliest < extent.next else None
 
 

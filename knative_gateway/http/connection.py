@@ -297,7 +297,7 @@ class Connection(asyncio.Protocol):
         self._pace()
 
     def _is_full(self) -> bool:
-        """Whether reading must pause."""
+        """Return whether reading must pause."""
         current = self._reader.current
         return (
             self._can_write is not None

@@ -235,7 +235,9 @@ def _check_framing(method: bytes, version: str, coding: bytes | None) -> None:
 
 
 def _refusal(error: httptools.HttpParserError) -> RefusedError:
-    """The answer to what stopped the parser; it keeps what a callback raised as the context of its own error."""
+    """Return the answer to an error of the parser. The parser stores the exception of a callback as its
+    context.
+    """
     cause = error.__context__
     if isinstance(cause, RefusedError):
         return cause

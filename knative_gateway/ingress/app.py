@@ -261,9 +261,9 @@ class Ingress:
             figures.duplicates += 1
 
     async def _store_once(self, route: Route, window: Window, event: CloudEvent, message: bytes) -> bool:
-        """Store an event unless it was stored before; returns whether it was stored now.
+        """Store an event unless it was stored before. Returns whether it was stored now.
 
-        If the same event is being stored by another request, wait for that request and take its outcome.
+        If another request is storing the same event, wait for that request and use its outcome.
         """
         identity = identity_of(text_of(event.attributes["source"]), text_of(event.attributes["id"]))
         loop = asyncio.get_running_loop()

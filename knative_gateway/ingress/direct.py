@@ -40,7 +40,7 @@ class PostingLog(Protocol):
 
 
 class FastPath:
-    """Decides which requests take this way."""
+    """Decides which requests take the fast path."""
 
     def __init__(self, ingress: Ingress, event_log: PostingLog, clock: Callable[[], float]) -> None:
         self.ingress: Final = ingress
@@ -48,7 +48,7 @@ class FastPath:
         self.clock: Final = clock
 
     def open(self, exchange: Exchange) -> "Arrival | None":
-        """The handler, if this request takes this way."""
+        """Return the handler of a request whose headers have arrived; None: the application must answer it."""
         route = self.ingress.direct.get(exchange.target) if exchange.method == b"POST" else None
         if route is None or exchange.expects_continue or exchange.version != "1.1":
             return None

@@ -66,7 +66,7 @@ class Tokens(Protocol):
 
 
 class Access:
-    """The permission of a request's sender for a kind of object. It can be checked again later."""
+    """What the sender of one request may do with objects of one kind. A long request checks it again later."""
 
     def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
         self._gate: Final = gate

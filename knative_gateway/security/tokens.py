@@ -96,7 +96,7 @@ class JwtTokens:
         return identity
 
     def _check(self, token: str) -> tuple[Identity, int] | None:
-        """The user and the expiry; None if the token is not valid."""
+        """Return the user and the expiry; None if the token is not valid."""
         settings = self._settings
         try:
             claims = signed_claims(token, self._keys, self._expected)
@@ -115,7 +115,7 @@ def wall_ms() -> int:
 
 
 def credentials(settings: GatewaySettings, now_ms: Callable[[], int]) -> tuple[list[Tokens], list[Rule]]:
-    """The tokens and rules of the settings, for a `Gate`.
+    """Return the tokens and rules of the settings, for a `Gate`.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -161,7 +161,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
 
 
 def _wrong(row: list[str]) -> str | None:
-    """What is wrong with a line. The text does not contain the token."""
+    """Return what is not valid in a line; None if the line is valid. The text does not contain the token."""
     if not 2 <= len(row) <= 4 or not row[1].strip():
         return 'expected token,user,uid,"group1,group2"'
     token = row[0].strip()

@@ -27,10 +27,10 @@ def _ranges(connection: Connection) -> None:
 
 
 def _replays(connection: Connection) -> None:
-    """Schema 2 stored other data in rows of positions with negative partitions: -1 the incarnation, -2-p a
-    replay of partition p.
+    """Move replays and incarnations to tables of their own.
 
-    The text of a replay began with "=". After the replay was done, it did not.
+    Schema 2 stored them in rows of positions with negative partitions: the incarnation as -1, a replay of
+    partition p as -2-p. The text of a pending replay began with "=".
     """
     INCARNATIONS.create(connection, checkfirst=True)
     REPLAYS.create(connection, checkfirst=True)

@@ -1,8 +1,8 @@
 """Kubernetes objects in the database, with compare-and-set writes. Each write gets the next version of the
 store. [io]
 
-Versions become visible in their order. A write locks the only counter row first and holds the lock until its
-commit. So a reader that sees version n sees all versions before it.
+Versions become visible in ascending order: a write first locks the single row of counters, and holds the lock
+until its commit. So a reader that sees version n also sees all versions before n.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

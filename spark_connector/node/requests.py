@@ -70,15 +70,13 @@ def offsets_at(
 
 
 def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None) -> Iterator[Run]:
-    """The events of a range that still exist, in order.
+    """Yield the events of a range that still exist, in order. `condition`: only events for which it is true.
 
-    With `condition`, only the events for which it is true.
-
-    After a temporary failure, reading continues after the last event that was returned.
+    After a temporary failure, reading continues after the last event.
 
     Raises:
-        StreamNotFoundError: the log was deleted, or recreated, since the range was planned.
-        NodeError: all retries failed, or the node refuses.
+        StreamNotFoundError: the log was deleted, or recreated, after the range was planned.
+        NodeError: all retries failed, or the node refused the request.
     """
     at, attempt = wanted.start, 0
     while at < wanted.end:

@@ -279,7 +279,7 @@ def _located(option: str, read: Callable[[], Where]) -> Where:
 
 
 def _of(found: Where, streams: tuple[str, ...], end: str) -> Where:
-    """Return `found` if it names only logs that the query reads."""
+    """Check that `found` names only logs that the query reads, and return it."""
     unknown = sorted(set(found.named) - set(streams))
     if unknown:
         raise OffsetError(
@@ -291,7 +291,7 @@ def _of(found: Where, streams: tuple[str, ...], end: str) -> Where:
 
 
 def _moment(text: str, option: str) -> int:
-    """A time in ms since 1970 UTC."""
+    """Return a time in ms since 1970 UTC."""
     text = text.strip()
     wanted = OptionError(
         f"the value of option {option!r} is not a time",

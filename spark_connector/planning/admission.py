@@ -117,7 +117,7 @@ def admit(waiting: Sequence[Lag], limits: Limits) -> list[int]:
 
 
 def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -> list[int]:
-    """Divide `limit` among `counts` in proportion. Each unit costs what `costs` says for its entry.
+    """Divide `limit` among `counts` in proportion. `costs`: the cost of one unit of each entry.
 
     Each entry gets one unit before any entry gets a second one, beginning with the entry that `first`
     selects. `first` should increase by the number of units that are given: an entry without a unit is then

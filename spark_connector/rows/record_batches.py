@@ -211,7 +211,7 @@ def _needs(name: str, *, events: bool) -> tuple[int, ...]:
 
 
 def _numbers(numbers: "memoryview | object") -> pa.Array:
-    """An array of 64-bit integers that shares the memory of `numbers`."""
+    """Return an array of 64-bit integers that shares the memory of `numbers`."""
     buffer = pa.py_buffer(numbers)
     return pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
 

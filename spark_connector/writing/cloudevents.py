@@ -206,7 +206,7 @@ def _no_leap_year(column: pa.Array) -> pa.Array:
 
 
 def _refuse(wrong: pa.Array, name: str, what: str, shown: pa.Array | None = None) -> None:
-    """Raise for the first row for which `wrong` is true."""
+    """Raise RowError for the first row for which `wrong` is true."""
     if not pc.any(wrong).as_py():
         return
     row = pc.index(wrong, True).as_py()

@@ -194,7 +194,7 @@ def _check_type(column: Column, rule: Wanted) -> None:
 
 
 def _plain(kind: str) -> str:
-    """A type without collation and length, which do not change the written bytes."""
+    """Return a type without collation and length, which do not change the written bytes."""
     for text in ("string", "varchar", "char"):
         if kind == text or kind.startswith((text + " ", text + "(")):
             return "string"

@@ -35,7 +35,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task wrote. All of it is durable."""
+    """The totals of one task. All its rows are durable."""
 
     spark_partition: int
     rows: int
@@ -150,8 +150,8 @@ def _write(
 ) -> Written:
     """Write the rows of one task.
 
-    `number` is the same when the write is repeated. It selects the partition for rows without a key, so that
-    small writes use all partitions.
+    `number`: the same for each repetition of the write. It selects the partition for rows without a key, so
+    that small writes use all partitions.
     """
     task = _context().partitionId()
     rows = size = 0

@@ -110,7 +110,7 @@ class UsersFile:
     def load(
         cls, path: Path, *, hasher: PasswordHasher | None = None, scram_iterations: int = SCRAM_ITERATIONS
     ) -> Self:
-        """Read the file. If it does not exist, there are no users, and the first `add` creates it.
+        """Read the file. If it does not exist, the list is empty, and the first `add` creates it.
 
         `scram_iterations`: for new passwords.
 

@@ -259,7 +259,7 @@ class Acceptor:
                 task.cancel()
 
     def give_up(self, protocol: asyncio.BaseProtocol) -> None:
-        """Cancel the handshake of this protocol, if one is running. Without TLS there is no handshake."""
+        """Cancel the handshake of this protocol, if one is running. Without TLS it does nothing."""
         task = self.opening.get(protocol)
         if task is not None and self._tls is not None:
             task.cancel()

@@ -137,7 +137,7 @@ class Anonymous:
         """Log in without a user."""
         return Success(None)
 
-    def respond(self, data: bytes) -> Step:  # noqa: ARG002  there was no challenge
+    def respond(self, data: bytes) -> Step:  # noqa: ARG002  the server sends no challenge
         """ANONYMOUS sends no challenge."""
         return Failure("ANONYMOUS has no challenge")
 

@@ -155,8 +155,10 @@ def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
 
 
 def _age(object_: Object) -> tuple[str, bool, str]:
-    """The sort key of age. Timestamps are whole seconds: of two in one second, the one that has the address
-    keeps it.
+    """Return the sort key for age.
+
+    Timestamps have whole seconds. Of two objects of one second, the object that has the address counts as
+    older.
     """
     return (
         text(object_, "metadata", "creationTimestamp"),

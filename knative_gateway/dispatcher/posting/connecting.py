@@ -1,6 +1,6 @@
-"""[io] Connections to subscribers, pooled by destination, and the requests over them.
+"""[io] A pool of connections to subscribers, by endpoint, and the requests on them.
 
-Laws: a request ends in time, with an answer or an error; a fault in one request does not affect another.
+A request ends in time, with an answer or an error. A fault in one request does not affect other requests.
 """
 
 import asyncio
@@ -29,19 +29,20 @@ from knative_gateway.security.destinations import Destinations
 log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S: Final = 4.0
-"""Common servers close idle connections after five seconds. With less, few requests meet a closing
-connection.
+"""How long an idle connection is kept. Common servers close idle connections after 5 seconds: with a shorter
+time, few requests meet a connection that is being closed.
 """
 TICK_S: Final = 0.005
-"""How late a request may time out: one timer serves all of them."""
+"""How late a request may time out. One timer serves all requests, because a timer for each request is slow.
+"""
 
 
 class Connections:
-    """All connections. An `owner` is a subscriber.
+    """All connections to subscribers. An `owner` is the uid of a subscriber.
 
-    `slots`: decides which owner may open a connection; `replies`: decides which answer is received next.
-    `resent`: requests that are sent again because the subscriber had closed the idle connection. `idle`: open
-    connections without a request.
+    `slots`: decides which owner may open a connection. `replies`: decides which answer is received next.
+    `resent`: how many requests were sent again because the subscriber had closed the idle connection. `idle`:
+    the number of open connections without a request.
     """
 
     def __init__(
@@ -54,9 +55,7 @@ class Connections:
         connections_max: int = CONNECTIONS_MAX,
         replies_bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`connections_max`: connections that are open at once. `replies_bytes_max`: bytes of answers in
-        memory.
-        """
+        """`connections_max`: open connections. `replies_bytes_max`: bytes of answers in memory."""
         self.slots: Final = Slots(connections_max)
         self.replies: Final = Replies(replies_bytes_max)
         self.names: Final = Names(resolve)
@@ -71,7 +70,7 @@ class Connections:
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S / 4, self._sweep)
 
     def close(self) -> None:
-        """Close all connections and end all lookups."""
+        """Close all connections and cancel all lookups."""
         self._sweeper.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -81,7 +80,7 @@ class Connections:
         self.names.close()
 
     def use(self, tls: ssl.SSLContext) -> None:
-        """Use this TLS context for new connections. Idle ones are closed: they were made with other
+        """Use this TLS context for new connections, and close idle connections, which used other
         certificates.
         """
         self.opener.tls = tls
@@ -99,9 +98,10 @@ class Connections:
         ended: Ended,
         owner: str = "",
     ) -> Connection | None:
-        """Send one POST over an idle connection; None: there is no idle connection.
+        """Send one POST over an idle connection; None if no connection is idle.
 
-        `ended` is called once, later, as `Connection.begin` says. To stop waiting, `abort` the connection.
+        `ended` is called once, later; see `Connection.begin`. To stop waiting, call `abort` of the
+        connection.
         """
         connection = self._take(target.endpoint)
         if connection is not None:
@@ -120,10 +120,10 @@ class Connections:
         owner: str = "",
         namespace: str = "",
     ) -> Response:
-        """Send one POST with these header lines, and wait for its answer.
+        """Send one POST with these header lines, and wait for the answer.
 
-        Time in which the request waits for this machine (a free connection, a lookup, a descriptor) is not
-        counted.
+        Time that the request waits for a local resource (a connection, a lookup, a file descriptor) does not
+        count against `timeout_s`.
 
         Raises:
             DeniedError: the rules deny all addresses of the host.
@@ -160,8 +160,8 @@ class Connections:
             try:
                 return await waiting
             except ConnectionClosedError:
-                # The subscriber may close an idle connection just when it is used again: the event is not the
-                # cause.
+                # A subscriber may close an idle connection at the moment when the gateway uses it again. The
+                # event is not the cause, so this does not count as an attempt.
                 if not connection.is_stale:
                     raise
                 self.resend(target)
@@ -170,8 +170,9 @@ class Connections:
                 raise
 
     def resend(self, target: Target) -> None:
-        """An idle connection had been closed: close the others to that endpoint, so that the next request
-        opens one.
+        """Close all idle connections to an endpoint after one of them was found closed.
+
+        The server has probably closed the others, too. The next request opens a new connection.
         """
         self.resent += 1
         idle = self._idle.pop(target.endpoint, deque())
@@ -180,7 +181,7 @@ class Connections:
             connection.abort()
 
     async def _slot(self, owner: str) -> float:
-        """Wait until a connection may be opened; returns the seconds that it took."""
+        """Wait until the owner may open a connection, and return how many seconds that took."""
         began_s = self._loop.time()
         await self.slots.acquire(owner)
         if self.slots.used + self.idle > self.slots.max:
@@ -188,10 +189,10 @@ class Connections:
         return self._loop.time() - began_s
 
     def _close_idle(self) -> None:
-        """Close the connection of one endpoint that was idle for longest there, if any is idle."""
+        """Close the longest idle connection of one endpoint, if any connection is idle."""
         while self._idle:
             endpoint, idle = next(iter(self._idle.items()))
-            connection = idle.popleft() if idle else None  # `_take` leaves empty ones behind
+            connection = idle.popleft() if idle else None  # `_take` leaves empty queues
             if not idle:
                 del self._idle[endpoint]
             if connection is not None:
@@ -210,7 +211,7 @@ class Connections:
         ended: Ended,
         owner: str,
     ) -> None:
-        """The connection's `deadline_s` is set already.
+        """Send a request on a connection whose `deadline_s` is set.
 
         The connection counts as in use only after its request was sent: from then on, `expire` ends the
         request.
@@ -233,7 +234,7 @@ class Connections:
         ended(connection, outcome)
 
     def _keep(self, connection: Connection, endpoint: Endpoint) -> None:
-        """Keep a connection for the next request to that endpoint, if it is usable."""
+        """Return a connection to the pool, if it is usable."""
         if connection.usable:
             connection.idle_since = self._loop.time()
             idle = self._idle.get(endpoint)
@@ -243,14 +244,14 @@ class Connections:
             self.idle += 1
 
     def _wake_at(self, at_s: float) -> None:
-        # The time is stored here, because a timer of uvloop that is due at once has no `when`.
+        # The time is stored separately, because a timer of uvloop that is due has no `when`.
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_s = at_s
         self._timer = self._loop.call_at(at_s, self._expire_requests)
 
     def _expire_requests(self) -> None:
-        """End the requests whose time is up, and set the timer for the next one."""
+        """End the requests whose deadline has passed, and set the timer for the next one."""
         self._timer, self._timer_at_s = None, math.inf
         now_s = self._loop.time()
         try:
@@ -276,7 +277,7 @@ class Connections:
         return None
 
     def _sweep(self) -> None:
-        """Close connections that were idle for long, and forget old addresses."""
+        """Close connections that were idle for too long, and forget expired addresses."""
         now_s = self._loop.time()
         for key, idle in list(self._idle.items()):
             while idle and (not idle[0].usable or idle[0].idle_since < now_s - KEEP_ALIVE_S):

@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._ask_acknowledged()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection ended: complete an answer that ends with the connection, and fail any other."""
+        """The connection ended. This completes an answer without a length, and fails any other answer."""
         self.usable = False
         self._ask_acknowledged()
         if self._limit is not None and exc is None and self._is_open_ended():

@@ -1,8 +1,8 @@
-"""[io] The dispatcher of one subscriber: its deliveries from their beginning to their end.
+"""[io] The dispatcher of one subscriber: it carries out deliveries from beginning to end.
 
-Laws: each event that is taken from a source is completed once, or dropped with its source; an error in our
-code costs one event at most; a stop waits for answers, and the rest is delivered again from the stored
-cursor.
+Each event that is taken from a source is completed once, or is dropped together with its source. An internal
+error costs at most one event. A stop waits for answers; deliveries that have not ended then are repeated from
+the stored cursor.
 """
 
 import asyncio
@@ -30,17 +30,21 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 1.0
 _FAULTS_MAX: Final = 3
-"""Internal errors of one delivery after which its event is dropped."""
+"""Internal errors of one delivery after which the event is dropped."""
 
 ReadOne = Callable[[Listed], Awaitable[Arrival | None]]
-"""Reads one event of the log; None: it is not there any more."""
+"""Reads one event of the log; None if the event was removed."""
 
 
 class SubscriberDispatcher:
-    """Delivers the events of all partitions that are served here to one subscriber."""
+    """Delivers the events of all partitions that this gateway owns to one subscriber."""
 
     def __init__(self, spec: Subscriber, context: DispatchContext, figures: Figures) -> None:
-        """`figures` continue to count. Raises FilterError, as `SubscriberState` says."""
+        """`figures`: counters, which continue from their values.
+
+        Raises:
+            FilterError: see `SubscriberState`.
+        """
         self.state: Final = SubscriberState(spec, context, figures)
         self.figures: Final = figures
         self.history: Final = self.state.history
@@ -57,15 +61,15 @@ class SubscriberDispatcher:
 
     @property
     def spec(self) -> Subscriber:
-        """The subscriber as it is served now."""
+        """The current specification of the subscriber."""
         return self.state.spec
 
     # -- called by the route's worker
 
     def update(self, spec: Subscriber) -> None:
-        """Use another specification of the same subscriber.
+        """Use a new specification of the same subscriber.
 
-        Deliveries that wait for a retry begin again if their destination or options changed.
+        Deliveries that wait for a retry begin again if their destination or delivery options changed.
         """
         before = self.spec
         self.state.update(spec)
@@ -74,7 +78,9 @@ class SubscriberDispatcher:
         self.scheduler.update(before)
 
     def add(self, partition: int, start: str, completed: Sequence[Range]) -> SubscriberPartition:
-        """Serve a partition from a position on. `completed`: ranges above it whose events are skipped."""
+        """Deliver a partition from the position `start`. `completed`: ranges above it whose events are
+        skipped.
+        """
         made = SubscriberPartition(self.state, partition, start, completed, self.scheduler.ready)
         self.partitions[partition] = made
         return made
@@ -85,31 +91,35 @@ class SubscriberDispatcher:
         self.scheduler.round_robin.leave(partition)
 
     def remove(self, partition: int) -> SubscriberPartition:
-        """Close a partition that another replica owns now; `release` is to follow."""
+        """Close a partition that another replica owns now. Call `release` afterwards."""
         removed = self.partitions.pop(partition)
         self._released.add(removed)
         self.close(removed)
         return removed
 
     async def release(self, partition: SubscriberPartition, drain_s: float) -> None:
-        """Wait so long for answers in a removed partition, and drop the rest: the new owner
-        reads it again.
+        """Wait up to `drain_s` for answers in a removed partition, and drop the other deliveries: the new
+        owner repeats them.
         """
         await self._drop(partition, drain_s)
         self._released.discard(partition)
         partition.drop()
 
     async def stop(self, drain_s: float) -> None:
-        """Begin nothing more, wait so long for answers, and drop the rest: it is read again from the stored
-        cursor.
+        """Begin no more deliveries, wait up to `drain_s` for answers, and drop the other deliveries.
+
+        Dropped deliveries are repeated from the stored cursor.
         """
         self.scheduler.stop()
         self.state.report_rest()
         await self._drop(None, drain_s)
 
     async def _drop(self, source: Source | None, drain_s: float) -> None:
-        """Wait for the answers of a source's deliveries (None: of all), and drop those that are left."""
+        """Wait for the answers of a source's deliveries, and drop those that have not ended. `source` None:
+        all sources.
+        """
         latest = self._loop.time() + drain_s
+        # Deliveries that only wait for a retry are cancelled at once: no answer is expected.
         for task in self._tasks_of(source):
             if task in self._idle:
                 task.cancel()
@@ -134,9 +144,7 @@ class SubscriberDispatcher:
     # -- redrive
 
     def redrive(self, events: Sequence[Listed], read: ReadOne) -> None:
-        """Deliver these events again, however they ended before. `read` is called for one of
-        them at a time.
-        """
+        """Deliver these events again, no matter how they ended. `read` is called for one event at a time."""
         if not self.redrives.want(events) or self.scheduler.stopped:
             return
         if self._redriving is None or self._redriving.done():
@@ -173,7 +181,7 @@ class SubscriberDispatcher:
         attempt = FirstAttempt(self, self.spec, source)
         is_sent = False
         try:
-            # Spans belong to plans, so that the first attempt has no work for them.
+            # A plan makes the spans, so that a first attempt without traces does not pay for them.
             is_sent = not self._context.settings.tracer.enabled and attempt.begin(self._context.sender)
         except Exception:
             log.exception("delivery_fault", subscriber=self.spec.uid, **attempt.arrival.where)
@@ -183,14 +191,14 @@ class SubscriberDispatcher:
             self._deliver_later(attempt, None)
 
     def accepted(self, attempt: FirstAttempt, elapsed_ms: int) -> None:
-        """See `first_attempt.Owner`: the delivery is done."""
+        """Called by the attempt: the delivery is completed."""
         self.scheduler.accepted(elapsed_ms)
         self._end(attempt)
         self.state.accepted(attempt.arrival)
         self._complete(attempt)
 
     def unfinished(self, attempt: FirstAttempt, answer: Answer | None) -> None:
-        """See `first_attempt.Owner`: the delivery keeps its slot, and a plan continues from the answer."""
+        """Called by the attempt: the delivery keeps its slot, and a plan continues from the answer."""
         self._end(attempt)
         self.figures.in_flight += 1
         self._deliver_later(attempt, answer)
@@ -213,7 +221,7 @@ class SubscriberDispatcher:
         task.add_done_callback(self._tasks.pop)
 
     async def _deliver(self, attempt: FirstAttempt, answer: Answer | None) -> None:
-        """Deliver with a plan. An error in our code must not hold up the events behind this one."""
+        """Carry out a delivery with a plan. An internal error must not block the events behind this one."""
         arrival, faults = attempt.arrival, 0
         spec = self.spec if answer is None else attempt.spec
         delivery = PlannedDelivery(self.state, self.scheduler, arrival, partial(self._pause, attempt.source))
@@ -244,7 +252,7 @@ class SubscriberDispatcher:
             self.state.gave_up(End.DROPPED, reason)
 
     async def _pause(self, source: Source, until_ms: int) -> None:
-        """Wait for a retry. A stop or a release does not wait for waiting deliveries: it cancels them."""
+        """Wait for a retry. A stop or a release does not wait for such deliveries: it cancels them."""
         if self.scheduler.stopped or source in self._released:
             raise asyncio.CancelledError
         task = cast("asyncio.Task[None]", asyncio.current_task())

@@ -1,8 +1,9 @@
-"""[io] The first attempt of a delivery, without a task of its own. Nearly all deliveries need nothing else.
+"""[io] The first attempt of a delivery, without a task of its own, because a task for each event is
+expensive.
 
-A task for each event would cost more than the request. An attempt ends in one of three ways: the subscriber
-accepts the event (`Owner.accepted`), a plan continues the delivery (`Owner.unfinished`), or the attempt is
-dropped when its partition is released.
+Nearly all deliveries need only this attempt. An attempt ends in one of three ways: the subscriber accepts the
+event (`Owner.accepted`), a plan continues the delivery (`Owner.unfinished`), or the attempt is dropped when
+its partition is released.
 """
 
 import asyncio

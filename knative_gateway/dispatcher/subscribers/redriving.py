@@ -1,7 +1,7 @@
-"""[io] Redrive: events that are read again by their offsets, and sent in addition to what is in flight.
+"""[io] Redrive: events that are read again by their offsets, and sent in addition to the events in flight.
 
-They are outside of all cursors. Their number is bounded by the history, which has the latest failures only.
-Bytes bound how many of them are held; the others wait as offsets.
+They do not belong to a cursor. The history limits their number: it has only the latest failures. A limit in
+bytes applies to the events that are held; the other events wait as offsets.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ ANSWER_S: Final = 10.0
 
 
 class Listed(NamedTuple):
-    """An event that a history lists. `identity`: its id and source, as `Arrival.identity` has them."""
+    """An event that a history lists. `identity`: its id and source, as in `Arrival.identity`."""
 
     partition: int
     offset: str
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 
 class Redrive(Source):
-    """The events that one subscriber gets again, in no order."""
+    """The events that one subscriber receives again, in any order."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(Window(Order.UNORDERED, LOOK_AHEAD_MAX), HeldBytes(bytes_max))
@@ -41,7 +41,9 @@ class Redrive(Source):
         self._added = 0
 
     def want(self, events: Sequence[Listed]) -> bool:
-        """Deliver these again, except those that wait or are in flight already. Whether any is new."""
+        """Deliver these events again, except those that wait or are in flight. Returns whether any event is
+        new.
+        """
         new = [event for event in events if event not in self._wanted][: LOOK_AHEAD_MAX - len(self._wanted)]
         self._wanted.update(new)
         self._waiting.extend(new)
@@ -53,28 +55,32 @@ class Redrive(Source):
         return bool(self._wanted)
 
     def next(self) -> Listed | None:
-        """The next event to read; None: all were read."""
+        """Return the next event to read; None if all events were read."""
         return self._waiting.popleft() if self._waiting else None
 
     def add(self, event: Listed, arrival: Arrival) -> None:
-        """Hold an event that was read. It is numbered by when it was read: offsets are not in order here."""
+        """Hold an event that was read.
+
+        Events are numbered in the order of reading, because a window needs rising numbers and the offsets
+        belong to several partitions.
+        """
         self._added += 1
         number = f"{self._added:016d}"
         self._where[number] = event
         self.hold(number, arrival)
 
     def give_up(self, event: Listed) -> None:
-        """The event is not in the log any more."""
+        """Forget an event that the log does not contain any more."""
         self._wanted.discard(event)
 
     def complete(self, entry: Entry) -> bool:
-        """The event is completed, and may be wanted again."""
+        """Complete an event. It may be redriven again afterwards."""
         self._wanted.discard(self._where.pop(entry.offset))
         return super().complete(entry)
 
 
 async def still_stored(events: EventLog, log: str, listed: Collection[Listed]) -> Sequence[Listed]:
-    """Those of the listed events that retention has left. Raises UnavailableError."""
+    """Return those of the listed events that retention has not removed, in order. Raises UnavailableError."""
     extents = await events.extents(log)
     return [
         event
@@ -86,10 +92,7 @@ async def still_stored(events: EventLog, log: str, listed: Collection[Listed]) -
 
 
 async def read_one(events: EventLog, log: str, event: Listed) -> Arrival | None:
-    """Read one event; None: it is not in the log any more, or it is not a CloudEvent.
-
-    The log may have been recreated since the event was listed: then another event has its offset.
-    """
+    """Read one event; None if it was removed, is not a CloudEvent, or is another event at this offset."""
     after = positions.previous(event.offset)
     stream = cast(
         "AsyncGenerator[Sequence[Stored], None]",
