@@ -106,10 +106,10 @@ async def test_one_failure_fails_the_batch(app: Ingress, log: MemoryEventLog) ->
 @pytest.mark.parametrize(
     ("path", "method", "headers", "body", "status", "words"),
     [
-        ("/", "POST", BINARY, b"", 404, "no such Broker"),
-        ("/broker/default/x", "OPTIONS", BINARY, b"", 404, "no such Broker"),
-        (BROKER.path, "GET", BINARY, b"", 405, "POSTed"),
-        (BROKER.path, "PUT", BINARY, b"", 405, "POSTed"),
+        ("/", "POST", BINARY, b"", 404, "does not exist"),
+        ("/broker/default/x", "OPTIONS", BINARY, b"", 404, "does not exist"),
+        (BROKER.path, "GET", BINARY, b"", 405, "must be POST"),
+        (BROKER.path, "PUT", BINARY, b"", 405, "must be POST"),
         (BROKER.path, "POST", BINARY[1:], b"", 400, "ce-specversion"),
         (BROKER.path, "POST", STRUCTURED, b"{", 400, "not valid JSON"),
         (BROKER.path, "POST", (*BINARY, ("content-length", "201")), b"", 413, "200 bytes"),
