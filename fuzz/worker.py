@@ -24,7 +24,7 @@ ADDRESS_SPACE_BYTES: Final = 6 << 30
 _STATISTICS_EVERY_S: Final = 0.5
 _LOOK_AT_MEMORY_EVERY: Final = 100
 _MEASURE_MEMORY_EVERY: Final = 16
-"""Of inputs: measuring takes as long as the input again."""
+"""Of inputs, and each seed: measuring takes as long as the input again."""
 _ATHERIS_SLACK: Final = 5.0
 """Instrumented code is slower."""
 
@@ -66,6 +66,7 @@ class Runner:
         self._journal = journal
         self._told = told
         self._slack = slack
+        self._seeds = len(target.seeds())
 
     def run(self, data: bytes) -> object:
         """Run one input; what it showed."""
@@ -73,7 +74,7 @@ class Runner:
         self.inputs += 1
         if self._journal:
             self._journal.note(self.inputs, data)
-        measured = self.inputs % _MEASURE_MEMORY_EVERY == 0
+        measured = self.inputs % _MEASURE_MEMORY_EVERY == 0 or self.inputs <= self._seeds
         shown, finding = examine(self.target, data, slack=self._slack, memory=measured)
         if (
             finding is None
