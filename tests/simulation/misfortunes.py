@@ -28,7 +28,7 @@ class Misfortunes:
             "power": [self.lose_power, self.kill_within],
             "restart": [self.restart],
             "disk": [self.stall_disk, self.fill_disk, self.break_disk],
-            "clock": [self.jump, self.freeze_clock, self.freeze_process],
+            "clock": [self.jump, self.jump_within, self.freeze_clock, self.freeze_process],
             "network": [self.reset, self.vanish, self.hold, self.hold, self.stop_reading],
             "clients": [self.kill_client, self.kill_client, self.stall_consumer],
         }
@@ -143,6 +143,12 @@ class Misfortunes:
             self.random.choice((-1, 1)) * self.random.choice((1000, 600_000, 60 * DAY_MS, 4000 * DAY_MS))
         )
 
+    def jump_within(self, node: Node) -> None:
+        """The clock jumps while a commit is long, and the next one collects events of both times."""
+        disk = self._disk(node)
+        disk.pace.stalled_until_us = self.world.schedule.now_us + 2 * SECOND
+        self.world.schedule.after(SECOND, lambda: self.jump(node))
+
     def freeze_clock(self, node: Node) -> None:
         self.world.ledger.clock_jumped = True
         node.wall.freeze()
@@ -151,6 +157,8 @@ class Misfortunes:
     def freeze_process(self, node: Node) -> None:
         """The machine does other things for a while."""
         if node.up:
+            for wire in node.wires:
+                wire.troubled = True
             node.loop.freeze(self.random.randint(50, 8000) * MS)
 
     # -- networks
@@ -169,6 +177,7 @@ class Misfortunes:
 
     def hold(self, node: Node) -> None:
         if (wire := self._wire(node)) is not None:
+            wire.troubled = True
             self.random.choice((wire.up, wire.down)).hold(self.random.randint(50, 5000) * MS)
 
     def stop_reading(self, node: Node) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.simulation.world import World
 
-TESTS = 10
-SEEDS_A_TEST = 10
+TESTS = 20
+SEEDS_A_TEST = 5
 """How many seeds `make test` runs, and in how many parts."""
 _FRAMES = 3
 

@@ -4,6 +4,10 @@ Each group of seeds is a test of its own, so that several processes share them. 
 that repeats it.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.simulation.runner import SEEDS_A_TEST, TESTS, failure_of
@@ -19,3 +23,20 @@ def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed
         if (words := failure_of(seed)) is not None
     ]
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("seed", [3, 6])
+def test_a_seed_is_the_same_run_in_each_process(seed: int) -> None:
+    """Neither the addresses of objects nor the hashes of texts decide anything."""
+    script = f"from tests.simulation.runner import run; print(run({seed}, stories=True)[0].digest())"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    }
+    assert len(digests) == 1

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ from tests.simulation.misfortunes import Misfortunes
 from tests.simulation.peers.abusers import ABUSERS
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.consumers import Consumer
-from tests.simulation.peers.members import Group, Leaser, Sharer
+from tests.simulation.peers.members import Crowd, Group, Leaser, Sharer
 from tests.simulation.peers.producers import Producer
 from tests.simulation.peers.requests import Asker
 
@@ -45,7 +46,9 @@ class Plan:
         random = self.random
         kinds = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
         self.faults |= {kind for kind in kinds if random.random() < 0.45}
-        self.counted = random.random() < 0.15
+        self.counted = random.random() < 0.06
+        self.crowded = random.random() < 0.04
+        """The node keeps one cursor only, many want one, and nothing else goes wrong."""
         self.logs = {
             "first": LogSettings(partitions=random.randint(1, 4), segment_bytes=64 << 10, segment_ms=10_000),
             "second": LogSettings(partitions=random.choice((1, 2, 8))),
@@ -54,6 +57,10 @@ class Plan:
             self.logs["short"] = LogSettings(
                 partitions=2, segment_ms=1000, retention_ms=random.choice((2000, 8000))
             )
+
+        if self.crowded:
+            self.faults.clear()
+            self.logs["lone"] = LogSettings(partitions=1)
 
     def settings(self) -> NodeSettings:
         random = self.random
@@ -76,6 +83,9 @@ class Plan:
         )
         # Smaller than an operator may set: a few events fill it.
         limits = limits.model_copy(update={"pending_bytes": random.choice((2000, 30_000, 1 << 20))})
+        if self.crowded:
+            limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
+            groups = groups.model_copy(update={"wait_ms": 30_000})
         return NodeSettings(data_dir=Path("/data"), listen=(), limits=limits, groups=groups, logs=self.logs)
 
 
@@ -136,6 +146,15 @@ class World(NodeWatcher):
         starts = {"starts": sum(node.starts for node in self.nodes)}
         return self.ledger.counts | self.cursors.counts | starts
 
+    def digest(self) -> str:
+        """What happened, in short: the same for each run of a seed."""
+        told = [self.schedule.calls, self.schedule.now_us, sorted(self.counts().items()), self.story]
+        tracks = sorted(
+            (track.log, track.index, [(sent.key, stamp) for sent, stamp in track.records], track.seen_ms)
+            for track in self.ledger.tracks.values()
+        )
+        return sha256(repr((told, tracks)).encode()).hexdigest()
+
     # -- the run
 
     def run(self) -> None:
@@ -191,18 +210,21 @@ class World(NodeWatcher):
             for number in range(random.randint(1, 4))
         ]
         self.consumers = [self._consumer(number) for number in range(random.randint(1, 4))]
-        self.groups = [self._group(number) for number in range(random.choice((0, 1, 1, 2)))]
+        crowded = self.plan.crowded
+        self.groups = [self._group(number) for number in range(0 if crowded else random.choice((0, 1, 1, 2)))]
         members = [member for group in self.groups for member in (*group.members, *group.leasers)]
         askers = [Asker(self, "asker", random.choice(list(self.plan.logs)))] if random.random() < 0.5 else []
         abusers = random.sample(ABUSERS, random.randint(1, 3)) if "abusers" in self.plan.faults else []
         self.clients += [*self.producers, *self.consumers, *members, *askers]
+        self.clients += [Crowd(self, "crowd", "lone")] if crowded else []
         self.clients += [kind(self, f"abuser-{kind.__name__.lower()}") for kind in abusers]
 
     def _consumer(self, number: int) -> Consumer:
         random = self.random
         log = random.choice(list(self.plan.logs))
         partition = random.randrange(self.partitions(log)) if random.random() < 0.5 else None
-        kind = random.choice(("plain", "plain", "batched", "filtered", "kept", "kept", "batched-filtered"))
+        kinds = ("plain", "plain", "batched", "filtered", "batched-filtered", "kept", "kept")
+        kind = random.choice(kinds[:5] if self.plan.crowded else kinds)
         return Consumer(
             self,
             f"c{number}",

@@ -52,6 +52,8 @@ class NodeLoop:
         self._armed = False
         self._tasks: list[Any] = []
         self.dead = False
+        self.serving = True
+        """The end of a process may take its time."""
         self.frozen_until_us = 0
         self.turns = 0
         self.steps_max = 0
@@ -146,5 +148,5 @@ class NodeLoop:
             if handle.cancelled:
                 continue
             steps = self._steps.run(handle.run)
-            if steps > self.steps_max:
+            if steps > self.steps_max and self.serving:
                 self.steps_max, self.slowest = steps, repr(handle.call)[:200]

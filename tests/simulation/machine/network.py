@@ -116,6 +116,8 @@ class Wire(asyncio.Transport):
         self.up = _Way(schedule, weather, self._to_node)
         self.down.left = self._room
         self.client_reads = True
+        self.troubled = False
+        """Bytes of the client were late."""
         self._unread = bytearray()
         """At the client, while it does not read."""
         self._inbox = bytearray()
@@ -248,7 +250,7 @@ class Wire(asyncio.Transport):
 
     def vanish(self) -> None:
         """The client is gone, and the node does not learn it: what it sends is lost."""
-        self.down.lossy = self.up.lossy = True
+        self.down.lossy = self.up.lossy = self.troubled = True
         self.peer.lost()
 
     def crash(self, *, told: bool) -> None:

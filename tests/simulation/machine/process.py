@@ -97,7 +97,8 @@ class Node:
             self.kill()
             self.schedule.after(SECOND, self.start)
             return
-        self.watcher.opened(self, store)
+        with self.backend.quiet():
+            self.watcher.opened(self, store)
         self.server = _Server(self.settings)
         _finish(self.server.start(store))
         self.up, self.stopping = True, False
@@ -109,6 +110,7 @@ class Node:
             return
         self.stopping = True
         loop, self.loop.frozen_until_us = self.loop, 0
+        loop.serving = False
         task = self.loop.create_task(self.server.stop())
 
         def ended() -> bool:

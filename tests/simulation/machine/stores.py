@@ -4,7 +4,8 @@
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -52,6 +53,9 @@ class Backend(Protocol):
 
     def open(self, loop_call: LoopCall, now_ms: Callable[[], int], watcher: Watcher) -> Store:
         """Open the store in a new process."""
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """What the checks read meanwhile does not fail."""
 
     def kill(self) -> None:
         """The process is gone, the machine is not."""
@@ -152,13 +156,9 @@ class SimulatedStore(DirectoryStore):
         super()._committed(done)
 
     def tell(self) -> None:
-        """Show the watcher what is visible and was not. Its reads do not fail."""
-        failing, self.disk.failing = self.disk.failing, lambda operation, path: 0
-        countdown, self.disk.countdown = self.disk.countdown, -1
-        try:
+        """Show the watcher what is visible and was not."""
+        with self.disk.quiet():
             self._tell()
-        finally:
-            self.disk.failing, self.disk.countdown = failing, countdown
 
     def _tell(self) -> None:
         for stored in self.logs.values():
@@ -210,6 +210,16 @@ class Directory:
         assert isinstance(opened, SimulatedStore)
         self.store = opened
         return opened
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """See `Backend`."""
+        failing, self.failing = self.failing, lambda operation, path: 0
+        countdown, self.countdown = self.countdown, -1
+        try:
+            yield
+        finally:
+            self.failing, self.countdown = failing, countdown
 
     def kill(self) -> None:
         """See `Backend`."""

@@ -1,5 +1,6 @@
 """Clients that do what they should not. Nothing is expected of them; their neighbours must not notice."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from amqp_streams import names
@@ -13,16 +14,12 @@ from tests.simulation.peers.requests import request
 
 
 class Abuser(Client):
-    """One that is not waited for."""
+    """One that is not waited for. It goes on in the calm: others must get their work done beside it."""
 
     abuser = True
 
     def __init__(self, world: Any, name: str) -> None:
         super().__init__(world, name, user="user-mallory")
-
-    def calm_down(self) -> None:
-        super().calm_down()
-        self.world.schedule.after(5 * SECOND, self.retire)
 
 
 class Hoarder(Abuser):
@@ -64,10 +61,20 @@ class Greedy(Abuser):
         if chance < 0.2:
             link.credit = (1 << 32) - 1
             link.connection.write_flow(link)
-        else:
-            link.grant(100_000, echo=True)
+            starts = self.world.node.starts
+            self.world.schedule.after(10 * SECOND, lambda: self._require_end(link, starts))
+            return
+        link.grant(100_000, echo=True)
         if chance > 0.5 and link.connection.wire is not None:
             link.connection.wire.client_reads = False
+
+    def _require_end(self, link: Receiver, starts: int) -> None:
+        """A node that cannot count so much credit says so."""
+        connection, node = link.connection, self.world.node
+        if connection.alive and connection.wire is not None and node.up and node.starts == starts:
+            assert not link.alive or connection.wire.troubled, (
+                "a link with too much credit is left without a word"
+            )
 
 
 class Asking(Abuser):
@@ -145,7 +152,11 @@ class Rude(Abuser):
         elif chance < 0.7:
             self.world.schedule.after(wait_us, lambda: link.detach(closed=False))
         else:
-            connection.attach_receiver("nul", self.world.any_log() + "\0x", ended=lambda condition: None)
+            connection.attach_receiver("nul", self.world.any_log() + "\0x", attached=_require_refusal)
+
+
+def _require_refusal(_fields: Mapping[str, Any]) -> None:
+    raise AssertionError("a name with a NUL is the name of something else")
 
 
 ABUSERS = (Hoarder, Greedy, Asking, Rude)

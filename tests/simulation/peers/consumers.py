@@ -104,6 +104,7 @@ class Attached:
     def drained(self) -> None:
         """All credit is back: the log has no more."""
         self.consumer.drains += 1
+        self._work_soon()
         self.consumer.world.schedule.after(self.consumer.random.randint(1, 300) * MS, self.top_up)
 
     def settled_by_node(self, number: int) -> None:
@@ -134,8 +135,8 @@ class Attached:
         room = consumer.window - len(self.todo) - len(self.told)
         if room <= 0 or link.credit > consumer.window // 2:
             return
-        drain = consumer.draining and consumer.random.random() < 0.3
-        link.grant(max(room, link.credit), drain=drain, echo=consumer.random.random() < 0.02)
+        drain = consumer.pulls or (consumer.draining and consumer.random.random() < 0.3)
+        link.grant(max(room, link.credit), drain=drain, echo=consumer.random.random() < 0.05)
 
     def _work_soon(self) -> None:
         if not self.working:
@@ -146,7 +147,7 @@ class Attached:
         self.working = False
         consumer = self.consumer
         now_us = consumer.world.schedule.now_us
-        if not self.link.alive:
+        if not self.link.alive or (consumer.pulls and self.link.draining):
             return
         if consumer.stalled_until_us > now_us:
             self.working = True
@@ -230,6 +231,8 @@ class Consumer(Client):
         self.gives_back = random.random() < 0.3
         self.presettled = not keeps and random.random() < 0.2
         self.second = not self.presettled and random.random() < 0.25
+        self.pulls = not self.presettled and random.random() < 0.25
+        """It takes a windowful with a drain, and settles nothing before the drain is answered."""
         self.work_us = random.choice((0, 1 * MS, 5 * MS, 20 * MS))
         self.stalled_until_us = 0
         self.drains = 0
@@ -325,7 +328,10 @@ class Consumer(Client):
                 for spot, end in self.wanted().items()
             )
         return any(
-            attached.reading.finished(self.ends()) and not attached.todo and not attached.told
+            attached.reading.finished(self.ends())
+            and not attached.todo
+            and not attached.told
+            and not attached.link.echoes
             for attached in self.links
         )
 
@@ -337,7 +343,7 @@ class Consumer(Client):
     def why(self) -> str:
         links = [
             f"next {attached.reading.next} credit {attached.link.credit} draining {attached.link.draining}"
-            f" todo {len(attached.todo)} told {len(attached.told)}"
+            f" todo {len(attached.todo)} told {len(attached.told)} echoes {attached.link.echoes}"
             for attached in self.links
         ]
         return f"{super().why()} window {self.window} ends {self.ends()} links {links}"

@@ -127,15 +127,19 @@ class Receiver(Link):
     first_settled: bool = False
     second: bool = False
     unsettled: dict[int, None] = field(default_factory=dict)
+    echoes: int = 0
+    """Flows that asked for an answer, since the last flow that came."""
 
     def grant(self, credit: int, *, drain: bool = False, echo: bool = False) -> None:
         """Set the credit, from what has come so far on."""
         if self.alive and not self.detaching:
             self.credit, self.draining = credit, drain
+            self.echoes += echo
             self.connection.write_flow(self, drain=drain, echo=echo)
 
     def flow(self, fields: Mapping[str, Any]) -> None:
         """The state of the node's side. What we granted meanwhile it may not know yet."""
+        self.echoes = 0
         count = fields["delivery-count"]
         if count is None:
             return

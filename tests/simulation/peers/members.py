@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from amqp_streams import names
-from amqp_streams.wire.types import Symbol, ULong
+from amqp_streams.wire.types import Symbol, UInt, ULong, Value
 from tests.simulation.checks.cursors import Spot
+from tests.simulation.machine.schedule import SECOND
+from tests.simulation.peers.client import Client
 from tests.simulation.peers.connection import Connection
 from tests.simulation.peers.consumers import Attached, Consumer
+
+_KEPT: Final[dict[str, Value]] = {"durable": UInt(2), "expiry-policy": Symbol("never")}
 
 
 class Member(Consumer):
@@ -17,7 +21,7 @@ class Member(Consumer):
     def __init__(self, world: Any, name: str, log: str, group: str, *, user: str | None = None) -> None:
         super().__init__(world, name, log, keeps=True, user=user)
         self.group = group
-        self.draining = False
+        self.draining = self.pulls = False
         self.owned: dict[Attached, int] = {}
 
     def granted(self, attached: Attached, fields: Mapping[str, Any]) -> None:
@@ -96,6 +100,43 @@ class Leaser(Member):
         if not self.world.stormy or self.random.random() < 0.8:
             properties[names.EPOCH] = ULong(self.leases[index])
         self.attach(connection, name, properties)
+
+
+class Crowd(Client):
+    """A long queue for one partition, in which the node has to refuse each link that comes to its head.
+
+    The node keeps no more cursors, and all but the owner want one.
+    """
+
+    SIZE = 300
+
+    def __init__(self, world: Any, name: str, log: str) -> None:
+        super().__init__(world, name)
+        self.log = log
+        self.answered = 0
+
+    @property
+    def done(self) -> bool:
+        return self.answered >= self.SIZE
+
+    def why(self) -> str:
+        return f"{super().why()}: {self.answered} of {self.SIZE} answered"
+
+    def connected(self, connection: Connection) -> None:
+        connection.attach_receiver("kept", self.log, source=_KEPT, ended=self._dropped)
+        properties = {names.CONSUMER_GROUP: "crowd"}
+        owner = connection.attach_receiver("owner", self.log, properties=properties, ended=self._dropped)
+        for number in range(self.SIZE):
+            connection.attach_receiver(
+                f"waiting-{number}", self.log, source=_KEPT, properties=properties, ended=self._refused
+            )
+        self.world.schedule.after(3 * SECOND, lambda: owner.detach(closed=True))
+
+    def _dropped(self, condition: str | None) -> None:
+        assert condition is None, condition
+
+    def _refused(self, condition: str | None) -> None:
+        self.answered += condition is not None
 
 
 class Group:

@@ -28,8 +28,8 @@ class Producer(Client):
         random = self.random
         self.log = log
         self.numbered = numbered
-        self.presettled = not numbered and random.random() < 0.1
-        self.second = not self.presettled and random.random() < 0.3
+        self.presettled = not numbered and random.random() < 0.2
+        self.second = random.random() < (0.5 if self.presettled else 0.3)
         self.window = random.choice((1, 5, 50))
         self.large = random.random() < 0.2
         self.aborts = random.random() < 0.4

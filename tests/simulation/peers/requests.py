@@ -97,6 +97,7 @@ class Asker(Client):
     def _answered(self, delivery: Delivery) -> None:
         value = _value(delivery.raw)
         self.answers["extents"] += 1
+        assert len(value[names.EXTENT_LOGS]) == 1, "a log that is asked for twice is told once"
         for log in value[names.EXTENT_LOGS]:
             for entry in log[names.INFO_PARTITIONS]:
                 index = int(str(entry[names.INFO_PARTITION]))
