@@ -171,6 +171,7 @@ class RouteWorker:
                 await asyncio.gather(
                     *(self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers)
                 )
+                await storing.keep(dispatchers, self._store, ())  # their histories, but no positions
                 await asyncio.gather(*(reader.close() for reader in self.readers.values()))
                 self.readers.clear()
                 entered = await self._enter([dispatcher.spec for dispatcher in dispatchers], anew=True)

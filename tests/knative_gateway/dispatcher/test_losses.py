@@ -83,7 +83,9 @@ async def test_a_redrive_of_a_recreated_log_delivers_no_event_that_was_not_given
     await rig.memory.ensure(LOG, partitions=1, retention_ms=None)
     await rig.send(event("not for it", "other"), event("new"))
     await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
-    await rig.dispatcher.redrive("u")
+    kept = [failure.event_id for failure in rig.store.failures["u"] if failure.end == "dropped"]
+    assert kept == ["old 0", "old 1"], "what was given up before is not forgotten"
+    assert await rig.dispatcher.redrive("u") == 2
     dispatcher = rig.dispatcher.dispatcher_of("u")
     assert dispatcher is not None
     await until(lambda: not dispatcher.redrives.is_waiting)
