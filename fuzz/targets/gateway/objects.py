@@ -218,7 +218,13 @@ async def _called(
     if code not in CODES:
         message = f"{method} {path} is answered {code} {body[:500]!r}"
         raise WrongError(message)
-    answer = json.loads(body) if body else {}
+    is_json = any(
+        name == b"content-type" and text.startswith(b"application/json") for name, text in sent[0]["headers"]
+    )
+    if not is_json and code != 200:
+        message = f"{method} {path} is answered {code} with {body[:200]!r}"
+        raise WrongError(message)
+    answer = json.loads(body) if body and is_json else {}
     if code >= 400 and (answer.get("kind"), answer.get("code"), answer.get("status")) != (
         "Status",
         code,
