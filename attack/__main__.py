@@ -21,11 +21,15 @@ from typing import Final
 from attack.report import Attack, Found, Place, Table, judged, table
 from attack.room import Room, gateway_room, gateway_tls_room, node_room
 from attack.tables import all_attacks
+from bench import connections
 
 BEFORE_S: Final = 4.0
 DURING_S: Final = 5.0
 DURING_SMALL_S: Final = 0.25
 """The neighbour then has a round trip or two."""
+
+FILES: Final = 8192
+"""Each connection of an attacker is one."""
 
 Rooms = Callable[..., AbstractContextManager[Room]]
 ROOMS: Final[dict[Place, Rooms]] = {
@@ -110,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         and not (options.short and each.is_long)
         and (not options.attack or any(text in each.name for text in options.attack))
     ]
+    connections.allow_files(FILES)
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     try:
         rows = run(

@@ -220,7 +220,9 @@ class Peer:
     def _is_readable(self, seconds: float) -> bool:
         if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
             return True
-        return bool(select.select([self.socket], [], [], seconds)[0])
+        waiting = select.poll()  # select() has room for 1,024 descriptors
+        waiting.register(self.socket, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
 
     def _drop_events(self) -> None:
         while self.collector.peek():

@@ -48,7 +48,12 @@ SMALL: Final[Mapping[str, int]] = {
     "user_login_failures": 5,
 }
 """Limits of the short form: reached with few steps."""
-FULL: Final[Mapping[str, int]] = {"cursors": 2000, "cursor_positions": 400_000, "link_partitions": 1 << 20}
+FULL: Final[Mapping[str, int]] = {
+    "cursors": 2000,
+    "cursor_positions": 400_000,
+    "link_partitions": 1 << 20,
+    "idle_timeout_ms": 20_000,
+}
 """Limits of the long form that are not the defaults: reaching those would take minutes."""
 QUOTA: Final[Mapping[str, int]] = {"connections": 10, "links": 20, "bytes_in": 200_000, "bytes_out": 200_000}
 GROUPS: Final[Mapping[str, int]] = {"wait_ms": 1500, "pause_ms": 200, "handover_ms": 1000}
