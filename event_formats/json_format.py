@@ -30,7 +30,9 @@ _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
 class _Number(str):
-    """A number as written. Most are in data, which is only skipped, and converting digits costs time."""
+    """The text of a JSON number. It is not converted, to save time: most numbers are in `data`, which is only
+    skipped.
+    """
 
     __slots__ = ()
 

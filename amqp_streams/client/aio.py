@@ -79,7 +79,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Whether the first connection is open now."""
+        """Whether the first connection of the client is open now. Links may need more connections."""
         return self._pool.connected
 
     @property

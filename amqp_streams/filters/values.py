@@ -126,8 +126,9 @@ def _compare_numbers(test: Test, left: object, right: object) -> Truth:
 
 
 def _exact(number: object) -> Decimal:
-    """Returns the shortest decimal that has the number's value as a double or a 32-bit float, so that a float
-    of 0.1 equals the decimal 0.1, although no binary number does.
+    """Returns the shortest decimal that rounds to the number as a double or a 32-bit float.
+
+    So the float 0.1 equals the decimal 0.1, although its binary value is not exactly 0.1.
     """
     if isinstance(number, Float):
         for digits in range(6, 10):

@@ -58,7 +58,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that has a value.
+    """A setting with a value of its own, unlike a section, which only contains settings.
 
     `minimum` and `maximum` bound numbers, `shortest` and `longest` texts or lists.
     """

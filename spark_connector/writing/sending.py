@@ -75,7 +75,7 @@ def _create(options: WriteOptions, node: Client) -> int:
 class Sending:
     """Sends the chunks of one task. Leaving the context manager waits until everything is accepted.
 
-    If an exception leaves it, the events in flight are abandoned.
+    If an exception leaves it, it does not wait: the events in flight may then be stored or not.
     """
 
     def __init__(self, options: WriteOptions, task: str) -> None:

@@ -140,9 +140,10 @@ class UsersFile:
     # -- changes
 
     def add(self, name: str, password: str) -> bool:
-        """Add a user or set a new password. Returns True if the user is new. The change is then durable.
+        """Add a user, or set a new password for a known user. Returns True if the user is new.
 
-        If the name or the password has characters that SASLprep prohibits, only PLAIN works: see `has_keys`.
+        When it returns, the change is durable. If the name or the password has characters that SASLprep
+        prohibits, the user can log in with PLAIN only: see `has_keys`.
 
         Raises:
             ValueError: the name or the password is not valid.

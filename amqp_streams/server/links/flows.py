@@ -33,8 +33,8 @@ class Flows:
             self._owed[link] = None
 
     def echo(self, attached: Iterable[AnyLink]) -> None:
-        """Answer a flow with `echo`. Proton does not report which link it concerns, so all links and sessions
-        of the connection are answered.
+        """Answer a flow frame that has `echo` set. Proton does not report which link the frame concerns, so
+        the state of all links and sessions of the connection is sent.
         """
         for link in attached:
             if not link.alive or link.closing:
@@ -45,8 +45,7 @@ class Flows:
                 self._engine.ask_session_flow(link.session)
                 links.grant(link.pointer, 0)
                 # Written for each link: if no credit has changed, Proton writes one flow frame for the
-                # session,
-                # with the state of one link only.
+                # session, with the state of one link only.
                 self._engine.write()
         for session in self._engine.sessions():
             self._engine.ask_session_flow(session)

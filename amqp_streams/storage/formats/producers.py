@@ -102,11 +102,10 @@ def victims(
     limit: int,
     expired_before_ms: int,
 ) -> Sequence[str] | None:
-    """Choose the producers to remove so that `coming` new ones fit; None: all are in use, so that none can be
-    removed.
+    """Choose the producers to remove, so that `coming` new producers fit. None: too many are in use.
 
-    These are `idle` producers without a record since `expired_before_ms`. If they are too few, the one that
-    has been idle longest is removed as well.
+    `table` has the producers in the order of their last record. Chosen are `idle` producers without a record
+    since `expired_before_ms`. If these are too few, other `idle` producers follow, oldest record first.
     """
     gone: list[str] = []
     for producer, reached in table.items():

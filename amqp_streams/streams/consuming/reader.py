@@ -134,8 +134,8 @@ class Reader:
     def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
         """Like `take`, for batched deliveries: the next matching records of one partition, adjacent or not.
 
-        `Passed` with no record: the next record does not fit. A reader uses either `take` or `pick`. Raises
-        like `take`.
+        `Passed(0)`: the next record does not fit into `room`. A reader uses either `take` or `pick`, never
+        both. Raises like `take`.
         """
         while self._ready or self._look_again():
             picked = self._cursor(self._ready[0]).pick(count_max, now_ms, room)
@@ -180,7 +180,7 @@ class Reader:
         return bool(self._ready)
 
     def _look(self) -> None:
-        """Find the partitions with records to read: retention may have removed all of them."""
+        """Find the partitions with records to read. Retention may have removed all records of a partition."""
         for partition in self._partitions:
             if max(self.position(partition.index), partition.start) < partition.end:
                 self.wake(partition)

@@ -114,7 +114,7 @@ def check_text(value: object) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's dumper, except for texts that other YAML readers would read as booleans or numbers."""
+    """PyYAML's dumper. It also quotes texts that other YAML readers would read as booleans or numbers."""
 
 
 def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
