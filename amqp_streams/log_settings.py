@@ -48,8 +48,8 @@ class Kind(StrEnum):
 class LogSetting:
     """One setting: an integer in its unit (partitions, milliseconds, bytes) from `least` to `most`.
 
-    `default` None: without the setting the log has no limit, and None removes the limit. `fixed`: set when the
-    log is created and never changed. `short`: the name without its unit, for the command line and the
+    `default` None: without the setting the log has no limit, and None removes the limit. `fixed`: set when
+    the log is created and never changed. `short`: the name without its unit, for the command line and the
     configuration file. `in_info`: shown by `$info` as well as by `$management`.
     """
 

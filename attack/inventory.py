@@ -188,7 +188,9 @@ def _is_time(name: str, field: FieldInfo) -> bool:
 
 @cache
 def constants() -> dict[str, str]:
-    """Every constant that is a limit or a time, in the modules that face peers: `module:NAME` and its line."""
+    """Every constant that is a limit or a time, in the modules that face peers: `module:NAME` and
+    its line.
+    """
     found = {}
     for folder in PEER_FACING:
         for path in sorted((ROOT / folder).rglob("*.py")):

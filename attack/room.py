@@ -247,7 +247,10 @@ def wait_for(holds: Callable[[], bool], words: str, seconds: float = WAIT_S_MAX)
 
 @contextmanager
 def node_room(folder: Path, *, is_small: bool, beside: bool = True, **changes: int) -> Iterator[Room]:
-    """A node with a plain, a TLS and an admin listener. `changes` to its limits; `beside`: with a neighbour."""
+    """A node with a plain, a TLS and an admin listener.
+
+    `changes` to its limits; `beside`: with a neighbour.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     limits = Limits(**{**TIMES, **(SMALL if is_small else FULL), **changes})
     secret = secrets.token_hex(32)

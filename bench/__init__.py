@@ -1,1 +1,3 @@
-"""Measurements of the engine from the outside: speed beside peers, many connections, a long run, a profile."""
+"""Measurements of the engine from the outside: speed beside peers, many connections, a long run, a
+profile.
+"""

@@ -143,7 +143,9 @@ class Bench:
         )
 
     async def _rest(self) -> None:
-        """Wait until it does nothing for anybody, or for so long that it seems to have other work for good."""
+        """Wait until it does nothing for anybody, or for so long that it seems to have other work
+        for good.
+        """
         quiet, latest = 0, time.monotonic() + QUIET_S_MAX
         while quiet < 2 and time.monotonic() < latest:  # once may be between two things that it does
             before = usage(self._gateway.pid).cpu_seconds

@@ -95,7 +95,9 @@ class Subscriber(asyncio.Protocol):
 
 
 def _alone(data: bytes) -> int | None:
-    """The number of an event, if this is one whole request as the gateway writes it; found without searching."""
+    """The number of an event, if this is one whole request as the gateway writes it; found without
+    searching.
+    """
     end = data.find(b"\r\n\r\n")
     at, name = data.rfind(b"Content-Length: ", 0, end), data.find(b"ce-id: n", 0, end)
     if min(end, at, name) < 0 or len(data) != end + 4 + int(data[at + 16 : end]):

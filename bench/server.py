@@ -1,4 +1,6 @@
-"""Start and stop the event log node under measurement, as users do: by its command, in a process of its own."""
+"""Start and stop the event log node under measurement, as users do: by its command, in a process of
+its own.
+"""
 
 import os
 import shutil

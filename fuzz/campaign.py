@@ -22,8 +22,8 @@ from fuzz.targets import load
 from fuzz.worker import FINDINGS_MAX, Journal
 
 SILENT_SECONDS_MAX: Final = 60.0
-"""An input that runs longer is taken down from outside, if it used `BUSY_SECONDS_MAX` of processor time or waits
-for something; one that waits for the processor only is not to blame.
+"""An input that runs longer is taken down from outside, if it used `BUSY_SECONDS_MAX` of processor time or
+waits for something; one that waits for the processor only is not to blame.
 """
 BUSY_SECONDS_MAX: Final = 45.0
 START_SECONDS_MAX: Final = 300.0

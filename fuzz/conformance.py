@@ -1,7 +1,7 @@
 """`python -m fuzz.conformance`: schemathesis against a gateway with its log node.
 
-Every operation of the OpenAPI document is called with generated input. No answer is a fault of the server, and
-each has a documented status, media type and schema. Ends with 1 if one has not.
+Every operation of the OpenAPI document is called with generated input. No answer is a fault of the server,
+and each has a documented status, media type and schema. Ends with 1 if one has not.
 """
 
 import argparse

@@ -62,8 +62,8 @@ def replay_line(target: str, path: Path) -> str:
 def examine(
     target: Target, data: bytes, *, slack: float = 1.0, memory: bool = True
 ) -> tuple[Hashable, Finding | None]:
-    """Run one input: what it showed, and what was wrong. `slack`: times its budget that it may take; `memory`:
-    whether its memory is measured, which takes about as long again.
+    """Run one input: what it showed, and what was wrong. `slack`: times its budget that it may take;
+    `memory`: whether its memory is measured, which takes about as long again.
     """
     allowed = target.seconds_for(len(data)) * slack
     shown, finding, seconds = _once(target, data, allowed)

@@ -95,7 +95,9 @@ class GatewayDataPlane:
         return self.dispatcher.failing_at(path)
 
     def changed(self, path: str) -> None:
-        """Report that the dispatcher serves another route at a path, or that its failing subscribers changed."""
+        """Report that the dispatcher serves another route at a path, or that its failing
+        subscribers changed.
+        """
         self._changed[path] = None
         if self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(self._gather_s, self._look)

@@ -12,8 +12,8 @@ _TESTS_FAILED: Final = 1  # pytest: tests ran and failed. Other statuses say tha
 class Suite:
     """How a suite is run.
 
-    `command` takes what a mutant gives for the suite. `limit_s` bounds a run; a run that takes longer counts as
-    broken, not as a find, because a slow machine finds nothing.
+    `command` takes what a mutant gives for the suite. `limit_s` bounds a run; a run that takes longer counts
+    as broken, not as a find, because a slow machine finds nothing.
     """
 
     what: str

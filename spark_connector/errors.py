@@ -6,7 +6,10 @@ between Spark's worker processes.
 
 
 class ConnectorError(Exception):
-    """`what`: the problem. `where`: log, partition, offset or option; may be empty. `remedy`: may be empty."""
+    """`what`: the problem.
+
+    `where`: log, partition, offset or option; may be empty. `remedy`: may be empty.
+    """
 
     def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
         super().__init__(what, where, remedy)

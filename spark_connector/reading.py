@@ -51,8 +51,8 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
     """Return where each partition begins (`edge` EARLIEST) or ends (LATEST).
 
     Raises:
-        DataLossError: the positions belong to a deleted log, and `failOnDataLoss` is true.
-        OffsetError: a named partition does not exist, or has no event at or after its time and that must fail.
+        DataLossError: the positions belong to a deleted log, and `failOnDataLoss` is true. OffsetError: a
+        named partition does not exist, or has no event at or after its time and that must fail.
     """
     if isinstance(where, Positions):
         report_losses(options, replaced(where, available))

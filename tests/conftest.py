@@ -30,7 +30,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """xdist's own groups do not help: its marks are not seen since pytest 9.2, and they would not come first."""
+    """xdist's own groups do not help: its marks are not seen since pytest 9.2, and they would not
+    come first.
+    """
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there may be none
 
     class SparkFirst(LoadFileScheduling):
@@ -56,7 +58,9 @@ def uses_spark(file: Path) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Thousands of tests are objects that stay: the garbage collector need not look at them again and again."""
+    """Thousands of tests are objects that stay: the garbage collector need not look at them again
+    and again.
+    """
     gc.disable()
     try:
         return (yield)

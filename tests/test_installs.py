@@ -1,4 +1,6 @@
-"""The base distribution, installed into an environment of its own (make installs does it with every extra)."""
+"""The base distribution, installed into an environment of its own (make installs does it with every
+extra).
+"""
 
 from pathlib import Path
 

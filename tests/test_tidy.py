@@ -233,8 +233,8 @@ def test_test_names_are_sentences() -> None:
 def test_texts_use_the_words_of_the_glossary() -> None:
     """Docstrings, comments and messages of production code, the README and the pages.
 
-    The patterns are those words of docs/glossary.md, "Words that are not used", that are wrong in every context.
-    Decision records are history, and the glossary lists the words itself.
+    The patterns are those words of docs/glossary.md, "Words that are not used", that are wrong in every
+    context. Decision records are history, and the glossary lists the words itself.
     """
     texts = [(path, line, words) for path in modules() for line, words in texts_of(text(path))]
     texts += [

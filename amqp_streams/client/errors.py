@@ -42,7 +42,9 @@ class EndpointError(AmqpStreamsError):
 
 
 class ConnectError(AmqpStreamsError):
-    """No connection could be opened: the port is closed, TLS failed, or the peer closed during the handshake."""
+    """No connection could be opened: the port is closed, TLS failed, or the peer closed during the
+    handshake.
+    """
 
 
 class AuthenticationError(ConnectError):

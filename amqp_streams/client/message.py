@@ -22,7 +22,10 @@ _LAYOUTS_MAX: Final = 64
 
 
 def with_target_partition(message: bytes, partition: str) -> bytes:
-    """Return the message with delivery annotations that send it to `partition`. They replace existing ones."""
+    """Return the message with delivery annotations that send it to `partition`.
+
+    They replace existing ones.
+    """
     header_size, stored = strip(message)
     return stored[:header_size] + section({names.TARGET_PARTITION: Symbol(partition)}) + stored[header_size:]
 

@@ -89,7 +89,10 @@ def value_needle(needle: bytes) -> Required:
 
 
 def key_needle(section: int, name: str) -> Required:
-    """Requires the key of a field. Requires nothing in a list section: its fields have no names on the wire."""
+    """Requires the key of a field.
+
+    Requires nothing in a list section: its fields have no names on the wire.
+    """
     return Required(keys=((text_needle(name),),)) if section in _MAPS else Required()
 
 

@@ -24,7 +24,9 @@ _TEXT_MAX: Final = 64
 
 
 def date_ms(text: str) -> int | None:
-    """Returns the milliseconds since 1970 of a date, with or without a time of day; None if it is not a date."""
+    """Returns the milliseconds since 1970 of a date, with or without a time of day; None if it is
+    not a date.
+    """
     return _date_ms(text) if _TEXT_MIN <= len(text) <= _TEXT_MAX and text.isascii() else None
 
 

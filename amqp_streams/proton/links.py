@@ -65,7 +65,10 @@ def name(link: Pointer) -> str:
 
 
 def grant(link: Pointer, count: int) -> None:
-    """Grant additional credit. Limited to 31 bits, because Proton counts credit in a signed 32-bit integer."""
+    """Grant additional credit.
+
+    Limited to 31 bits, because Proton counts credit in a signed 32-bit integer.
+    """
     lib.pn_link_flow(link, min(count, _INT_MAX))
 
 

@@ -27,7 +27,9 @@ def answered(delivery: Pointer) -> bool:
 
 
 def is_over(delivery: Pointer, state: int) -> bool:
-    """Whether the peer will not change this delivery any more: its `state` is an outcome, or it has settled."""
+    """Whether the peer will not change this delivery any more: its `state` is an outcome, or it has
+    settled.
+    """
     return state not in _NOT_FINAL or settled_by_peer(delivery)
 
 

@@ -1,4 +1,6 @@
-"""Pointers to Proton's objects, which other packages only pass on, and the memory that its C functions fill."""
+"""Pointers to Proton's objects, which other packages only pass on, and the memory that its C
+functions fill.
+"""
 
 import threading
 from typing import Any, Final

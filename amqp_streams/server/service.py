@@ -51,7 +51,10 @@ log = structlog.get_logger("amqp_streams")
 
 
 class LiveConnection(Protocol):
-    """What the service needs of a connection. `mechanism`: how the client logged in; None: without a login."""
+    """What the service needs of a connection.
+
+    `mechanism`: how the client logged in; None: without a login.
+    """
 
     user: str | None
     mechanism: str | None

@@ -196,7 +196,8 @@ def _report_journal(
 def _empty_trash(files: Files, root: Path, checkpoint: Checkpoint | None) -> list[str]:
     """Remove what was deleted; the names of what was there.
 
-    The folder of a log that the checkpoint still has stays, without content: it says that the log was deleted.
+    The folder of a log that the checkpoint still has stays, without content: it says that the log was
+    deleted.
     """
     names = files.listdir(root / "trash")
     known = {f"{log.uid:016x}" for log in checkpoint.logs.values()} if checkpoint else set()

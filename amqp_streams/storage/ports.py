@@ -306,9 +306,9 @@ class Store(Protocol):
     def close(self, *, within_s: float | None = None) -> bool:
         """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns.
 
-        `within_s`: about how many seconds this may take; None: as many as it needs. What does not fit stays as
-        a kill -9 leaves it: durable, and recovered by the next start. Returns whether the next start needs no
-        recovery.
+        `within_s`: about how many seconds this may take; None: as many as it needs. What does not fit stays
+        as a kill -9 leaves it: durable, and recovered by the next start. Returns whether the next start needs
+        no recovery.
         """
 
 

@@ -1,11 +1,11 @@
 """[io] `amqp-streams repair`: make a damaged data directory open again, and report what is lost.
 
-Laws: nothing is guessed, so a record counts only where its checksum proves it. Nothing is deleted: a file that
-prevents the opening is moved to `quarantine/`, and a file with damaged records is copied there before the
-store cuts or rewrites it. A directory that a newer version wrote is not touched.
+Laws: nothing is guessed, so a record counts only where its checksum proves it. Nothing is deleted: a file
+that prevents the opening is moved to `quarantine/`, and a file with damaged records is copied there before
+the store cuts or rewrites it. A directory that a newer version wrote is not touched.
 
-Everything else is the opening itself, which every start of the node does as well: it cuts torn tails, rebuilds
-indexes, and refuses reading where records are damaged.
+Everything else is the opening itself, which every start of the node does as well: it cuts torn tails,
+rebuilds indexes, and refuses reading where records are damaged.
 """
 
 import os

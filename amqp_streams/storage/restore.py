@@ -213,8 +213,8 @@ class PartitionRestorer:
     def _write_again(self, path: Path, first: int, until: int) -> None:
         """Make durable what was only read: write the same bytes again at the same position, and sync.
 
-        After a failed sync, the operating system may keep bytes in its cache that it does not write to the disk,
-        so a second sync would not help. A torn write is harmless here, because the bytes do not change.
+        After a failed sync, the operating system may keep bytes in its cache that it does not write to the
+        disk, so a second sync would not help. A torn write is harmless here, because the bytes do not change.
         """
         file = OpenFile(self._files, path, write=True)
         for at in range(first, until, _COPY_BYTES):

@@ -141,8 +141,8 @@ class Kept:
 
     Spec: AMQP 2.6.3.
 
-    If the peer closes it (`Node.detach` with `closed`), the cursor is removed. This is how clients end a durable
-    subscription.
+    If the peer closes it (`Node.detach` with `closed`), the cursor is removed. This is how clients end a
+    durable subscription.
     """
 
     request: AttachRequest

@@ -116,12 +116,12 @@ class Numbering:
         self._links: Final[dict[tuple[str, str], int]] = {}
         """By the log's incarnation and the producer, how many links the producer has."""
         self._in_flight: Final[dict[Partition, dict[str, list[tuple[int, int]]]]] = {}
-        """By partition and producer, its commits that have not ended, each with the highest sequence in it. At
-        most two: the commit in flight and the next one.
+        """By partition and producer, its commits that have not ended, each with the highest sequence in it.
+        At most two: the commit in flight and the next one.
         """
         self._lowest: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
-        """By commit, link and partition, the lowest sequence in the commit. If the commit fails, the link must
-        send again from there.
+        """By commit, link and partition, the lowest sequence in the commit. If the commit fails, the link
+        must send again from there.
         """
         self._leaving: Final[dict[Partition, dict[str, int]]] = {}
         """By partition, producers that will be forgotten, each with the commit that removes it."""

@@ -1,5 +1,5 @@
-"""A file system in memory, for `DirectoryStore.open(files=…)`. It fails on request, and loses unsynced data at a
-power loss.
+"""A file system in memory, for `DirectoryStore.open(files=…)`. It fails on request, and loses unsynced data
+at a power loss.
 """
 
 import errno

@@ -223,12 +223,18 @@ def target_partition(message: bytes) -> str | None:
 
 
 def delivery_annotations(message: bytes) -> dict[Value, Value]:
-    """Decode the delivery annotations; empty if the message has none. Raises WireError if they are malformed."""
+    """Decode the delivery annotations; empty if the message has none.
+
+    Raises WireError if they are malformed.
+    """
     return _map(message, DELIVERY_ANNOTATIONS)
 
 
 def message_annotations(message: bytes) -> dict[Value, Value]:
-    """Decode the message annotations; empty if the message has none. Raises WireError if they are malformed."""
+    """Decode the message annotations; empty if the message has none.
+
+    Raises WireError if they are malformed.
+    """
     return _map(message, MESSAGE_ANNOTATIONS)
 
 

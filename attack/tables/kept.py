@@ -16,7 +16,9 @@ WIDE: Final = "m-wide"
 
 
 def wide_partitions(room: Room) -> int:
-    """How many partitions the wide log has: as many as a log may, or a third of what the short form allows."""
+    """How many partitions the wide log has: as many as a log may, or a third of what the short form
+    allows.
+    """
     return room.limits.partitions // 3 if room.is_small else 1024
 
 

@@ -205,7 +205,9 @@ def _unsettled(room: Room) -> Iterator[str]:
 
 
 def _pending_bytes(room: Room) -> Iterator[str]:
-    """Unfinished messages up to the limit of the node: a message of the neighbour in many frames still gets in."""
+    """Unfinished messages up to the limit of the node: a message of the neighbour in many frames
+    still gets in.
+    """
     with ExitStack() as stack:
         peers = [stack.enter_context(room.peer()) for _ in range(3)]
         links = [peer.sender(LOG) for peer in peers for _ in range(3)]

@@ -1,4 +1,6 @@
-"""Subscribers of the attacker: silent, slow, failing, lying, and the resources of a gateway that they use up."""
+"""Subscribers of the attacker: silent, slow, failing, lying, and the resources of a gateway that
+they use up.
+"""
 
 import json
 import socket

@@ -2,8 +2,9 @@
 troubles: restarts by SIGTERM, kill -9, reloads and a full disk, in turn.
 
 Law: each event answered 202 reaches its Trigger's subscriber or dead letter sink; each event accepted over
-AMQP reaches every group, in its partition's order; in the end every object is Ready; memory and descriptors at the
-end of a period between two troubles do not grow from period to period; SIGTERM ends in time with status 0.
+AMQP reaches every group, in its partition's order; in the end every object is Ready; memory and descriptors
+at the end of a period between two troubles do not grow from period to period; SIGTERM ends in time with
+status 0.
 
     python -m bench.scale.mixed [--minutes 120] [--brokers 200] [--groups 1000]
 

@@ -44,7 +44,9 @@ async def running(folder: Path, partitions: int, rest_s: float) -> AsyncIterator
 
 
 async def many_links(folder: Path, count: int, partitions: int, events: int, rest_s: float = REST_S) -> Found:
-    """`count` consumers, each of all `partitions` of one log; then `events` events, each for every consumer."""
+    """`count` consumers, each of all `partitions` of one log; then `events` events, each for every
+    consumer.
+    """
     async with running(folder, partitions, rest_s) as on, AsyncExitStack() as stack:
         began = time.monotonic()
         consumers = [on.client.consumer(LOG, start=LATEST, credit=100) for _ in range(count)]

@@ -1,4 +1,6 @@
-"""What happens to a node and a gateway in the mixed run: restarts, kills, reloads and a full disk, in turn."""
+"""What happens to a node and a gateway in the mixed run: restarts, kills, reloads and a full disk,
+in turn.
+"""
 
 import asyncio
 import os

@@ -88,7 +88,9 @@ def run(spark: SparkSession, endpoint: str, folder: Path) -> None:
 
 
 def read(spark: SparkSession, endpoint: str) -> DataFrame:
-    """The readings, each once: who sent one twice because its connection broke has sent the same text twice."""
+    """The readings, each once: who sent one twice because its connection broke has sent the same
+    text twice.
+    """
     rows = (
         spark.readStream.format("amqpstreams")
         .options(endpoint=endpoint, stream="temps", startingOffsets="earliest", maxOffsetsPerTrigger=5000)

@@ -114,7 +114,8 @@ class Objects:
         so the client means exactly this version.
 
         Raises:
-          StatusError: the object does not exist, the change is refused, or all attempts met a concurrent write.
+          StatusError: the object does not exist, the change is refused, or all attempts met a concurrent
+          write.
         """
 
         def changed(old: Object | None) -> Admitted:

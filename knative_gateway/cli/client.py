@@ -123,7 +123,9 @@ class Client:
             raise GatewayError(message) from None
 
     def resources(self, *, again: bool = False) -> Sequence[Resource]:
-        """Return all kinds that the gateway serves, those of the core first. `again`: ask the gateway again."""
+        """Return all kinds that the gateway serves, those of the core first. `again`: ask the
+        gateway again.
+        """
         if again or not self._resources:
             _, groups = self.ask("GET", "/apis")
             versions = [text(each, "preferredVersion", "groupVersion") for each in entries(groups, "groups")]

@@ -25,7 +25,9 @@ class Mirror:
     """`objects`: all objects that are known now."""
 
     def __init__(self, store: ResourceStore, on_change: Callable[[Change | None], None]) -> None:
-        """`on_change` is called after each change with the change, and with None after a list of all objects."""
+        """`on_change` is called after each change with the change, and with None after a list of
+        all objects.
+        """
         self.objects: Final[dict[Key, Object]] = {}
         self._store: Final = store
         self._on_change: Final = on_change

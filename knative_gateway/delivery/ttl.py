@@ -18,7 +18,9 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 
 def ttl_of(attributes: Mapping[str, Value]) -> int | None:
-    """Return the attribute's value, at least 0; None if the event does not have it, or it is not an integer."""
+    """Return the attribute's value, at least 0; None if the event does not have it, or it is not an
+    integer.
+    """
     value = attributes.get(TTL)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)

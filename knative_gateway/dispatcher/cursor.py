@@ -46,7 +46,10 @@ class Cursor:
         start: str,
         completed: Sequence[Range] = (),
     ) -> None:
-        """Begin at `start`. `completed`: ranges above `start` whose events are completed; they are skipped."""
+        """Begin at `start`.
+
+        `completed`: ranges above `start` whose events are completed; they are skipped.
+        """
         self.key: Final = key
         self.window: Final = window
         self.own: Final = ReadPosition(start)
@@ -114,7 +117,9 @@ class Cursor:
 
     @property
     def done(self) -> Sequence[Range]:
-        """The completed ranges above `position`, including stored ranges that the reader has not reached yet."""
+        """The completed ranges above `position`, including stored ranges that the reader has not
+        reached yet.
+        """
         known = self.window.ranges
         last = known[-1][1] if known else self.window.position or positions.BEGINNING
         return [*known, *((max(after, last), upto) for after, upto in self._completed if upto > last)][

@@ -208,8 +208,8 @@ class Dispatcher:
         """Move a subscriber to these positions, which may be earlier or later.
 
         Raises:
-            KeyError: this gateway does not serve the subscriber.
-            UnavailableError: the log or the store is not available; the subscriber continues from where it was.
+            KeyError: this gateway does not serve the subscriber. UnavailableError: the log or the store is
+            not available; the subscriber continues from where it was.
         """
         # Without the lock, a concurrent flush could overwrite the new positions with the old ones.
         async with self._flushing:

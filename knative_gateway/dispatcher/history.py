@@ -83,7 +83,10 @@ class History:
         return taken
 
     def give_back(self, failures: Sequence[Failure]) -> None:
-        """Hold failures again, before newer ones. If there are more than HISTORY_MAX, the oldest are dropped."""
+        """Hold failures again, before newer ones.
+
+        If there are more than HISTORY_MAX, the oldest are dropped.
+        """
         self._failures = deque([*failures, *self._failures], maxlen=HISTORY_MAX)
 
 

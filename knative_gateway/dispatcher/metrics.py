@@ -50,7 +50,10 @@ _RESENT: Final = "Requests that were sent again because the subscriber had close
 
 
 class DispatcherMetrics(Collector):
-    """A collector of `prometheus_client`. `collect` runs in the thread of the scrape, not in the event loop."""
+    """A collector of `prometheus_client`.
+
+    `collect` runs in the thread of the scrape, not in the event loop.
+    """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher: Final = dispatcher

@@ -120,8 +120,8 @@ class RouteWorker:
         Events in flight end first.
 
         Raises:
-            KeyError: this worker does not serve the subscriber.
-            UnavailableError: the store is not available; if the positions were stored, the subscriber moves later.
+            KeyError: this worker does not serve the subscriber. UnavailableError: the store is not available;
+            if the positions were stored, the subscriber moves later.
         """
         async with self._changing:
             spec = self.dispatchers[uid].spec

@@ -90,7 +90,8 @@ class Appender:
         """Store one message. It is durable when the returned coroutine returns.
 
         Raises:
-            OverloadedError, UnavailableError, TooLargeError, BadRequestError: the message was not stored, or, with
+            OverloadedError, UnavailableError, TooLargeError, BadRequestError: the message was not stored, or,
+            with
                 UnavailableError, it is not known whether it was.
         """
         queue = self._queues.get(log)

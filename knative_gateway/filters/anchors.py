@@ -27,7 +27,10 @@ class Anchor:
 
 
 def anchors(filters: Sequence[Mapping[str, object]]) -> list[Anchor]:
-    """Return all anchors of valid filters, which are ANDed. `whole` is set only if there is a single filter."""
+    """Return all anchors of valid filters, which are ANDed.
+
+    `whole` is set only if there is a single filter.
+    """
     found = [anchor for filter_ in filters for anchor in _of_filter(filter_)]
     contents = [filter_ for filter_ in filters if any(filter_.values())]
     return found if len(contents) == 1 else [Anchor(each.name, each.values) for each in found]

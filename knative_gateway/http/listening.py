@@ -99,7 +99,9 @@ class HttpServer:
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def leave(self) -> None:
-        """Keep serving, but close each connection after its next answer, so that clients connect elsewhere."""
+        """Keep serving, but close each connection after its next answer, so that clients connect
+        elsewhere.
+        """
         self._service.is_leaving = True
 
     async def close(self, drain_s: float) -> None:

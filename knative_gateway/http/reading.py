@@ -223,7 +223,9 @@ class RequestReader:
 
 
 def _check_framing(method: bytes, version: str, coding: bytes | None) -> None:
-    """Raise RefusedError for requests that another parser could read in another way (RFC 9112, 2.3 and 6.1)."""
+    """Raise RefusedError for requests that another parser could read in another way (RFC 9112, 2.3
+    and 6.1).
+    """
     if version not in {"1.0", "1.1"}:
         raise RefusedError(505, "the version must be HTTP/1.1 or HTTP/1.0")
     if method == b"CONNECT":

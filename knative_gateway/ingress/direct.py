@@ -48,7 +48,9 @@ class FastPath:
         self.clock: Final = clock
 
     def open(self, exchange: Exchange) -> "Arrival | None":
-        """Return the handler of a request whose headers have arrived; None: the application must answer it."""
+        """Return the handler of a request whose headers have arrived; None: the application must
+        answer it.
+        """
         route = self.ingress.direct.get(exchange.target) if exchange.method == b"POST" else None
         if route is None or exchange.expects_continue or exchange.version != "1.1":
             return None

@@ -37,7 +37,10 @@ class RouteFigures:
 
 
 class Figures:
-    """The counters of all routes. Counters of removed routes are removed. A collector of `prometheus_client`."""
+    """The counters of all routes.
+
+    Counters of removed routes are removed. A collector of `prometheus_client`.
+    """
 
     def __init__(self) -> None:
         self.unknown = 0

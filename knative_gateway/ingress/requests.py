@@ -66,9 +66,10 @@ class Request:
         """Read the headers. Names must be in lower case, as in ASGI.
 
         Raises:
-            UnsupportedMediaError: the body is compressed.
-            BadRequestError: Content-Length is not a number, the event went through too many Brokers and Channels,
-                or the request has two Authorization headers: proxies and the gateway might use different ones.
+            UnsupportedMediaError: the body is compressed. BadRequestError: Content-Length is not a number,
+            the event went through too many Brokers and Channels,
+                or the request has two Authorization headers: proxies and the gateway might use different
+                ones.
         """
         self.hosts = 0
         self.authorization: str | None = None

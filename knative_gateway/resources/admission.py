@@ -315,7 +315,9 @@ def _over(request: Request, old: Object, new: dict[str, object]) -> dict[str, ob
 
 
 def counted(kind: Kind, old: Object, new: dict[str, object]) -> dict[str, object]:
-    """Return the new object with its generation, incremented if anything except metadata and status changed."""
+    """Return the new object with its generation, incremented if anything except metadata and status
+    changed.
+    """
     if kind.group == CORE or same(_meant(kind, old), _meant(kind, new)):
         return new
     return put(new, ("metadata", "generation"), number(old, "metadata", "generation") + 1)

@@ -87,7 +87,9 @@ def living(conditions: Sequence[Condition], before: Object, now: str) -> list[di
 
 
 def status_of(object_: Object, type_: str) -> str:
-    """Return the status of a condition of a stored object; empty if the object does not have the condition."""
+    """Return the status of a condition of a stored object; empty if the object does not have the
+    condition.
+    """
     return next(
         (
             text(each, "status")

@@ -25,7 +25,8 @@ def duration_ms(written: str) -> int:
     """Return a duration in milliseconds, rounded up, so that a short wait does not become 0.
 
     Raises:
-      ValueError: `written` is not a duration, or is longer than a year. The message describes what is expected.
+      ValueError: `written` is not a duration, or is longer than a year. The message describes what is
+      expected.
     """
     found = _DURATION.fullmatch(written)
     parts = (

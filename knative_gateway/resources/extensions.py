@@ -76,7 +76,10 @@ def of_subscriber(object_: Object) -> tuple[Extensions, list[Cause]]:
 
 
 def duplicate_window_ms(object_: Object) -> tuple[int | None, list[Cause]]:
-    """Return the duplicate window of a Broker or Channel, and the errors. None: duplicates are not detected."""
+    """Return the duplicate window of a Broker or Channel, and the errors.
+
+    None: duplicates are not detected.
+    """
     causes = _unknown(object_, _OF_SOURCES)
     written = annotation(object_, DUPLICATE_WINDOW)
     if written is None:

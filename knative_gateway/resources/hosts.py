@@ -16,8 +16,8 @@ def is_dns_name(host: str) -> bool:
 
 
 def ascii_host(host: str) -> str | None:
-    """The host of a URL, without brackets, as it is looked up and as it is in a `Host` header: a name (that of
-    an international domain in its ASCII form) or an address. None: it is neither.
+    """The host of a URL, without brackets, as it is looked up and as it is in a `Host` header: a name (that
+    of an international domain in its ASCII form) or an address. None: it is neither.
     """
     if len(host) > DNS_NAME_CHARACTERS_MAX:
         return None

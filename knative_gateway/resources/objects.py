@@ -130,7 +130,9 @@ def timestamp(now_ms: int) -> str:
 
 
 def moment_ms(written: str) -> int | None:
-    """Return the milliseconds since 1970 of an RFC 3339 time with a time zone; None if `written` is not one."""
+    """Return the milliseconds since 1970 of an RFC 3339 time with a time zone; None if `written` is
+    not one.
+    """
     try:
         read = datetime.fromisoformat(written)
     except ValueError:

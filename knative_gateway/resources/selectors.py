@@ -65,7 +65,8 @@ def field_selector(written: str, schema: Object) -> Selector:
     empty text.
 
     Raises:
-      StatusError: the selector is not valid, or the schema does not define the field (400). A misspelled field
+      StatusError: the selector is not valid, or the schema does not define the field (400). A misspelled
+      field
         must not select every object: delete-collection would delete all of them.
     """
     terms = [

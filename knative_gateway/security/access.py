@@ -66,7 +66,10 @@ class Tokens(Protocol):
 
 
 class Access:
-    """What the sender of one request may do with objects of one kind. A long request checks it again later."""
+    """What the sender of one request may do with objects of one kind.
+
+    A long request checks it again later.
+    """
 
     def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
         self._gate: Final = gate

@@ -233,7 +233,9 @@ class SqlResources:
         return stored
 
     def _too_much(self, connection: Connection) -> int:
-        """Return the version up to which changes must be removed for `CHANGES_CHARACTERS_MAX`; 0: no change."""
+        """Return the version up to which changes must be removed for `CHANGES_CHARACTERS_MAX`; 0:
+        no change.
+        """
         size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
         total = 0
         for row in connection.execute(

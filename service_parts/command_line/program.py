@@ -49,7 +49,9 @@ class Faults:
 
 
 class Program(click.Group):
-    """The commands of `table`. A command is imported when it is used, so that help and completion are fast."""
+    """The commands of `table`. A command is imported when it is used, so that help and completion
+    are fast.
+    """
 
     def __init__(self, *arguments: Any, table: Mapping[str, Entry], faults: Faults, **more: Any) -> None:
         super().__init__(*arguments, **more)

@@ -21,7 +21,9 @@ NAME_CHARACTERS_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The required issuer, the audiences of which a token must have at least one, and the allowed algorithms."""
+    """The required issuer, the audiences of which a token must have at least one, and the allowed
+    algorithms.
+    """
 
     issuer: str
     audience: tuple[str, ...]
@@ -101,7 +103,9 @@ def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> object:
-    """Returns a claim by its name, otherwise by its path, such as `realm_access.roles`; None if it is absent."""
+    """Returns a claim by its name, otherwise by its path, such as `realm_access.roles`; None if it
+    is absent.
+    """
     if name in claims:
         return claims[name]
     value: object = claims
@@ -111,7 +115,9 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def group_names(value: object) -> frozenset[str]:
-    """Returns the groups in a claim: a list of names, or a text of names that spaces separate, as in `scope`."""
+    """Returns the groups in a claim: a list of names, or a text of names that spaces separate, as
+    in `scope`.
+    """
     names = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     good = [name for name in names if isinstance(name, str) and 1 <= len(name) <= NAME_CHARACTERS_MAX]
     return frozenset(good[:GROUPS_MAX])

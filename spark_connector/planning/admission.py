@@ -150,5 +150,7 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
 
 
 def held_back(total: int, at_least: int | None, waited_ms: int, at_most_ms: int) -> bool:
-    """Return whether a batch waits: fewer than `at_least` offsets exist, and the maximum wait has not passed."""
+    """Return whether a batch waits: fewer than `at_least` offsets exist, and the maximum wait has
+    not passed.
+    """
     return at_least is not None and total < at_least and waited_ms < at_most_ms

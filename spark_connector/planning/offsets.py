@@ -45,7 +45,10 @@ Position = int | Edge
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """The positions in one log. `next`: for each partition, the offset of the first event that was not read."""
+    """The positions in one log.
+
+    `next`: for each partition, the offset of the first event that was not read.
+    """
 
     incarnation: str | None
     next: Mapping[int, int]

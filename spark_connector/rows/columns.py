@@ -19,7 +19,10 @@ EVERYTHING: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type`: the name in Spark SQL. `.schema(…)` may also use a type in `also`. `default`: a default column."""
+    """`type`: the name in Spark SQL. `.schema(…)` may also use a type in `also`.
+
+    `default`: a default column.
+    """
 
     name: str
     type: str

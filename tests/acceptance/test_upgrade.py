@@ -1,11 +1,11 @@
 """Directories that earlier versions wrote open without a finding, and continue where they were.
 
-The archives in `directories/` are data directories as nodes left them at a kill -9: `format-1-first` is from the
-first version with cursors of consumer groups, the others are from the versions that wrote formats 1, 2 and 3.
-Each has the log `temps` with 100 events in each of two partitions, a consumer group that accepted 50 events of
-partition 0 (40, a restart, and 10 more), a subscription that accepted 25 events of partition 1, and the log
-`other` whose last two events are in the journal only. From format 2 on, an idempotent producer `meter` numbered
-the events of `temps`. In format 3, each tenth event of `temps` has message-format 7.
+The archives in `directories/` are data directories as nodes left them at a kill -9: `format-1-first` is from
+the first version with cursors of consumer groups, the others are from the versions that wrote formats 1, 2
+and 3. Each has the log `temps` with 100 events in each of two partitions, a consumer group that accepted 50
+events of partition 0 (40, a restart, and 10 more), a subscription that accepted 25 events of partition 1, and
+the log `other` whose last two events are in the journal only. From format 2 on, an idempotent producer
+`meter` numbered the events of `temps`. In format 3, each tenth event of `temps` has message-format 7.
 """
 
 import json

@@ -38,8 +38,8 @@ def raw(message: HttpMessage) -> list[tuple[bytes, bytes]]:
 
 @given(events(values=TEXTS))
 def test_binary_comes_back_as_it_was_sent(event: CloudEvent) -> None:
-    """All values are strings in headers, so reading returns strings. Only Content-Type distinguishes an absent
-    body from an empty one.
+    """All values are strings in headers, so reading returns strings. Only Content-Type distinguishes an
+    absent body from an empty one.
     """
     message = to_binary(event)
     assert message.body == (event.data or b"")

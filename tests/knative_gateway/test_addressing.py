@@ -99,7 +99,9 @@ def test_a_uri_alone_is_taken_as_it_is() -> None:
     ],
 )
 def test_a_destination_without_an_address_has_a_reason(destination: Object, reason: str) -> None:
-    """Section "Destination Resolution": a reference to an object which does not resolve to an absolute URL."""
+    """Section "Destination Resolution": a reference to an object which does not resolve to an
+    absolute URL.
+    """
     found = ADDRESSING.resolve(destination, "n")
     assert isinstance(found, Unresolved)
     assert found.reason == reason

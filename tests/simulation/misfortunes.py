@@ -1,4 +1,7 @@
-"""What goes wrong in a storm: processes, power, disks, clocks, networks, clients. Each kind is a method here."""
+"""What goes wrong in a storm: processes, power, disks, clocks, networks, clients.
+
+Each kind is a method here.
+"""
 
 import errno
 from collections.abc import Callable

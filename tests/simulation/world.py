@@ -278,7 +278,9 @@ class World(NodeWatcher):
         return self.schedule.calls % 50 == 0 and all(each.done for each in self._all())
 
     def leave(self) -> None:
-        """All clients leave in order, and the node stops and starts: nothing of them is left, and all events are."""
+        """All clients leave in order, and the node stops and starts: nothing of them is left, and
+        all events are.
+        """
         for client in self.clients:
             client.retire()
         self.schedule.run(self.schedule.now_us + LEAVING_US)

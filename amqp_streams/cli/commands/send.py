@@ -210,7 +210,9 @@ async def _send(
 
 @contextmanager
 def _accounted(producer: Producer, tally: Tally) -> Iterator[None]:
-    """Report how many events were accepted when sending ends early: by Ctrl-C, or because the node is lost."""
+    """Report how many events were accepted when sending ends early: by Ctrl-C, or because the node
+    is lost.
+    """
     try:
         yield
     except (asyncio.CancelledError, AmqpStreamsError):

@@ -59,7 +59,9 @@ def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
 
 
 def distinguished_name(certificate: Certificate) -> str:
-    """Returns the subject as RFC 4514 writes it, the most specific part first: `CN=alice,OU=ops,O=Example`."""
+    """Returns the subject as RFC 4514 writes it, the most specific part first:
+    `CN=alice,OU=ops,O=Example`.
+    """
     entries = [
         "+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry)
         for entry in certificate.get("subject", ())

@@ -77,7 +77,10 @@ class KeyStore(Protocol):
         """Whether this user has keys for this algorithm."""
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """The user's keys. For an unknown user: keys that look like real ones and that no password matches."""
+        """The user's keys.
+
+        For an unknown user: keys that look like real ones and that no password matches.
+        """
 
 
 class Around(Protocol):

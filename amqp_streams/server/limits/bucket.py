@@ -80,7 +80,10 @@ class _Member:
 
 
 class Throttle:
-    """The limit for one direction of one user. A link joins with its first request and leaves with `leave`."""
+    """The limit for one direction of one user.
+
+    A link joins with its first request and leaves with `leave`.
+    """
 
     def __init__(
         self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]

@@ -25,7 +25,10 @@ Later = Callable[[int, Callable[[], None]], None]
 
 
 class Account:
-    """What one user uses and may use. `bytes_in` and `bytes_out` are None if the quota does not limit them."""
+    """What one user uses and may use.
+
+    `bytes_in` and `bytes_out` are None if the quota does not limit them.
+    """
 
     __slots__ = (
         "_clock_ms",

@@ -108,7 +108,10 @@ class Owner(Protocol):
     nuls: NulFinder
 
     def blocked(self) -> bool:
-        """Whether enough data is in flight to this client. The links are pumped again when it has been read."""
+        """Whether enough data is in flight to this client.
+
+        The links are pumped again when it has been read.
+        """
 
     def flush(self) -> None:
         """Write what the engine has to send."""
@@ -213,7 +216,10 @@ class Pumped(Protocol):
 
 
 class Link(Generic[G_co]):
-    """One link. Proton owns `pointer`. `grant` is the node's answer to the attach and belongs to this link."""
+    """One link.
+
+    Proton owns `pointer`. `grant` is the node's answer to the attach and belongs to this link.
+    """
 
     __slots__ = ("alive", "closing", "grant", "name", "owner", "pointer", "service", "session")
 
@@ -286,7 +292,10 @@ class IncomingLink(Link[G_co]):
         """How the client names the link on the connection (channel and handle); None: not known."""
 
     def arrived(self) -> receiving.Arrivals:
-        """Returns the complete messages that have arrived. Closes the link if a message exceeds `size_max`."""
+        """Returns the complete messages that have arrived.
+
+        Closes the link if a message exceeds `size_max`.
+        """
         if self.closing:
             receiving.discard(self.pointer)
             return receiving.Arrivals()

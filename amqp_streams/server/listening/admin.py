@@ -67,7 +67,10 @@ class Phase(StrEnum):
 
 
 class AdminServer:
-    """The admin listener. `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY."""
+    """The admin listener.
+
+    `serve_admin` creates it. The owner sets `phase`, and sets `factory` before READY.
+    """
 
     def __init__(
         self,

@@ -244,7 +244,10 @@ class Acceptor:
         self._loop.add_reader(sock, self._accept)
 
     def stop(self) -> None:
-        """Stop accepting, and cancel running handshakes. Established connections stay. May be called twice."""
+        """Stop accepting, and cancel running handshakes.
+
+        Established connections stay. May be called twice.
+        """
         if self._stopped:
             return
         self._stopped = True

@@ -78,7 +78,10 @@ class TlsContext:
         return self._context
 
     def reload(self) -> bool:
-        """Read the files again. Returns False if they have an error: it is logged, and the old context stays."""
+        """Read the files again.
+
+        Returns False if they have an error: it is logged, and the old context stays.
+        """
         try:
             self._context = server_context(self._settings)
         except ConfigError as error:

@@ -288,7 +288,10 @@ class Committer:
             partition.accept(part.chunk, part.size, on_segment=True)
 
     def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
-        """Fail the appends of records that cannot be encoded. Nothing was written, so the partition continues."""
+        """Fail the appends of records that cannot be encoded.
+
+        Nothing was written, so the partition continues.
+        """
         words = (
             f"log {partition.log} partition {partition.index}: events cannot be stored"
             f" ({type(error).__name__}: {error})"

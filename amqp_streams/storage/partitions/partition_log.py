@@ -184,8 +184,8 @@ class PartitionLog:
     def lose(self, error: StorageError) -> bool:
         """A commit with records of this partition failed.
 
-        Returns whether later records are pending. Their numbers follow those of the lost records, so they must
-        fail too, in a commit of their own. Until then, appends are refused.
+        Returns whether later records are pending. Their numbers follow those of the lost records, so they
+        must fail too, in a commit of their own. Until then, appends are refused.
         """
         if self.pending_count:
             self.refuse_appends(error)

@@ -13,7 +13,10 @@ from amqp_streams.storage.ports import Use
 
 _ENTRY_BYTES: Final = 256
 _Key = tuple[Path, int, int, int]
-"""Path, seed, position, until. The seed is needed because a deleted log of the same name had the same paths."""
+"""Path, seed, position, until.
+
+The seed is needed because a deleted log of the same name had the same paths.
+"""
 Stretch = tuple[list[Batch], list[recovery.Damage]]
 
 

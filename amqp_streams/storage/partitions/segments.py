@@ -31,9 +31,9 @@ _CHUNK_PARTS_MAX: Final = 64
 class Segment:
     """One file of record batches.
 
-    `bytes`, `end`: size of the file and end of its records after the last successful write. `covered`: how many
-    of these bytes the index file covers. `saved`: the index file exists. `producers`: in a closed segment, the
-    table for the index file.
+    `bytes`, `end`: size of the file and end of its records after the last successful write. `covered`: how
+    many of these bytes the index file covers. `saved`: the index file exists. `producers`: in a closed
+    segment, the table for the index file.
     """
 
     path: Path

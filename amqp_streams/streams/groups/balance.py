@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MOVING_DIFFERENCE: Final = 2
-"""A partition moves only if one member has at least this many more than the other. With a difference of one, a
-move would only exchange the roles of the two members.
+"""A partition moves only if one member has at least this many more than the other. With a difference of one,
+a move would only exchange the roles of the two members.
 """
 
 

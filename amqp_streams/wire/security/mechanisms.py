@@ -129,7 +129,10 @@ class Mechanism(Protocol):
 
 
 class Anonymous:
-    """ANONYMOUS (RFC 4505): every client may log in. The trace information that a client may send is ignored."""
+    """ANONYMOUS (RFC 4505): every client may log in.
+
+    The trace information that a client may send is ignored.
+    """
 
     claimed: str | None = None
 

@@ -1,6 +1,6 @@
-"""What a Spark query is given: options, offsets and checkpoints, and messages that anyone may have stored. Only
-`ConnectorError` is an answer; an offset in a checkpoint is read as it was written; every message is a row, and one
-that cannot be read says why.
+"""What a Spark query is given: options, offsets and checkpoints, and messages that anyone may have stored.
+Only `ConnectorError` is an answer; an offset in a checkpoint is read as it was written; every message is a
+row, and one that cannot be read says why.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Batched deliveries, and the message-formats of transfers: what was written is read; of other bytes the reader
-says `WireError`, and the same however the blocks of a connection are cut.
+"""Batched deliveries, and the message-formats of transfers: what was written is read; of other bytes the
+reader says `WireError`, and the same however the blocks of a connection are cut.
 """
 
 from array import array
@@ -80,7 +80,9 @@ def _read(message: bytes) -> str:
 
 
 def _transfers(draw: Draw) -> str:
-    """Transfers of one link, in blocks of any size: each delivery has the format that its first transfer says."""
+    """Transfers of one link, in blocks of any size: each delivery has the format that its first
+    transfer says.
+    """
     frames, expected, tags = [AMQP_HEADER], list[int](), list[bytes]()
     for number in range(draw.below(8)):
         format_ = draw.pick(_FORMATS)

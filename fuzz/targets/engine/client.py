@@ -109,7 +109,9 @@ def run(data: bytes) -> str:
 
 
 def _begin(channel: int) -> bytes:
-    """The answer to the session that the client began on this channel: a session for each of its first links."""
+    """The answer to the session that the client began on this channel: a session for each of its
+    first links.
+    """
     windows = {"incoming_window": UInt(100), "outgoing_window": UInt(9)}
     return frame_of(
         "begin", channel=channel, remote_channel=UShort(channel), next_outgoing_id=UInt(0), **windows

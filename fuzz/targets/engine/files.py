@@ -1,6 +1,6 @@
-"""The files of a data directory, changed at any bytes: segments, indexes, journals, states, catalogue, checkpoint.
-The store opens or names the file that keeps it from that; what it serves is what was written; a loss is reported.
-What each format writes, it reads.
+"""The files of a data directory, changed at any bytes: segments, indexes, journals, states, catalogue,
+checkpoint. The store opens or names the file that keeps it from that; what it serves is what was written; a
+loss is reported. What each format writes, it reads.
 """
 
 import copy
@@ -19,8 +19,8 @@ from tests.crash import test_damage as damage
 _KINDS: Final = tuple(damage.FILES)
 _DIRECTORY: Final = 7
 _COMMIT_MAX: Final = 4
-"""Events of a partition in the last commit: after a kill, damage to its record looks like a write that the kill
-cut off.
+"""Events of a partition in the last commit: after a kill, damage to its record looks like a write that the
+kill cut off.
 """
 
 

@@ -1,5 +1,5 @@
-"""The gateway's configuration file and environment: settings, or a `ConfigError` that says what is wrong. Settings
-that are accepted can be used: rules, destinations and Services are made of them.
+"""The gateway's configuration file and environment: settings, or a `ConfigError` that says what is wrong.
+Settings that are accepted can be used: rules, destinations and Services are made of them.
 """
 
 import tempfile

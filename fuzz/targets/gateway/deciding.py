@@ -1,6 +1,6 @@
-"""What the controller makes of objects that admission took: whatever they are, each gets its status, none raises,
-incremental work gives what a start from nothing gives, and it comes to rest. A ConfigMap costs no more than its
-size allows.
+"""What the controller makes of objects that admission took: whatever they are, each gets its status, none
+raises, incremental work gives what a start from nothing gives, and it comes to rest. A ConfigMap costs no
+more than its size allows.
 """
 
 import json

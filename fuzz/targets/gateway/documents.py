@@ -1,6 +1,6 @@
-"""Documents and patches as clients send them: JSON, YAML, protobuf; JSON patch, merge patches, apply. What is read
-can be written and read again, and JSON means the same read as YAML; a patch changes its document as its RFC
-says, or is refused.
+"""Documents and patches as clients send them: JSON, YAML, protobuf; JSON patch, merge patches, apply. What is
+read can be written and read again, and JSON means the same read as YAML; a patch changes its document as its
+RFC says, or is refused.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Requests to the gateway's API in this process, over a real store: bodies of every content type, patches of every
-kind, queries and headers. Each answer is a documented one; what was accepted can be read, listed, watched, sent
-again unchanged and patched.
+"""Requests to the gateway's API in this process, over a real store: bodies of every content type, patches of
+every kind, queries and headers. Each answer is a documented one; what was accepted can be read, listed,
+watched, sent again unchanged and patched.
 """
 
 import asyncio

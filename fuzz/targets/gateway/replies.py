@@ -1,5 +1,6 @@
-"""What a subscriber answers: read in one piece or in many, it means the same; whatever its status, headers and
-body are, the delivery goes on: a reply is stored and read again, a wait is bounded, a dead letter is an event.
+"""What a subscriber answers: read in one piece or in many, it means the same; whatever its status, headers
+and body are, the delivery goes on: a reply is stored and read again, a wait is bounded, a dead letter is an
+event.
 """
 
 import json

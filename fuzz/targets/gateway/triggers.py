@@ -1,5 +1,5 @@
-"""Filters of Triggers: CESQL texts and all dialects. What validation accepts is compiled, chooses events as the
-naive meaning of the filters does, alone and in the index of a Broker; evaluation never raises.
+"""Filters of Triggers: CESQL texts and all dialects. What validation accepts is compiled, chooses events as
+the naive meaning of the filters does, alone and in the index of a Broker; evaluation never raises.
 """
 
 from typing import Final

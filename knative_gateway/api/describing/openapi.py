@@ -80,7 +80,9 @@ def version_path(group: str, version: str) -> str:
 
 
 def schema_name(kind: Kind) -> str:
-    """Return the name of a schema as in Kubernetes: the labels of the group in reverse order, version, kind."""
+    """Return the name of a schema as in Kubernetes: the labels of the group in reverse order,
+    version, kind.
+    """
     domain = ".".join(reversed(kind.group.split("."))) if kind.group else "io.k8s.api.core"
     return f"{domain}.{kind.version}.{kind.kind}"
 

@@ -93,7 +93,9 @@ def effective(object_: Object, namespace: str, parent: Resolved | None, addressi
 
 
 def _ms(spec: Object, name: str) -> int | None:
-    """Return a duration in milliseconds; None if it is not specified, or not valid, which admission refuses."""
+    """Return a duration in milliseconds; None if it is not specified, or not valid, which admission
+    refuses.
+    """
     written = text(spec, name)
     try:
         return duration_ms(written) if written else None

@@ -114,7 +114,10 @@ class Reconciler:
             self._dirty_log(log)
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> None:
-        """Report the route that is served at a path. `failing`: why subscribers of it are not served, by uid."""
+        """Report the route that is served at a path.
+
+        `failing`: why subscribers of it are not served, by uid.
+        """
         uids = self._data_plane.served(path, route, failing)
         for key in keys_of(path):
             if key in self._objects:
@@ -372,7 +375,9 @@ class Reconciler:
         return found if found is not None and uid_of(found) else None
 
     def _published(self, key: Key) -> Object | None:
-        """Return an object as other objects refer to it: Brokers and Channels have their current addresses."""
+        """Return an object as other objects refer to it: Brokers and Channels have their current
+        addresses.
+        """
         found = self._sources.get(key)
         return self._identified(key) if found is None else found.published
 

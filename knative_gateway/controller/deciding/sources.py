@@ -144,7 +144,10 @@ def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings:
 
 
 def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
-    """A Channel and an InMemoryChannel with the same name would share an address. The older object gets it."""
+    """A Channel and an InMemoryChannel with the same name would share an address.
+
+    The older object gets it.
+    """
     if key.kind not in CHANNELS:
         return None
     (other_kind,) = (kind for kind in CHANNELS if kind != key.kind)

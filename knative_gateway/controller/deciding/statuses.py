@@ -48,7 +48,9 @@ def _with_status(
     conditions_: Sequence[Condition],
     now: str,
 ) -> dict[str, object]:
-    """observedGeneration and conditions MUST be updated in the same transaction, so one write contains both."""
+    """observedGeneration and conditions MUST be updated in the same transaction, so one write
+    contains both.
+    """
     generation = number(object_, "metadata", "generation")
     annotations = child(object_, "status", "annotations")
     kept = {"annotations": annotations} if annotations else {}
@@ -127,7 +129,10 @@ def _failure(failure: Failure) -> dict[str, object]:
 
 
 def of_broken(object_: Object, now: str) -> Object:
-    """Return the status of an object that could not be reconciled. Other fields of its status do not change."""
+    """Return the status of an object that could not be reconciled.
+
+    Other fields of its status do not change.
+    """
     broken = is_false(
         RECONCILED,
         "InternalError",

@@ -34,7 +34,10 @@ class LocalError(OSError):
 
 
 class Opener:
-    """Opens connections. `local_errors`: how often this machine lacked descriptors, ports, memory or threads."""
+    """Opens connections.
+
+    `local_errors`: how often this machine lacked descriptors, ports, memory or threads.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,10 @@ class Scheduler:
     """`round_robin`: the sources with an event to begin. `stopped`: nothing begins any more."""
 
     def __init__(self, state: SubscriberState, begin: Callable[[Source], None]) -> None:
-        """`begin` is called to send the next event of a source. Its request is already counted as in flight."""
+        """`begin` is called to send the next event of a source.
+
+        Its request is already counted as in flight.
+        """
         self.round_robin: Final = RoundRobin()
         self.stopped = False
         self._state: Final = state

@@ -68,7 +68,10 @@ class SubscriberState:
             self.running.set()
 
     def wants(self, arrival: Arrival) -> bool:
-        """Return whether the filters match the event. If a filter fails, the event is skipped and recorded."""
+        """Return whether the filters match the event.
+
+        If a filter fails, the event is skipped and recorded.
+        """
         assert arrival.attributes is not None
         try:
             return self.filters.matches(arrival.attributes)

@@ -54,7 +54,8 @@ class Functions:
         """Create a set.
 
         Raises:
-          ValueError: two definitions conflict: they have the same name and number of arguments, or a variadic one
+          ValueError: two definitions conflict: they have the same name and number of arguments, or a variadic
+          one
             does not have more fixed parameters than all others of its name (CESQL 3.5).
         """
         self._fixed: Final[dict[tuple[str, int], Function]] = {}
@@ -105,7 +106,9 @@ def _concat_with(delimiter: str, *texts: str) -> str:
 
 
 def _joined(delimiter: str, texts: tuple[str, ...]) -> str:
-    """The length is checked before the text is built: an expression may repeat a long attribute many times."""
+    """The length is checked before the text is built: an expression may repeat a long attribute
+    many times.
+    """
     length = sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1)
     if length > TEXT_MAX:
         raise Failed(

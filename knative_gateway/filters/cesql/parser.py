@@ -135,7 +135,9 @@ class _Parser:
         return Arithmetic((_SUMS | _PRODUCTS)[token.text], left, right)
 
     def _pattern(self) -> str:
-        """CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a parse error."""
+        """CESQL 3.4.3: the pattern MUST be a string literal, otherwise the parser MUST return a
+        parse error.
+        """
         if self._next.kind is not Kind.STRING:
             raise self._unexpected("a string literal, the pattern of LIKE")
         return self._advance().text

@@ -25,7 +25,10 @@ class Type(Enum):
 
     @property
     def zero(self) -> Primitive:
-        """The value that stands for a missing value of this type; for ANY it is false. Spec: CESQL 3.1, 3.2."""
+        """The value that stands for a missing value of this type; for ANY it is false.
+
+        Spec: CESQL 3.1, 3.2.
+        """
         return "" if self is Type.STRING else 0 if self is Type.INTEGER else False
 
 
@@ -87,7 +90,10 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """`first AND … OR …`, evaluated from left to right. The list is flat, so that a long chain does not nest."""
+    """`first AND … OR …`, evaluated from left to right.
+
+    The list is flat, so that a long chain does not nest.
+    """
 
     first: "Node"
     rest: "tuple[tuple[Connective, Node], ...]"

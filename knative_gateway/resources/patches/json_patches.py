@@ -48,7 +48,8 @@ def json_patch(target: Object, operations: object) -> object:
     """Return the document after a list of operations.
 
     Raises:
-      StatusError: 400 if an operation is malformed, 422 if one does not fit the document or a test fails, 413 if
+      StatusError: 400 if an operation is malformed, 422 if one does not fit the document or a test fails, 413
+      if
         the operations copy too much.
     """
     if not isinstance(operations, list) or not all(isinstance(each, Mapping) for each in operations):

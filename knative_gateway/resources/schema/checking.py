@@ -67,7 +67,10 @@ class Checked:
 
 
 def check(schema: Object, value: object, path: str = "") -> Checked:
-    """Check `value`, remove unknown fields and fill in the schema's defaults. `value` itself is not changed."""
+    """Check `value`, remove unknown fields and fill in the schema's defaults.
+
+    `value` itself is not changed.
+    """
     checked = Checked()
     checked.value = _check(schema, value, path, checked, 0)
     return checked

@@ -17,7 +17,10 @@ from knative_gateway.resources.schema.fields import LIST_KEYS, LIST_TYPE
 def thing(
     description: str = "", *, required: tuple[str, ...] = (), **properties: Object
 ) -> dict[str, object]:
-    """Return the schema of an object with these fields. `not_` stands for the field `not` (a Python keyword)."""
+    """Return the schema of an object with these fields.
+
+    `not_` stands for the field `not` (a Python keyword).
+    """
     return record(
         {name.rstrip("_"): each for name, each in properties.items()}, description, required=required
     )

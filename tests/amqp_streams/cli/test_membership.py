@@ -24,7 +24,9 @@ from tests.amqp_streams.cli.fakes import FakeNode
 def test_through_is_past_the_end_that_each_partition_had(
     positions: tuple[CursorPosition, ...], ends: dict[str, int], done: bool
 ) -> None:
-    """What retention took away (a lag of 0 although the position is before the end) need not be waited for."""
+    """What retention took away (a lag of 0 although the position is before the end) need not be
+    waited for.
+    """
     assert through(positions, ends) is done
 
 

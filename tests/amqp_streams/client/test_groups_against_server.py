@@ -124,8 +124,9 @@ class Member:
     async def die(self) -> None:
         """As kill -9 does: the connection ends without a detach or close.
 
-        A reset destroys settlements that the node has not read yet, and their events come again. The answer to
-        a question on the same connection shows that the node has read them, so that the repeats can be counted.
+        A reset destroys settlements that the node has not read yet, and their events come again. The answer
+        to a question on the same connection shows that the node has read them, so that the repeats can be
+        counted.
         """
         await self.stop()
         await self.client.info(self.consumer.log)

@@ -1,4 +1,7 @@
-"""Reading for consumers: which one waits for which events. Other cases are in test_node.py, through the node."""
+"""Reading for consumers: which one waits for which events.
+
+Other cases are in test_node.py, through the node.
+"""
 
 from amqp_streams.errors import StorageError
 from amqp_streams.node.reading import Reading

@@ -62,8 +62,8 @@ class Outcome:
 
 
 class Room:
-    """A node with a log `temps` in which `reader` keeps a cursor, and `member` one in the group `billing`; and
-    a peer of one kind.
+    """A node with a log `temps` in which `reader` keeps a cursor, and `member` one in the group `billing`;
+    and a peer of one kind.
     """
 
     def __init__(self, kind: str) -> None:

@@ -1,4 +1,6 @@
-"""What a node makes of the configured logs when it starts, and that it lets go of everything when it cannot."""
+"""What a node makes of the configured logs when it starts, and that it lets go of everything when
+it cannot.
+"""
 
 import asyncio
 import subprocess

@@ -26,7 +26,9 @@ def test_the_numbers_below_the_count_are_the_names(count: int, index: int) -> No
 
 @given(st.text(max_size=6), st.integers(1, 1024))
 def test_each_partition_has_one_name_only(name: str, count: int) -> None:
-    """No leading zeros, signs, blanks or digits of other scripts: an identifier is compared, not calculated."""
+    """No leading zeros, signs, blanks or digits of other scripts: an identifier is compared, not
+    calculated.
+    """
     index = partition_index(name, count)
     assert index is None or str(index) == name
 

@@ -145,7 +145,9 @@ def test_an_event_without_a_trace_begins_one_if_asked() -> None:
     ],
 )
 def test_a_trace_that_is_not_valid_is_not_passed_on(parent: str) -> None:
-    """W3C Trace Context 3.2: a traceparent that is not valid MUST NOT be used, and no tracestate without it."""
+    """W3C Trace Context 3.2: a traceparent that is not valid MUST NOT be used, and no tracestate
+    without it.
+    """
     assert trace_headers(event(traceparent=parent, tracestate="a=1"), CHILD) == []
 
 

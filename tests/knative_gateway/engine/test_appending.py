@@ -56,7 +56,9 @@ class SilentClient:
 async def test_a_node_that_was_away_for_a_while_did_not_push_back(
     attached: tuple[bool, ...], expected: type[GatewayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """429 says that there is too much; a node that came back a moment before the time was over had no time."""
+    """429 says that there is too much; a node that came back a moment before the time was over had
+    no time.
+    """
     monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
     client = SilentClient()
     appender = Appender(cast("Client", client), AppendLimits(wait_s=WAIT_S))

@@ -5,7 +5,10 @@ from typing import Any, Final
 from amqp_streams.server.service import EventService
 
 STEPS_MAX: Final = 120_000
-"""Of one call of the loop, where calls are counted. A turn of a link may take 5 ms, one of all links 20 ms."""
+"""Of one call of the loop, where calls are counted.
+
+A turn of a link may take 5 ms, one of all links 20 ms.
+"""
 
 
 def require_within(service: EventService) -> None:

@@ -1,4 +1,6 @@
-"""One consumer link: it gets its partitions' events one after the other, without a gap that nothing explains."""
+"""One consumer link: it gets its partitions' events one after the other, without a gap that nothing
+explains.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

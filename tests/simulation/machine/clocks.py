@@ -56,8 +56,8 @@ class Wall:
 class Steps:
     """How much the node has worked, in steps.
 
-    A step is one call of a function where calls are counted, and otherwise a part of one reading of the clock.
-    A second has a million steps.
+    A step is one call of a function where calls are counted, and otherwise a part of one reading of the
+    clock. A second has a million steps.
     """
 
     def __init__(self, *, counted: bool, steps_a_reading: int) -> None:

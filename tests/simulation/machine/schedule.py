@@ -9,7 +9,9 @@ SECOND = 1000 * MS
 
 
 class Schedule:
-    """Calls due at times in microseconds, made in order; those of one time in the order they were asked for."""
+    """Calls due at times in microseconds, made in order; those of one time in the order they were
+    asked for.
+    """
 
     def __init__(self) -> None:
         self.now_us = 0

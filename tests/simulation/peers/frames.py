@@ -1,4 +1,6 @@
-"""What a simulated client writes and reads, and how: frames, messages, and the annotations of what is delivered."""
+"""What a simulated client writes and reads, and how: frames, messages, and the annotations of what
+is delivered.
+"""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -132,7 +134,10 @@ def without_header(message: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A delivered event. `message`: without the node's annotations. `skipped`: events that retention removed before."""
+    """A delivered event.
+
+    `message`: without the node's annotations. `skipped`: events that retention removed before.
+    """
 
     partition: int
     offset: int

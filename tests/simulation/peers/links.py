@@ -30,7 +30,9 @@ class Link:
     handle: int
     attached: Callable[[Mapping[str, Value]], None]
     ended: Callable[[str | None], None]
-    """Called once, with the condition of the node's detach; None: the connection or our own detach ended it."""
+    """Called once, with the condition of the node's detach; None: the connection or our own detach
+    ended it.
+    """
     answered: bool = False
     refused: bool = False
     alive: bool = True

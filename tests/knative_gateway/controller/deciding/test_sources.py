@@ -107,7 +107,9 @@ def test_a_log_that_cannot_be_created_is_reported_and_its_address_stays(kind: st
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_dead_letter_sink_is_resolved_into_status(kind: str) -> None:
-    """Sections "Broker", "Channel", Status: deadLetterSinkUri is the resolved URL of the dead letter address."""
+    """Sections "Broker", "Channel", Status: deadLetterSinkUri is the resolved URL of the dead
+    letter address.
+    """
     world = World()
     key = world.send(source(kind, spec={"delivery": {"deadLetterSink": ref("none")}}))
     world.settle()
@@ -136,7 +138,9 @@ def test_observations_and_conditions_are_written_together(kind: str) -> None:
 
 
 def test_a_broker_is_configured_by_its_config_map() -> None:
-    """Section "Broker", Spec: config is a reference to an object which describes the configuration options."""
+    """Section "Broker", Spec: config is a reference to an object which describes the configuration
+    options.
+    """
     world = World()
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}
     key = world.send(broker(spec={"config": config}))

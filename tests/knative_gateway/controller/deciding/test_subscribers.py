@@ -78,7 +78,9 @@ def test_a_trigger_is_associated_by_its_broker_s_name() -> None:
 
 
 def test_the_resolved_subscriber_is_in_status_before_ready() -> None:
-    """Section "Trigger Lifecycle": the controller MUST set status.subscriberUri before setting Ready to true."""
+    """Section "Trigger Lifecycle": the controller MUST set status.subscriberUri before setting
+    Ready to true.
+    """
     world = with_broker()
     key = world.send(trigger(to={**ref("s"), "uri": "/in"}))
     world.send(service("s"))
@@ -379,7 +381,9 @@ def test_a_subscription_is_ready_only_after_the_channel_serves_it() -> None:
 
 
 def test_a_subscription_inherits_delivery_whole_or_not_at_all() -> None:
-    """Section "Channel", Spec: if a Subscription specifies any delivery options, this field MUST be ignored."""
+    """Section "Channel", Spec: if a Subscription specifies any delivery options, this field MUST be
+    ignored.
+    """
     world = World()
     world.send(channel(spec={"delivery": {"retry": 5, "deadLetterSink": {"uri": "http://dead/"}}}))
     inherits = world.send(subscription("inherits"))

@@ -57,7 +57,9 @@ def test_the_operator_that_binds_closest_comes_first(written: str, meant: str) -
 
 
 def shape(node: Node) -> Node:
-    """A chain of AND, OR, XOR is flat where it was written without parentheses: the same from left to right."""
+    """A chain of AND, OR, XOR is flat where it was written without parentheses: the same from left
+    to right.
+    """
     if not isinstance(node, Logic):
         return node
     first = shape(node.first)
