@@ -118,7 +118,7 @@ def repair(planned: Plan, *, name: str) -> Repaired:
     DirectoryStore.open(root, loop_call=_at_once, threads=False, tuning=Tuning()).close()
     lost = [str(step) for step in planned.steps if step.lost]
     lost += [str(finding) for finding in inspect.verify(root) if finding.severity is Severity.DAMAGE]
-    quarantined = folder if files.is_dir(folder) else None
+    quarantined = folder if any(step.action is not Action.WRITE for step in planned.steps) else None
     if quarantined:
         report = {"steps": [asdict(step) for step in planned.steps], "lost": lost}
         replace_file(files, folder / REPORT_FILE, catalog.seal(report), sync=True)

@@ -1,6 +1,7 @@
 """`amqp-streams repair`: make a damaged data directory open again, without a node."""
 
 from dataclasses import asdict
+from itertools import chain, count
 from pathlib import Path
 from time import strftime
 
@@ -8,6 +9,7 @@ import click
 
 from amqp_streams.cli.terminal.console import confirmed, print_json, say
 from amqp_streams.storage import repairing
+from amqp_streams.storage.catalog import QUARANTINE
 from amqp_streams.storage.repairing import Plan
 
 _FAILED = 1
@@ -42,7 +44,7 @@ def repair(directory: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         if not confirmed(f"Repair {directory}?"):
             say("nothing was changed")
             return _FAILED
-    done = repairing.repair(planned, name=strftime("%Y%m%d-%H%M%S"))
+    done = repairing.repair(planned, name=_unused(directory / QUARANTINE, strftime("%Y%m%d-%H%M%S")))
     if as_json:
         print_json(
             {
@@ -60,6 +62,12 @@ def repair(directory: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     verdict = f"{len(done.lost)} losses" if done.lost else "nothing is lost"
     click.echo(f"the directory opens; {verdict}{where}")
     return _FAILED if done.lost else 0
+
+
+def _unused(folder: Path, name: str) -> str:
+    """`name`, with a number behind it if an earlier repair of the same second has it."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(one for one in names if not (folder / one).exists())
 
 
 def _show_plan(planned: Plan, *, as_json: bool) -> int:

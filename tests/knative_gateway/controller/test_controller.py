@@ -114,7 +114,8 @@ async def test_a_log_that_was_deleted_is_created_again(here: Here) -> None:
 
 async def test_event_objects_report_changes_for_an_hour(here: Here) -> None:
     async with here.controller() as controller:
-        await here.send(broker())
+        # A Trigger that is reconciled before its Broker gets one Event more.
+        await here.ready(await here.send(broker()))
         key = await here.send(trigger(to=ref("s")))
         await here.ready(key, "False")
         await here.send(service("s"))

@@ -230,7 +230,7 @@ async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(
             return_exceptions=True,
         )
         assert [type(outcome) for outcome in done] == [type(None), BadRequestError, type(None)]
-        assert "message-annotations of" in str(done[1])
+        assert "message-annotations has" in str(done[1])
 
 
 async def test_a_caller_that_gives_up_harms_no_other(node: NodeProcess, name: str) -> None:
