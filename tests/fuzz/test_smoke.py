@@ -2,6 +2,7 @@
 inputs that got far come by.
 """
 
+import logging
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,12 @@ CORPUS_BYTES_MAX = 64 << 10
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Any:
-    before = structlog.get_config()
+    before, spark = structlog.get_config(), logging.getLogger("spark_connector")
+    level = spark.level
     with structlog.testing.capture_logs():
         yield
     structlog.configure(**before)  # the command silences its process
+    spark.setLevel(level)
 
 
 class PlantedError(Exception):
