@@ -34,7 +34,9 @@ class Socket:
 
 
 class End(asyncio.Transport):
-    """One end of a connection. `acknowledged`: bytes that have arrived at the peer's system."""
+    """One end of a connection. `acknowledged`: bytes that have arrived at the peer's system. `began_ms`:
+    when the latest request of this end began: with the connection, or with what this end last wrote.
+    """
 
     def __init__(self, network: "Network", name: Address, context: Context) -> None:
         super().__init__({"peername": ("192.0.2.250", 1), "sockname": name, "socket": Socket(self)})
@@ -44,7 +46,7 @@ class End(asyncio.Transport):
         self.process: Final[Process | None] = context.get(CURRENT)
         self.protocol: asyncio.BaseProtocol
         self.peer: End
-        self.sent = self.acknowledged = 0
+        self.sent = self.acknowledged = self.began_ms = 0
         self._arriving: Final[deque[bytes | None]] = deque()
         """Bytes that have arrived and are not read; None: the peer sends no more."""
         self._in_transit: Final[deque[Callable[[], object]]] = deque()
@@ -61,6 +63,8 @@ class End(asyncio.Transport):
         if self._closing or self._lost or (self.process is not None and self.process.dead):
             return
         piece = bytes(data)
+        if self.sent:
+            self.began_ms = self.network.loop.now_ms
         self.sent += len(piece)
         peer = self.peer
         peer._unread += len(piece)
@@ -226,6 +230,7 @@ class Network:
         """What `create_connection` does."""
         if not self.descriptors_left and CURRENT.get() is not None:
             raise OSError(errno.EMFILE, "Too many open files")
+        began_ms = self.loop.now_ms
         await asyncio.sleep(self.delay_ms() / 1000)
         if host in self.unanswered:
             await asyncio.sleep(3600)
@@ -237,6 +242,7 @@ class Network:
             End(self, (host, port), listening.context),
         )
         here.peer, there.peer = there, here
+        here.began_ms = began_ms
         here.protocol = factory()
         there.protocol = listening.context.copy().run(listening.accept)
         self.open[here] = self.open[there] = None

@@ -22,7 +22,8 @@ class Attempt:
     """One request that a site has read. `answered_ms`: when all of the answer was sent; None: it never was.
 
     `reply`: the id of the event in the answer, which is a valid event if `is_reply_good`. `retry_after_ms`:
-    what the answer asks for.
+    what the answer asks for. `began_ms`: when the gateway opened the connection for the request, or wrote
+    the request; the site reads it later.
     """
 
     site: str
@@ -36,6 +37,7 @@ class Attempt:
     is_reply_good: bool = False
     retry_after_ms: int | None = None
     event_id: str = ""
+    began_ms: int = 0
 
     @property
     def succeeded(self) -> bool:
@@ -280,6 +282,7 @@ class SiteConnection(asyncio.Protocol):
     def _take(self, request: HttpMessage) -> None:
         tag = request.path.rpartition("/")[2]
         attempt = Attempt(self._site.name, tag, request, self._end.peer.process, self._loop.now_ms)
+        attempt.began_ms = self._end.peer.began_ms
         self._told.attempted(attempt)
         behaviour = self._site.behave()
         if attempt.event_id.startswith("r-") and self._site.random.random() < 0.8:

@@ -85,6 +85,7 @@ class World:
                 "held": choice((64 << 10, 8 << 20)),
                 "replies": choice((1 << 20, 64 << 20)),
             }
+            self.ledger.timeout_ms = int(more["subscribers"]["timeout"] * 1000)
             for number in range(2 if self.is_replicated else 1):
                 address = f"192.0.2.{number + 1}"
                 settings = settings_of(self._state_dir / str(number), address, **more)
