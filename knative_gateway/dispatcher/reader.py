@@ -91,6 +91,8 @@ class PartitionReader:
         if partition.cursor.is_shared:
             partition.cursor.leave()
             del self.members[partition.state.spec.uid]
+            if self._blocked is partition:
+                self._blocked = None  # before the reader runs again, another subscriber may join
             partition.held.wake()  # the reader may wait for room in this partition
         partition.on_room = None
         task = self._own.pop(partition, None)

@@ -39,9 +39,9 @@ async def catch_up(partition: SubscriberPartition, log: str, admit: Admit) -> No
         await state.running.wait()
         while not partition.has_room:
             await partition.held.wait()
-        if admit(partition):
-            return
         try:
+            if admit(partition):
+                return
             async with state.context.reading:
                 if await _read_on(partition, log, admit):
                     return

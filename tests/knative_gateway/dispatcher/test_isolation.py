@@ -93,6 +93,26 @@ async def test_a_newcomer_is_not_held_up_by_one_that_was_alone(rig: Rig) -> None
         assert len(set(slow.ids)) == 150
 
 
+async def test_a_subscriber_can_join_as_soon_as_the_only_one_has_left_without_room(rig: Rig) -> None:
+    """The reader waited for room in the partition that left. It must not look for that partition again."""
+    gate = Gate()
+    async with SubscriberServer(gate) as slow:
+        await rig.serve(subscriber("slow", slow.url()))
+        await rig.send(*(event(number) for number in range(100)))
+        await slow.wait(4)
+        (worker,) = rig.dispatcher.workers.values()
+        dispatcher = rig.dispatcher.dispatcher_of("slow")
+        assert dispatcher is not None
+        for number, partition in dispatcher.partitions.items():
+            reader = worker.readers[number]
+            await until(lambda reader=reader: reader._blocked is not None)
+            await reader.leave(partition)
+            assert reader.admit(partition), f"partition {number}"
+        gate.open.set()
+        await slow.wait(100)
+        assert sorted(map(int, slow.ids)) == list(range(100))
+
+
 async def test_a_dead_subscriber_costs_little_and_loses_nothing() -> None:
     """It fails every event: the number that waits for a retry is bounded, and the others stay in the log."""
     settings = DispatchSettings(look_ahead=32, waiting_max=5, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
