@@ -264,8 +264,12 @@ async def measure(
 def tell(name: str, run: Run) -> None:
     """Print a run."""
     p50 = quantile(run.latencies_ms, 0.5)
-    print(f"  {name}: {run.per_second:,.0f}/s, gateway {run.cpu_us:.0f} us, node {run.node_us:.0f} us, load {run.load_us:.0f} us an event, "
-          f"p50 {p50:.1f} ms, p99 {run.p99_ms:.1f} ms of {len(run.latencies_ms):,}, {run.again} twice", flush=True)  # fmt: skip
+    print(
+        f"  {name}: {run.per_second:,.0f}/s, gateway {run.cpu_us:.0f} us, node {run.node_us:.0f} us, "
+        f"load {run.load_us:.0f} us an event, "
+        f"p50 {p50:.1f} ms, p99 {run.p99_ms:.1f} ms of {len(run.latencies_ms):,}, {run.again} twice",
+        flush=True,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -171,7 +171,8 @@ def _target(name: str, partitions: int, count: int) -> str:
     )
     order = "" if partitions == 1 else "send=--by-partition,recv=--by-partition,"
     note = "note=group commit; accepted after fdatasync,"
-    return f"{name}=amqp://127.0.0.1:{{port}},events,kind=stream,durable=1,count={count},{order}{note}cmd={command}"
+    options = f"kind=stream,durable=1,count={count},{order}{note}cmd={command}"
+    return f"{name}=amqp://127.0.0.1:{{port}},events,{options}"
 
 
 def _places(plan: Plan) -> list[str]:

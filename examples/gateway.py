@@ -203,7 +203,10 @@ class Sender:
 def _path(object_: Mapping[str, Any]) -> str:
     """Of an object of Knative's kinds in the API."""
     metadata = object_["metadata"]
-    return f"/apis/{object_['apiVersion']}/namespaces/{metadata['namespace']}/{object_['kind'].lower()}s/{metadata['name']}"
+    collection = (
+        f"/apis/{object_['apiVersion']}/namespaces/{metadata['namespace']}/{object_['kind'].lower()}s"
+    )
+    return f"{collection}/{metadata['name']}"
 
 
 def program() -> str:

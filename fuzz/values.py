@@ -27,15 +27,21 @@ from amqp_streams.wire.types import (
 from fuzz.draw import Draw
 
 NAMES: Final = (
-    "a", "b", "n", "kind", "x", "to", "subject", "message-id", "user-id", "priority", "durable", "delivery-count", "content-type",
-    "event-streams-offset", "event-streams-timestamp", "event-streams-source-partition", "event-streams-target-partition",
-    "event-streams-group-key", "event-streams-partition", "event-streams-consumer-group", "event-streams-epoch", "operation", "type",
-    "name", "log", "partition", "partitions", "retention-ms", "segment-bytes", "offset", "timestamp", "position",
+    "a", "b", "n", "kind", "x", "to", "subject", "message-id", "user-id", "priority", "durable",
+    "delivery-count", "content-type",
+    "event-streams-offset", "event-streams-timestamp", "event-streams-source-partition",
+    "event-streams-target-partition",
+    "event-streams-group-key", "event-streams-partition", "event-streams-consumer-group",
+    "event-streams-epoch", "operation", "type",
+    "name", "log", "partition", "partitions", "retention-ms", "segment-bytes", "offset", "timestamp",
+    "position",
 )  # fmt: skip
 """Keys that mean something somewhere."""
 TEXTS: Final = (
-    "", "a", "blue", "0", "1", "0000000000000000", "0000000000000002", "9999999999999999", "@earliest", "@latest", "events", "single",
-    "$management", "events/$info", "event-log", "event-cursor", "event-consumer-group", "READ", "CREATE", "QUERY", "UPDATE", "DELETE",
+    "", "a", "blue", "0", "1", "0000000000000000", "0000000000000002", "9999999999999999", "@earliest",
+    "@latest", "events", "single",
+    "$management", "events/$info", "event-log", "event-cursor", "event-consumer-group", "READ", "CREATE",
+    "QUERY", "UPDATE", "DELETE",
     "&s:a", "&p:b", "&&", "&", "\x00", "\u00e9\U0001f600", "PT1H", "2026-01-31T12:00:00Z", "group", "a" * 300,
 )  # fmt: skip
 """Texts that mean something somewhere."""

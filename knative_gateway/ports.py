@@ -328,7 +328,10 @@ class CursorStore(Protocol):
         """Remove everything that is stored for a subscriber."""
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, in one transaction. Each keeps its latest 100 failures."""
+        """Add to the histories of these subscribers, in one transaction.
+
+        Each history keeps its latest 100 failures.
+        """
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """Return the failures of a subscriber, the latest first."""

@@ -109,7 +109,10 @@ async def serve(
     reread: Reread | None = None,
     stopping: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve on a running event loop. `stop` replaces the signals; `stopping` is called when the stop begins."""
+    """Serve on a running event loop.
+
+    `stop` replaces the signals; `stopping` is called when the stop begins.
+    """
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)

@@ -25,12 +25,13 @@ PACKAGES = {path.parent.name for path in ROOT.glob("*/py.typed")}
 PROCESS_S_MAX = 120.0
 _PRELUDE = """
 import sys
+known = {known!r} | sys.stdlib_module_names
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top not in {known!r} and top not in sys.stdlib_module_names and not top.startswith("_sysconfigdata"):
+        if top not in known and not top.startswith("_sysconfigdata"):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-for name in [name for name in sys.modules if name.partition(".")[0] not in {known!r} | sys.stdlib_module_names | {{"__main__"}}]:
+for name in [name for name in sys.modules if name.partition(".")[0] not in known | {{"__main__"}}]:
     del sys.modules[name]
 sys.meta_path.insert(0, Absent())
 """

@@ -48,7 +48,8 @@ _WIRE_NAMES -= {
 }  # settings: named like their neighbours where they are read
 # Written so that this file does not offend itself.
 _MACHINES = re.compile(
-    r"(?<![\w.])/(?:wor[k]|roo[t]|hom[e]|User[s])/|\.\./share[d]|registry\.npm[j]s|py[p]i\.org|repo\.mave[n]|proxy\.golan[g]"
+    r"(?<![\w.])/(?:wor[k]|roo[t]|hom[e]|User[s])/|\.\./share[d]|registry\.npm[j]s"
+    r"|py[p]i\.org|repo\.mave[n]|proxy\.golan[g]"
 )
 _NAMES_THE_WORDS = {
     "docs/glossary.md",  # lists the words

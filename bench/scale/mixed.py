@@ -75,7 +75,8 @@ class Mixed(Crowd):
         super().__init__()
         self._chance: Final = random.Random(seed)
 
-    async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002  failing does not depend on the event
+    # Failing does not depend on the event
+    async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002
         """By the last digit of the number: 7 sometimes fails, 8 always does, 9 hangs, 6 replies with what
         cannot be read.
         """
@@ -327,7 +328,8 @@ async def run(plan: Plan, folder: Path) -> list[str]:
     said += [f"{name}: {words}" for name, periods in world.files.items() if (words := more_files(periods))]
     print(
         f"refused {dict(world.refused)}, poison {dict(world.poisoned)}, doubtful appends {world.doubtful},"
-        f" troubles {dict(Counter(map(str, troubles.made)))}, probe ms p50 {probed.at(0.5):.1f} p99 {probed.at(0.99):.1f} max"
+        f" troubles {dict(Counter(map(str, troubles.made)))}, probe ms p50 {probed.at(0.5):.1f} p99 "
+        f"{probed.at(0.99):.1f} max"
         f" {probed.at(1.0):.1f}, not answered {probed.failed}"
     )
     for name, periods in world.periods.items():

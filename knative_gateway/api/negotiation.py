@@ -43,7 +43,8 @@ def form(accept: str) -> Form:
         ):
             return wanted
     message = (
-        "only the following media types are accepted: application/json (also as Table or PartialObjectMetadata of"
+        "only the following media types are accepted: application/json (also as Table or "
+        "PartialObjectMetadata of"
         " meta.k8s.io, too)"
     )
     raise StatusError(406, "NotAcceptable", message)

@@ -110,7 +110,8 @@ class Client:
             headers["Authorization"] = f"Bearer {self._token}"
         data = None if body is None else json.dumps(body).encode()
         # the constructor checks the scheme
-        request = urllib.request.Request(f"{self.server}{path}{asked}", data, headers, method=method)  # noqa: S310
+        url = f"{self.server}{path}{asked}"
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 return answer.status, _document(answer.read())

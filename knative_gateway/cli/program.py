@@ -58,7 +58,8 @@ def _complain(error: Exception, _as_json: bool) -> None:  # as `Faults` calls it
 )
 @click.version_option(__version__, prog_name="knative-gateway")
 def main() -> None:
-    """Knative Eventing without a cluster: Brokers, Triggers, Channels and Subscriptions over a durable event log.
+    """Knative Eventing without a cluster: Brokers, Triggers, Channels and Subscriptions over a durable event
+    log.
 
     \b
     A first minute:

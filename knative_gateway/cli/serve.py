@@ -44,13 +44,16 @@ _setting = setting_option(PREFIX)
 @_setting(
     "public_url",
     metavar="URL",
-    help="The URL of this gateway for senders; status.address.url begins with it.  [default: where it listens]",
+    help=(
+        "The URL of this gateway for senders; status.address.url begins with it.  [default: where it listens]"
+    ),
 )
 @_setting(
     "store",
     metavar="URL",
     help=(
-        "The database for resources and positions: postgresql://… for replicas.  [default: a file in the state"
+        "The database for resources and positions: postgresql://… for replicas.  [default: a file in "
+        "the state"
         " directory]"
     ),
 )
@@ -114,7 +117,8 @@ def serve(
     \b
     Examples:
       knative-gateway serve
-      knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672
+      knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway \\
+        --amqp-listen 0.0.0.0:5672
       knative-gateway serve --amqp amqp://127.0.0.1:5672
       knative-gateway serve --config gateway.toml --check
       knative-gateway serve --schema > gateway.schema.json

@@ -14,7 +14,8 @@ FORMS: Final = "earliest, latest, a time (2026-11-21T06:30:00Z, -1h, now) or off
 _OFFSETS: Final = re.compile(r"[0-9]{1,9}[:=][0-9]{1,16}(?:,[0-9]{1,9}[:=][0-9]{1,16})*")
 _MILLISECONDS: Final = re.compile(r"[0-9]{13}")
 _AGO: Final = re.compile(
-    r"-(?:(?P<weeks>[0-9]{1,5})w)?(?:(?P<days>[0-9]{1,5})d)?(?:(?P<hours>[0-9]{1,6})h)?(?:(?P<minutes>[0-9]{1,8})m)?(?:(?P<seconds>[0-9]{1,9})s)?"
+    r"-(?:(?P<weeks>[0-9]{1,5})w)?(?:(?P<days>[0-9]{1,5})d)?(?:(?P<hours>[0-9]{1,6})h)?"
+    r"(?:(?P<minutes>[0-9]{1,8})m)?(?:(?P<seconds>[0-9]{1,9})s)?"
 )
 
 

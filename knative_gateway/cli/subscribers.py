@@ -134,7 +134,8 @@ def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
 @click.option("--start", required=True, metavar="START", help=f"{FORMS[0].upper()}{FORMS[1:]}.")
 @_of_subscriber
 def replay(*, client: Client, subscriber: str, namespace: str | None, start: str) -> int:
-    """Deliver the events of the log again to the subscriber of a Trigger or Subscription, beginning at a start.
+    """Deliver the events of the log again to the subscriber of a Trigger or Subscription, beginning at a
+    start.
 
     \b
     Examples:

@@ -45,7 +45,10 @@ _ALL_GAUGES: Final = {
     "knative_gateway_replies_waiting": "Replies that are not read until other replies have been received.",
     "knative_gateway_lookups": "Host names that are being looked up.",
 }
-_LOCAL_ERRORS: Final = "Connections that could not be opened because this machine had no descriptor, port, memory or thread left."
+_LOCAL_ERRORS: Final = (
+    "Connections that could not be opened because this machine had no descriptor, "
+    "port, memory or thread left."
+)
 _RESENT: Final = "Requests that were sent again because the subscriber had closed the idle connection."
 
 

@@ -121,7 +121,7 @@ class Appender:
         loop = asyncio.get_running_loop()
         latest = loop.time() + drain_s
         # Polling, because an event object would have to be updated at every append, only for this one moment.
-        while any(queue.waiting for queue in self._queues.values()) and loop.time() < latest:  # noqa: ASYNC110
+        while loop.time() < latest and any(queue.waiting for queue in self._queues.values()):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         for log in list(self._queues):
             self.forget(log)

@@ -148,7 +148,8 @@ class EmbeddedNode:
                 stdout=sys.stderr.fileno(),
                 env=self._environment,
                 pass_fds=(writing,),
-                start_new_session=True,  # an interrupt at the terminal must not end the node before the gateway
+                # An interrupt at the terminal must not end the node before the gateway
+                start_new_session=True,
                 preexec_fn=_die_with(os.getpid()),
             )
         except BaseException:

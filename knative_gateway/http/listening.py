@@ -117,7 +117,8 @@ class HttpServer:
         connections = self._service.connections
         for connection in list(connections):
             connection.shut()
-        while (connections or self._tasks) and loop.time() < latest:  # noqa: ASYNC110  (the transports call their protocols, not us)
+        # The transports call their protocols, not us
+        while (connections or self._tasks) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         for connection in list(connections):
             connection.abort()

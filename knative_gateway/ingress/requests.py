@@ -115,7 +115,8 @@ class Request:
             value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT
         ):
             raise BadRequestError(
-                f"{HOPS} {value[:_HOPS_DIGITS]}: the event went through more than {TTL_DEFAULT} Brokers and Channels"
+                f"{HOPS} {value[:_HOPS_DIGITS]}: the event went through more than {TTL_DEFAULT} Brokers "
+                f"and Channels"
             )
         self._passed_on_bytes += len(name) + len(value)
         if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:

@@ -22,7 +22,8 @@ _STEP: Final = re.compile(
     r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+)
       | \[(?P<index>-?[0-9]{1,9}|\*)\]
       | \[(?P<quote>['"])(?P<quoted>(?:(?!(?P=quote)).)*)(?P=quote)\]
-      | \[\?\(\s*@(?P<field>(?:\.[A-Za-z0-9_-]+)+)\s*==\s*(?P<mark>['"])(?P<value>(?:(?!(?P=mark)).)*)(?P=mark)\s*\)\]""",
+      | \[\?\(\s*@(?P<field>(?:\.[A-Za-z0-9_-]+)+)\s*==
+        \s*(?P<mark>['"])(?P<value>(?:(?!(?P=mark)).)*)(?P=mark)\s*\)\]""",
     re.VERBOSE,
 )
 

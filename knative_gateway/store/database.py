@@ -118,7 +118,10 @@ def _url(written: str) -> URL:
     try:
         url = make_url(written)
     except ArgumentError:
-        message = "the state database's URL cannot be read; expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        message = (
+            "the state database's URL cannot be read; expected sqlite:///FILE or "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
         raise ConfigError(message) from None
     driver = _DRIVERS.get(url.get_backend_name())
     if driver is None:

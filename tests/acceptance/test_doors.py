@@ -43,7 +43,8 @@ def get(node: NodeProcess, path: str) -> tuple[int, str]:
 def test_tls_is_served_with_the_nodes_certificate(start_node: StartNode, authority: Authority) -> None:
     issued = authority.issue("node")
     node = start_node(
-        "--listen-tls", "127.0.0.1:0", "--tls-certificate", str(issued.certificate), "--tls-key", str(issued.key), log="temps:1"
+        "--listen-tls", "127.0.0.1:0", "--tls-certificate", str(issued.certificate),
+        "--tls-key", str(issued.key), log="temps:1"
     )  # fmt: skip
     url = f"amqps://{node.addresses['amqp'][1]}"
     assert round_trip(url, tls=TlsOptions(ca_file=authority.ca)) == 1

@@ -28,7 +28,8 @@ spec:
   broker: weather
   filter: {{attributes: {{type: warm}}}}
   subscriber: {{uri: "{live}"}}
-  delivery: {{retry: {retry}, backoffPolicy: linear, backoffDelay: PT0.05S, deadLetterSink: {{uri: "{sink}"}}}}
+  delivery:
+    {{retry: {retry}, backoffPolicy: linear, backoffDelay: PT0.05S, deadLetterSink: {{uri: "{sink}"}}}}
 """
 
 StartGateway = Callable[..., GatewayProcess]

@@ -45,7 +45,7 @@ async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by
     assert verdict.done > 1000
 
 
-def test_a_durable_subscriber_killed_and_back_20_times_misses_nothing_and_repeats_only_what_it_had_not_settled(
+def test_a_durable_subscriber_killed_20_times_misses_nothing_and_repeats_only_unsettled_events(
     start_node: StartNode, tmp_path: Path
 ) -> None:
     """It records the events that it gets, and those whose settlement the node certainly has. It is killed at

@@ -30,7 +30,10 @@ metadata: {{name: shared, namespace: default}}
 apiVersion: eventing.knative.dev/v1
 kind: Trigger
 metadata: {{name: all, namespace: default}}
-spec: {{broker: shared, subscriber: {{uri: "{url}"}}, delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}}}
+spec:
+  broker: shared
+  subscriber: {{uri: "{url}"}}
+  delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}
 """
 TAKEN_OVER_S_MAX = 10.0
 """The node notices a killed process at once; waiting for a new owner, and for a busy machine, takes the rest.

@@ -23,7 +23,8 @@ from amqp_streams.client import EARLIEST, EndpointError
 from amqp_streams.client.blocking import connect
 
 try:
-    with connect(sys.argv[1]) as client, client.consumer("bills", partition=0, epoch=1, start=EARLIEST, credit=50_000) as consumer:
+    options = {"partition": 0, "epoch": 1, "start": EARLIEST, "credit": 50_000}
+    with connect(sys.argv[1]) as client, client.consumer("bills", **options) as consumer:
         while True:
             for event in consumer.receive(100):
                 os.write(1, event.body[:8].strip() + b"\\n")

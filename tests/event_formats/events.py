@@ -12,7 +12,8 @@ TEXTS = st.text(
 )
 WORDS = TEXTS.filter(bool)
 OWN = {
-    "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype", "datacontentencoding", "data",
+    "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype",
+    "datacontentencoding", "data",
 }  # fmt: skip
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(
     lambda name: name not in OWN

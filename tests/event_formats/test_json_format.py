@@ -255,7 +255,10 @@ def test_a_byte_order_mark_is_accepted() -> None:
 
 def test_base64_of_0_3_stays_the_text_it_is() -> None:
     """0.3 has the encoded text as data, and says so: neither is touched."""
-    body = b'{"specversion":"0.3","id":"1","source":"/s","type":"t","datacontentencoding":"base64","data":"/wA="}'
+    body = (
+        b'{"specversion":"0.3","id":"1","source":"/s","type":"t",'
+        b'"datacontentencoding":"base64","data":"/wA="}'
+    )
     event = read_event(body)
     assert event == CloudEvent({**OLD, "datacontentencoding": "base64"}, b"/wA=")
     assert json.loads(write_event(event)) == json.loads(body)

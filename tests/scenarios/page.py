@@ -14,9 +14,9 @@ _HEAD: Final = f"""\
 This page has a transcript for each paragraph of sections 4 and 5 of *Event Stream Extensions for AMQP Version
 1.0*. A transcript shows commands, and indented below each command its results.
 
-`make test` plays the transcripts in memory, with Qpid Proton's engine as the client. `make scenarios` plays them
-over the wire with two clients of other projects: Qpid Proton for Python and rhea for Node.js. The page is
-generated from `tests/scenarios/*.txt` by `python -m tests.scenarios docs`.
+`make test` plays the transcripts in memory, with Qpid Proton's engine as the client. `make scenarios` plays
+them over the wire with two clients of other projects: Qpid Proton for Python and rhea for Node.js. The page
+is generated from `tests/scenarios/*.txt` by `python -m tests.scenarios docs`.
 
 A result begins with the name of its link. Times are shown as before or after a mark. Links accept nothing by
 themselves.

@@ -22,14 +22,20 @@ from typing import Final
 HERE: Final = Path(__file__).parent
 RULE: Final = "----"
 HELP: Final = """\
-node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs; settings as in the configuration file: groups.wait=0s
+node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs;
+                                        settings as in the configuration file: groups.wait=0s
 connect NAME                            open a connection; the first attach opens `one` if none is open
-attach LINK producer|consumer ADDRESS   options: on=CONNECTION partition= group= epoch= credit=100 durable presettled name=
+attach LINK producer|consumer ADDRESS   options: on=CONNECTION partition= group= epoch= credit=100
+                                        durable presettled name=
                                         producer=: number the events under this name
-                                        from=@earliest|@latest|OFFSET time=MARK code: the delivery-annotations filter, by code with `code`
-                                        sql= events-sql= selector= unknown= properties=KEY:VALUE: other filters
-send LINK BODY…                         options: target= (partition) key= (group key) n= (an application property)
-                                        relayed-from= (another node's source partition) sequence= (the first event's number)
+                                        from=@earliest|@latest|OFFSET time=MARK code:
+                                        the delivery-annotations filter, by code with `code`
+                                        sql= events-sql= selector= unknown= properties=KEY:VALUE:
+                                        other filters
+send LINK BODY…                         options: target= (partition) key= (group key)
+                                        n= (an application property)
+                                        relayed-from= (another node's source partition)
+                                        sequence= (the first event's number)
 settle LINK OUTCOME BODY…               accepted, rejected, released or modified
 credit LINK N                           more credit
 detach LINK                             close it
@@ -37,7 +43,8 @@ lose CONNECTION                         cut it
 restart                                 kill the node and start it again on its data
 wait TIME                               let time pass: 5ms, 2s
 mark NAME                               remember the time
-redirect LOG PARTITIONS HOST:PORT       change the configuration: another container has these partitions (1,2; - for none)
+redirect LOG PARTITIONS HOST:PORT       change the configuration: another container has these
+                                        partitions (1,2; - for none)
 """
 
 

@@ -52,7 +52,8 @@ class Teller:
                 lines.append(((place, kind, minor, "" if place >= 0 else subject), line))
         return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
-    def _told(self, subject: str, client_event: ClientEvent) -> list[tuple[int, str]]:  # noqa: PLR0911  one for each event
+    # One for each event
+    def _told(self, subject: str, client_event: ClientEvent) -> list[tuple[int, str]]:  # noqa: PLR0911
         match client_event["event"]:
             case "opened":
                 wanted = [each for each in client_event["offered"] if each.startswith("AMQP_EVENT_STREAMS")]

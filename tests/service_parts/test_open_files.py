@@ -7,7 +7,8 @@ _PROGRAM = """
 import resource
 from service_parts.open_files import raise_open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 900))
-print(raise_open_files(500), raise_open_files(400), raise_open_files(1 << 16), *resource.getrlimit(resource.RLIMIT_NOFILE))
+raised = [raise_open_files(files) for files in (500, 400, 1 << 16)]
+print(*raised, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 

@@ -62,7 +62,8 @@ def failing_once(marker: Path) -> type[DataSource]:
         def name(cls) -> str:
             return "failing-once"
 
-        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 (Spark's name)
+        # Spark's name
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
             return FailingWriter(AmqpStreamsDataSource(self.options).streamWriter(schema, overwrite))
 
     class FailingWriter(DataSourceStreamArrowWriter):
@@ -72,7 +73,8 @@ def failing_once(marker: Path) -> type[DataSource]:
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.writer.write(iterator)
 
-        def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        # Spark's name
+        def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
             if not marker.exists():
                 marker.touch()
                 raise RuntimeError("the first commit fails")

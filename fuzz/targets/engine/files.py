@@ -68,7 +68,10 @@ def _directory(draw: Draw) -> str:
         ours = written[partition.index]
         refused += len(damage._read_what_can_be(partition, ours))
         if only_journal and len(ours) - partition.end > _COMMIT_MAX and not hand.store.findings:  # type: ignore[attr-defined]
-            message = f"{len(ours) - partition.end} events of partition {partition.index} are lost, and nothing says so"
+            message = (
+                f"{len(ours) - partition.end} events of partition {partition.index} are lost, and "
+                f"nothing says so"
+            )
             raise WrongError(message)
     return f"opened {sorted(set(kinds))} {refused > 0}"
 

@@ -39,9 +39,12 @@ _MECHANISMS: Final = (
     *("SCRAM-SHA-1", "SCRAM-SHA-256-PLUS", "MSSBCBS", "", "plain", "X" * 300),
 )
 _RESPONSES: Final = (
-    b"\x00user\x00wrong", b"user\x00user\x00wrong", b"\x00\x00", b"\x00user", b"", b"n,,n=user,r=nonce", b"y,,n=user,r=nonce",
-    b"n,a=other,n=user,r=nonce", b"p=tls-unique,,n=user,r=nonce", b"n,,n=us=2Cer,r=nonce", b"n,,n=us=er,r=nonce", b"n,,m=x,n=user,r=n",
-    b"c=biws,r=nonce,p=AAAA", b"c=biws,r=nonce,p=", b"c=,r=,p=", b"n,a=user,\x01host=h\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01",
+    b"\x00user\x00wrong", b"user\x00user\x00wrong", b"\x00\x00", b"\x00user", b"", b"n,,n=user,r=nonce",
+    b"y,,n=user,r=nonce",
+    b"n,a=other,n=user,r=nonce", b"p=tls-unique,,n=user,r=nonce", b"n,,n=us=2Cer,r=nonce",
+    b"n,,n=us=er,r=nonce", b"n,,m=x,n=user,r=n",
+    b"c=biws,r=nonce,p=AAAA", b"c=biws,r=nonce,p=", b"c=,r=,p=",
+    b"n,a=user,\x01host=h\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01",
     b"user=user\x01auth=Bearer x.y.z\x01\x01", b"\x01", b"\xff\xfe\x00\x80", b"n" * 3000,
 )  # fmt: skip
 
@@ -222,7 +225,8 @@ def challenged(draw: Draw) -> list[bytes]:
 
 
 _CHALLENGES: Final = (
-    b"r=nonceS,s=QUJD,i=4096", b"r=,s=,i=", b"r=x,s=QUJD,i=1", b"r=x,s=QUJD,i=999999999", b"e=unknown-user", b"v=QUJD", b"", b"m=x,r=y",
+    b"r=nonceS,s=QUJD,i=4096", b"r=,s=,i=", b"r=x,s=QUJD,i=1", b"r=x,s=QUJD,i=999999999", b"e=unknown-user",
+    b"v=QUJD", b"", b"m=x,r=y",
     b'{"status":"401","schemes":"bearer"}', b"\xff\x00",
 )  # fmt: skip
 

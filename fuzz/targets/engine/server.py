@@ -187,8 +187,9 @@ def _upgrade(draw: Draw) -> bytes:
     protocol = draw.pick((b"amqp", b"amqp", b"amqp", b"x", draw.raw(10)))
     key = base64.b64encode(draw.raw(16).ljust(16, b"\0"))
     return (
-        b"GET " + draw.pick((b"/", b"/amqp", b"/ws")) + b" HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + b"\r\nSec-WebSocket-Protocol: " + protocol + b"\r\n\r\n"
+        b"GET " + draw.pick((b"/", b"/amqp", b"/ws")) + b" HTTP/1.1\r\nHost: x\r\n"
+        b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: " + key + b"\r\nSec-WebSocket-Protocol: " + protocol + b"\r\n\r\n"
     )  # fmt: skip
 
 

@@ -15,12 +15,18 @@ from fuzz.values import printed_number
 
 _DIALECTS: Final = (names.FILTEX_SQL, names.FILTER_SQL, names.SELECTOR)
 _WORDS: Final = """
- a b n kind x list array when text nan byte blob described long [x y] a.x a.x.y a.list[0] h.priority header.durable h.ttl
- p.to p.message-id p.contentType properties.subject m.x-opt-key f.sum footer.sum d.event-streams-offset d.event-streams-timestamp
- d.event-streams-source-partition delivery_annotations application-properties.b JMSType JMSPriority JMSXDeliveryCount amqp.content_type
- amqp.annotation.x-opt-offset amqp.annotation.x-opt-enqueued-time 'blue' "blue" '' 'a%' '%b%' '_l__' '@latest' '@earliest'
- '0000000000000002' '2026-01-31' 'PT1H' 'it''s' 0 1 5 18446744073709551615 0.5 1.5E3 INF NAN TRUE FALSE NULL 0xFF 1L .5 ( ) , . + - * / %
- = <> != < <= > >= AND OR NOT IN LIKE ESCAPE IS BETWEEN EXISTS( LOWER( UPPER( LEFT( RIGHT( SUBSTRING( UTC() DATE( acme:f(
+ a b n kind x list array when text nan byte blob described long [x y] a.x a.x.y a.list[0] h.priority
+ header.durable h.ttl
+ p.to p.message-id p.contentType properties.subject m.x-opt-key f.sum footer.sum d.event-streams-offset
+ d.event-streams-timestamp
+ d.event-streams-source-partition delivery_annotations application-properties.b JMSType JMSPriority
+ JMSXDeliveryCount amqp.content_type
+ amqp.annotation.x-opt-offset amqp.annotation.x-opt-enqueued-time 'blue' "blue" '' 'a%' '%b%' '_l__'
+ '@latest' '@earliest'
+ '0000000000000002' '2026-01-31' 'PT1H' 'it''s' 0 1 5 18446744073709551615 0.5 1.5E3 INF NAN TRUE FALSE
+ NULL 0xFF 1L .5 ( ) , . + - * / %
+ = <> != < <= > >= AND OR NOT IN LIKE ESCAPE IS BETWEEN EXISTS( LOWER( UPPER( LEFT( RIGHT( SUBSTRING(
+ UTC() DATE( acme:f(
  [ ] ]] '!'
 """
 WORDS: Final = tuple(_WORDS.split())
@@ -88,7 +94,8 @@ def _expression(draw: Draw, depth: int) -> str:
             return f"({_expression(draw, depth + 1)})"
         case _:
             arguments = ", ".join(_expression(draw, depth + 1) for _ in range(draw.below(4)))
-            return f"{draw.pick(('LOWER', 'UPPER', 'LEFT', 'RIGHT', 'SUBSTRING', 'UTC', 'DATE', 'acme:f'))}({arguments})"
+            name = draw.pick(("LOWER", "UPPER", "LEFT", "RIGHT", "SUBSTRING", "UTC", "DATE", "acme:f"))
+            return f"{name}({arguments})"
 
 
 TARGET: Final = Target("texts", run, seconds_max=0.5, words=tuple(word.encode() for word in WORDS))

@@ -15,17 +15,22 @@ from knative_gateway.filters.work import FilterWorkError
 from tests.knative_gateway.filters.filtering import meaning
 
 _WORDS: Final = """
- type source subject id time n flag bin absent specversion _a 1st AND OR XOR NOT IN LIKE EXISTS TRUE FALSE true
- ( ) , = != <> < <= > >= + - * / % 0 1 -1 2147483647 2147483648 -2147483648 00005 'a' 'it\\'s' "a\\"b" '%a_' '\\\\_' '%' ''
- LENGTH( CONCAT( CONCAT_WS( LOWER( UPPER( TRIM( LEFT( RIGHT( SUBSTRING( ABS( INT( BOOL( STRING( IS_INT( IS_BOOL( NONE(
+ type source subject id time n flag bin absent specversion _a 1st AND OR XOR NOT IN LIKE EXISTS TRUE
+ FALSE true
+ ( ) , = != <> < <= > >= + - * / % 0 1 -1 2147483647 2147483648 -2147483648 00005 'a' 'it\\'s' "a\\"b"
+ '%a_' '\\\\_' '%' ''
+ LENGTH( CONCAT( CONCAT_WS( LOWER( UPPER( TRIM( LEFT( RIGHT( SUBSTRING( ABS( INT( BOOL( STRING( IS_INT(
+ IS_BOOL( NONE(
 """
 WORDS: Final = tuple(_WORDS.split())
 _EVENTS: Final[tuple[dict[str, object], ...]] = (
     {"specversion": "1.0", "id": "1", "source": "/s", "type": "a"},
     {"specversion": "1.0", "id": "2", "source": "/s", "type": "ab", "subject": "", "n": 5, "flag": True},
     {
-        "specversion": "0.3", "id": "3", "source": "x" * 300, "type": "a%b_c\\", "subject": "\u00e9\U0001f600" * 2000, "n": -(1 << 31),
-        "flag": "TRUE", "bin": b"\x00\xff" * 100, "time": "2026-01-31T12:00:00Z", "datacontenttype": "Text/PLAIN; x=1",
+        "specversion": "0.3", "id": "3", "source": "x" * 300, "type": "a%b_c\\",
+        "subject": "\u00e9\U0001f600" * 2000, "n": -(1 << 31),
+        "flag": "TRUE", "bin": b"\x00\xff" * 100, "time": "2026-01-31T12:00:00Z",
+        "datacontenttype": "Text/PLAIN; x=1",
     },
 )  # fmt: skip
 _LONG: Final[dict[str, object]] = {

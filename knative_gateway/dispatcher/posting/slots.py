@@ -40,7 +40,8 @@ class Slots:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._wake()  # a cancelled request does not use its slot: give the slot to another request
+                    # A cancelled request does not use its slot: give the slot to another request
+                    self._wake()
                 else:
                     self._leave(owner, turn)
                 raise

@@ -21,7 +21,8 @@ from knative_gateway.filters.work import TEXT_MAX
 # control characters U+001C to U+001F.
 _WHITESPACE: Final = (
     "\t\n\v\f\r"
-    " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+    " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
+    "\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 
 

@@ -97,7 +97,8 @@ DELIVERY: Final = thing(
     backoffMax=string("The longest wait between two attempts, an ISO 8601 duration."),
     timeout=string("The time limit of one request: an ISO 8601 duration, more than zero."),
     retryAfterMax=string(
-        "The longest Retry-After of a 429 or 503 that is honored, an ISO 8601 duration; PT0S ignores the header."
+        "The longest Retry-After of a 429 or 503 that is honored, an ISO 8601 duration; PT0S ignores "
+        "the header."
     ),
     format_=string(
         "The content mode of deliveries: binary (default) or json, which is structured.",

@@ -188,7 +188,8 @@ def test_an_interrupted_send_says_how_many_events_are_settled(node: Node) -> Non
     node.run("log", "create", "typed")
     sending = subprocess.Popen(
         [*PROGRAM, "send", "typed"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(AMQP_STREAMS_URL=node.url),
     )  # fmt: skip
     assert sending.stdin is not None
     sending.stdin.write("a\nb\n")

@@ -71,7 +71,8 @@ class Bench:
 
     def restart(self) -> None:
         """The process is killed and restarted: states that were not on the disk are lost."""
-        self.store.states = self.store.states.survivors()  # type: ignore[misc]  # a store has one set of them for its life
+        # A store has one set of them for its life
+        self.store.states = self.store.states.survivors()  # type: ignore[misc]
         self.node = self._start()
 
     def complete(self, failure: StorageError | None = None) -> list[Effect]:

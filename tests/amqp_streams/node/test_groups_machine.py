@@ -284,7 +284,8 @@ class Crashing(RuleBasedStateMachine):
     def crash(self, really: bool) -> None:
         if not really:
             return
-        self.store.states = self.store.states.survivors()  # type: ignore[misc]  # the process after the crash reopens them
+        # The process after the crash reopens them
+        self.store.states = self.store.states.survivors()  # type: ignore[misc]
         self.start()
 
     # -- what follows

@@ -145,7 +145,8 @@ def test_a_transfer_that_comes_together_with_its_attach_keeps_its_format() -> No
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
     attach = frame_of(
-        "attach", name="l", handle=UInt(9), role=False, source=terminus(0x28, None), target=terminus(0x29, "temps"),
+        "attach", name="l", handle=UInt(9), role=False, source=terminus(0x28, None), target=terminus(0x29,
+        "temps"),
         initial_delivery_count=UInt(0),
     )  # fmt: skip
     first = frame_of(

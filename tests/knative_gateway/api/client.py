@@ -17,7 +17,8 @@ JSON_PATCH = {"content-type": "application/json-patch+json"}
 APPLY = {"content-type": "application/apply-patch+yaml"}
 TABLE = {
     "accept": (
-        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+        "application/json;as=Table;v=v1;g=meta.k8s.io,"
+        "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
     )
 }
 

@@ -57,7 +57,10 @@ async def completed(rig: Rig, uid: str, count: int) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 async def test_any_2xx_completes_a_delivery(rig: Rig, server: SubscriberServer, status: int) -> None:
-    """Spec: Event Acknowledgement and Delivery Retry: 200, 202 and other 2xx: delivery completed, no retry."""
+    """Each answer 2xx completes the delivery, without a retry.
+
+    Spec: Event Acknowledgement and Delivery Retry.
+    """
     server.answers = [status]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=3)))
     await rig.send(event(1))
@@ -70,7 +73,10 @@ async def test_any_2xx_completes_a_delivery(rig: Rig, server: SubscriberServer, 
 
 @pytest.mark.parametrize("status", [404, 408, 409, 429, 500, 502, 503, 504])
 async def test_a_retryable_failure_is_retried(rig: Rig, server: SubscriberServer, status: int) -> None:
-    """Spec: Event Delivery 2.1: if it fails with a retryable error, it MUST be retried up to `retry` times."""
+    """A delivery that fails with a retryable error MUST be retried up to `retry` times.
+
+    Spec: Event Delivery 2.1.
+    """
     server.answers = [status, status]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2)))
     await rig.send(event(1))
@@ -255,7 +261,10 @@ async def test_headers_of_a_reply_follow_it_through_the_broker(rig: Rig, server:
 
 
 async def test_a_202_is_never_a_reply(rig: Rig, server: SubscriberServer) -> None:
-    """Spec: Derived (Reply) Events: responses with a 202 response code MUST NOT be processed as reply events."""
+    """Responses with a 202 response code MUST NOT be processed as reply events.
+
+    Spec: Derived (Reply) Events.
+    """
     server.answers = [reply(event("status"), status=202)]
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))

@@ -31,7 +31,8 @@ def test_producing_makes_the_log_and_leaves_its_events_there(node: FakeNode, run
     assert (figures["what"], figures["refused"]) == ("produce", 0)
     assert figures["latency_samples"] > 0
     assert set(figures) == {
-        "what", "events", "bytes", "seconds", "refused", "events_per_second", "megabytes_per_second", "latency_ms", "latency_samples",
+        "what", "events", "bytes", "seconds", "refused", "events_per_second", "megabytes_per_second",
+        "latency_ms", "latency_samples",
     }  # fmt: skip
     assert list(figures["latency_ms"]) == ["p50", "p95", "p99", "p99.9", "max"]
 

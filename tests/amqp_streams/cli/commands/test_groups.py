@@ -55,7 +55,8 @@ def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run
 
 def test_the_names_of_the_json_are_stable(grouped: FakeNode, run: Run) -> None:
     assert json.loads(run("group", "describe", "temps", "billing", "--json").stdout) == {
-        "log": "temps", "group": "billing", "members": ["m1"], "waiting": 2, "active": True, "updated": "2026-11-21T06:30:00.000Z",
+        "log": "temps", "group": "billing", "members": ["m1"], "waiting": 2, "active": True,
+        "updated": "2026-11-21T06:30:00.000Z",
         "lag": 1200,
         "partitions": [
             {"partition": "0", "offset": 41, "next": 42, "lag": 1200, "epoch": 3, "owner": "m1"},

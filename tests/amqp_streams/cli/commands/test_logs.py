@@ -69,7 +69,8 @@ def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
         ["temps", "2", "0", "0", "B", "forever"],
     ]
     assert json.loads(run("log", "list", "--json").stdout)["logs"][0] == {
-        "name": "a", "partitions": 1, "events": 3, "bytes": 300, "retention_ms": 604_800_000, "retention_bytes": 1 << 20,
+        "name": "a", "partitions": 1, "events": 3, "bytes": 300, "retention_ms": 604_800_000,
+        "retention_bytes": 1 << 20,
     }  # fmt: skip
 
 

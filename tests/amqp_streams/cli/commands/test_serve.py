@@ -35,7 +35,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[NodeSettings]:
 
 def test_flags_become_the_nodes_settings(served: list[NodeSettings], run: Run, tmp_path: Path) -> None:
     answer = run(
-        "serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--log", "temps:4", "--log-level", "debug",
+        "serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--log",
+        "temps:4", "--log-level", "debug",
         "--auto-create", "2", "--plain-without-tls", "--container-id", "here",
     )  # fmt: skip
     assert (answer.exit_code, answer.stdout) == (0, "")

@@ -80,9 +80,8 @@ def test_programs_get_the_condition() -> None:
     assert condition(ManagementError(404, "x")) == 404
     assert condition(missing_log("tmps", ["temps"])) == "amqp:not-found"
     assert condition(TimedOutError("x")) is None
-    assert [is_missing(one) for one in (LinkRefusedError("amqp:not-found"), ManagementError(404, ""), ManagementError(409, ""))] == [
-        True, True, False,
-    ]  # fmt: skip
+    errors = (LinkRefusedError("amqp:not-found"), ManagementError(404, ""), ManagementError(409, ""))
+    assert [is_missing(error) for error in errors] == [True, True, False]
 
 
 def test_other_errors_keep_their_text() -> None:

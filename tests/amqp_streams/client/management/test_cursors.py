@@ -37,7 +37,8 @@ POSITIONS = [
     },
 ]
 CURSOR: dict[str, object] = {
-    "log": "temps", "id": "9de4", "group": None, "container": "c", "link": "nightly", "user": "alice", "active": True, "updated-ms": 5,
+    "log": "temps", "id": "9de4", "group": None, "container": "c", "link": "nightly", "user": "alice",
+    "active": True, "updated-ms": 5,
     "partitions": POSITIONS,
 }  # fmt: skip
 GROUP: dict[str, object] = {

@@ -213,8 +213,10 @@ def test_the_event_streams_filter_takes_its_subset_of_the_grammar_and_no_more(te
         assert "5.2.2" in words
 
 
-PIECES = """a b d.event-streams-offset p.to h. m. ' '' " x' 'x' [ ] [[ ]] [x] ( ) , . + - * / % = <> != < <= > >= AND OR NOT IN LIKE ESCAPE
-IS NULL TRUE EXISTS LEFT UTC() DATE('x') acme:f 1 1.5 1E5 0x 0x0a 9999999999999999999999 \u00b2 \u0663 \0 \U0001f600 BETWEEN .5 $"""
+PIECES = """a b d.event-streams-offset p.to h. m. ' '' " x' 'x' [ ] [[ ]] [x] ( ) , . + - * / % = <> !=
+< <= > >= AND OR NOT IN LIKE ESCAPE
+IS NULL TRUE EXISTS LEFT UTC() DATE('x') acme:f 1 1.5 1E5 0x 0x0a 9999999999999999999999 \u00b2 \u0663
+\0 \U0001f600 BETWEEN .5 $"""
 _PIECES = st.sampled_from(PIECES.split())
 
 

@@ -70,7 +70,8 @@ def test_a_delivery_count_ahead_of_the_credit_does_no_harm(target: str, count: i
     peer.open()
     peer.attach(0, target=target)
     peer.send(
-        "flow", incoming_window=UInt(9), next_outgoing_id=UInt(0), outgoing_window=UInt(9), next_incoming_id=UInt(0), handle=UInt(0),
+        "flow", incoming_window=UInt(9), next_outgoing_id=UInt(0), outgoing_window=UInt(9),
+        next_incoming_id=UInt(0), handle=UInt(0),
         delivery_count=UInt(count), link_credit=UInt(0),
     )  # fmt: skip
     peer.transfer(0, 0, b"\x00\x53\x77\x40")
@@ -365,7 +366,8 @@ def test_a_full_disk_refuses_with_an_error_and_recovers(at: str) -> None:
     pair = EnginePair(node)
     sender = pair.sender("temps")
     if at == "append":
-        partition(node).refusal = DiskFullError("no space left")  # type: ignore[attr-defined]  # the twin's own
+        # The twin's own
+        partition(node).refusal = DiskFullError("no space left")  # type: ignore[attr-defined]
     else:
         node.store.fail(partition(node), DiskFullError("no space left"), stop=False)
     sent = pair.send(sender, EVENT, EVENT)

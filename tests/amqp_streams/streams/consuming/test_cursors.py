@@ -34,7 +34,8 @@ class Ending:
 
 
 def partitions(*ends: int) -> list[Partition]:
-    return [Ending(index, end) for index, end in enumerate(ends)]  # type: ignore[misc]  # cursors ask for no more
+    # Cursors ask for no more
+    return [Ending(index, end) for index, end in enumerate(ends)]  # type: ignore[misc]
 
 
 def at_end(partition: Partition) -> int:

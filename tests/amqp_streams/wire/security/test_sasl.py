@@ -120,7 +120,10 @@ def read(sent: bytes) -> list[tuple[int, list[object]]]:
 # RFC 7677, section 3
 SCRAM = "SCRAM-SHA-256"
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-FINAL = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
 KEYS = make_keys(
     ScramAlgorithm.SHA_256,
     "user",
