@@ -3,13 +3,16 @@
 from ssl import SSLContext
 from typing import TYPE_CHECKING
 
+from knative_gateway.addressing import ServiceMap
 from knative_gateway.config import GatewaySettings
+from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.dispatcher.posting.sending import SendSettings, tls_context
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.spans import NO_TRACES
 from knative_gateway.errors import ConfigError
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.security.destinations import Destinations
+from knative_gateway.security.inward import Inward
 from service_parts.open_files import raise_open_files
 
 if TYPE_CHECKING:
@@ -19,6 +22,26 @@ if TYPE_CHECKING:
 def ingress_limits(settings: GatewaySettings) -> IngressLimits:
     limits = settings.limits
     return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
+
+
+def controller_settings(
+    settings: GatewaySettings,
+    inward: Inward,
+    services: ServiceMap,
+    allowed: Destinations,
+    *,
+    delete_logs: bool,
+) -> Settings:
+    logs = settings.logs
+    return Settings(
+        base_url=inward.base_url,
+        services=services,
+        allowed=allowed,
+        inward=inward,
+        partitions=logs.partitions,
+        retention_ms=None if logs.retention is None else round(logs.retention * 1000),
+        delete_logs=delete_logs,
+    )
 
 
 def send_settings(settings: GatewaySettings) -> SendSettings:

@@ -9,26 +9,21 @@ listener finishes its requests; all other parts stop in the opposite order. The 
 
 import asyncio
 import gc
-import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvloop
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
+from prometheus_client import CollectorRegistry
 
 from knative_gateway.addressing import ServiceMap
 from knative_gateway.api import Api, ApiSettings, Namespaces, load_directory
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
-from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.data_plane import GatewayDataPlane, addressed
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
@@ -44,6 +39,7 @@ from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import FastPath
 from knative_gateway.ingress.inside import Inside
 from knative_gateway.part_settings import (
+    controller_settings,
     destinations,
     dispatch_settings,
     ingress_limits,
@@ -51,13 +47,15 @@ from knative_gateway.part_settings import (
     subscribers_tls,
 )
 from knative_gateway.replaying import DispatcherReplays
+from knative_gateway.running.addresses import base_url, is_loopback
+from knative_gateway.running.figures import GatewayFigures
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.security.access import Gate
-from knative_gateway.security.destinations import Destinations
 from knative_gateway.security.inward import Inward
 from knative_gateway.security.tokens import credentials, wall_ms
 from knative_gateway.store.opening import Store, open_store, sqlite_url
+from knative_gateway.tracing_setup import create_ingress, start_traces
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
@@ -71,10 +69,6 @@ OPEN_S_MAX: Final = 60.0
 _LOOK_S: Final = 0.1
 NOT_KEPT_S_MAX: Final = 60.0
 """If cursors were not stored for this time, the gateway is not ready."""
-_EVERYWHERE: Final = {
-    "0.0.0.0": "127.0.0.1",  # noqa: S104
-    "[::]": "[::1]",
-}
 
 log = structlog.get_logger("knative_gateway")
 
@@ -175,58 +169,40 @@ class Gateway:
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
         self.gate.use(*credentials(settings, wall_ms))
         _create(settings.state_dir)
-        self._trace()
+        traces = self._traces = start_traces(settings.traces, self._parts)
         store = await enter(
             "store", open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks)
         )
         event_log = await self._start_log()
-        ingress = self._ingress(event_log)
+        authorizer = None if self.gate.open else self.gate
+        ingress = create_ingress(event_log, traces, ingress_limits(settings), authorizer)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
         sender = self._sender = await enter("sender", Sender(send_settings(settings), allowed))
         dispatcher = await self._start_dispatcher(event_log, store, sender, data_plane)
-        self._count(ingress, dispatcher)
-        api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
-        replays = DispatcherReplays(dispatcher)
-        api = self._api = Api(
-            store.resources,
-            store.cursors,
-            settings=api_settings,
-            gate=self.gate,
-            replays=replays,
-            tasks=self.tasks,
+        GatewayFigures(self).register(
+            self.registry, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)
         )
-        await api.start()
-        web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
-        fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
-        self._http = await serve_http(
-            web,
-            settings.listen,
-            limits=settings.limits,
-            tls=settings.tls,
-            shortcut=fast_path.open,
-            tasks=self.tasks,
-        )
-        self.addresses["http"] = self._http.addresses
-        inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
+        api = await self._start_api(store, dispatcher)
+        await self._listen(api, ingress, event_log)
+        url = base_url(self.settings, self.addresses["http"][0], shared=store.shared)
+        inward = Inward(url, self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
-        controlling = self._controlling(inward, services, allowed, delete_logs=not store.shared)
-        # No replica sees all deliveries, so replicas do not write counters into statuses.
-        counters = None if store.shared else dispatcher.counters
+        controlling = controller_settings(settings, inward, services, allowed, delete_logs=not store.shared)
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
-        self.controller = await enter(
-            "controller",
-            Controller(
-                store.resources,
-                event_log,
-                data_plane,
-                store.cursors,
-                controlling,
-                counters=counters,
-                tasks=self.tasks,
-            ),
+        # No replica sees all deliveries, so replicas do not write counters into statuses.
+        counters = None if store.shared else dispatcher.counters
+        controller = Controller(
+            store.resources,
+            event_log,
+            data_plane,
+            store.cursors,
+            controlling,
+            counters=counters,
+            tasks=self.tasks,
         )
+        self.controller = await enter("controller", controller)
         await self._open(event_log, ingress, self.controller)
         self._up = True
         self._report_start(controlling.base_url)
@@ -245,6 +221,31 @@ class Gateway:
         )
         data_plane.dispatcher = self._dispatcher = await self._parts.enter("dispatcher", dispatcher)
         return dispatcher
+
+    async def _start_api(self, store: Store, dispatcher: Dispatcher) -> Api:
+        api = self._api = Api(
+            store.resources,
+            store.cursors,
+            settings=ApiSettings(namespaces=Namespaces(self.settings.namespaces)),
+            gate=self.gate,
+            replays=DispatcherReplays(dispatcher),
+            tasks=self.tasks,
+        )
+        await api.start()
+        return api
+
+    async def _listen(self, api: Api, ingress: Ingress, event_log: AmqpEventLog) -> None:
+        web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
+        fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
+        self._http = await serve_http(
+            web,
+            self.settings.listen,
+            limits=self.settings.limits,
+            tls=self.settings.tls,
+            shortcut=fast_path.open,
+            tasks=self.tasks,
+        )
+        self.addresses["http"] = self._http.addresses
 
     def _report_start(self, base_url: str) -> None:
         gc.collect()
@@ -294,27 +295,6 @@ class Gateway:
             log.error("gateway_not_reloaded", reason=str(error))
         else:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
-
-    def _trace(self) -> None:
-        """Set up tracing if the settings require it. Otherwise its libraries are not imported."""
-        collector = self.settings.traces
-        if collector is None and not any(name.startswith("OTEL_") for name in os.environ):
-            return
-        from knative_gateway import tracing  # noqa: PLC0415
-
-        if tracing.are_asked_for(collector):
-            provider = tracing.exporting(collector)
-            self._parts.on_close("traces", partial(asyncio.to_thread, provider.shutdown))
-            self._traces = tracing.Traces(provider)
-            log.info("tracing", collector=collector or "from OTEL_… variables")
-
-    def _ingress(self, event_log: AmqpEventLog) -> Ingress:
-        limits, authorizer = ingress_limits(self.settings), None if self.gate.open else self.gate
-        if self._traces is None:
-            return Ingress(event_log, limits=limits, authorizer=authorizer)
-        from knative_gateway.ingress.traced import TracedIngress  # noqa: PLC0415
-
-        return TracedIngress(event_log, self._traces, limits=limits, authorizer=authorizer)
 
     async def _start_log(self) -> AmqpEventLog:
         """Start the node, unless the settings name one, and connect to it."""
@@ -372,6 +352,21 @@ class Gateway:
             opening = asyncio.create_task(later())
             self._parts.on_close("opening", partial(cancelled, opening))
 
+    @property
+    def connected(self) -> bool:
+        """Whether the event log node is connected."""
+        return self.event_log is not None and self.event_log.connected
+
+    @property
+    def embedded_starts(self) -> int | None:
+        """How often the embedded node was started. None if the gateway has no embedded node."""
+        return None if self.node is None else self.node.starts
+
+    @property
+    def stored_s_ago(self) -> float | None:
+        """Seconds since the positions of subscribers were last stored. None before the dispatcher starts."""
+        return None if self._dispatcher is None else self._dispatcher.stored_s_ago
+
     def _missing(self) -> str | None:
         if not self._up:
             return "starting or stopping"
@@ -381,76 +376,12 @@ class Gateway:
 
     def _not_kept(self) -> str | None:
         """Return why positions are not stored, for example a full disk. A crash would repeat deliveries."""
-        seconds = 0.0 if self._dispatcher is None else self._dispatcher.stored_s_ago
+        seconds = self.stored_s_ago or 0.0
         return (
             f"positions have not been stored for {seconds:.0f} s: see the log"
             if seconds > NOT_KEPT_S_MAX
             else None
         )
-
-    def _base_url(self, *, shared: bool) -> str:
-        """Return the beginning of the addresses of Brokers and Channels."""
-        settings = self.settings
-        if settings.public_url is not None:
-            return settings.public_url.rstrip("/")
-        if shared:
-            message = "each gateway writes its own address into the status of Brokers and Channels"
-            log.warning("public_url_not_set", message=message, remedy="set public_url")
-        host, _, port = self.addresses["http"][0].rpartition(":")
-        if host in _EVERYWHERE:
-            message = "other machines cannot reach the addresses of Brokers and Channels"
-            log.warning("public_url_not_set", message=message, remedy="set public_url")
-            host = _EVERYWHERE[host]
-        return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
-
-    def _controlling(
-        self, inward: Inward, services: ServiceMap, allowed: Destinations, *, delete_logs: bool
-    ) -> Settings:
-        logs = self.settings.logs
-        return Settings(
-            base_url=inward.base_url,
-            services=services,
-            allowed=allowed,
-            inward=inward,
-            partitions=logs.partitions,
-            retention_ms=None if logs.retention is None else round(logs.retention * 1000),
-            delete_logs=delete_logs,
-        )
-
-    def _count(self, ingress: Ingress, dispatcher: Dispatcher) -> None:
-        """Register the metrics of `/metrics`."""
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
-        for collector in (self, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)):
-            self.registry.register(collector)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the gateway itself."""
-        connected = self.event_log is not None and self.event_log.connected
-        yield GaugeMetricFamily(
-            "knative_gateway_event_log_connected",
-            "Whether the event log node is connected.",
-            float(connected),
-        )
-        if self._dispatcher is not None:
-            words = "Seconds since the positions of subscribers were last stored in the state database."
-            yield GaugeMetricFamily(
-                "knative_gateway_positions_kept_seconds", words, self._dispatcher.stored_s_ago
-            )
-        if self.node is not None:
-            starts = float(self.node.starts)
-            yield CounterMetricFamily(
-                "knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts
-            )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to a listener on this host."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _create(state_dir: Path) -> None:

@@ -1,11 +1,12 @@
 """`knative-gateway apply`, `get`, `delete`: resources without kubectl."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from knative_gateway.cli.client import APPLY, MANAGER, TABLE, Client, RefusedError, Resource
+from knative_gateway.cli.client import APPLY, JSON, MANAGER, TABLE, Client, RefusedError, Resource
 from knative_gateway.cli.files import read_files
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.errors import GatewayError
@@ -124,42 +125,11 @@ def get(
         names = (name, *names)
     resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
     space = "" if all_namespaces else namespace or "default"
-    query = {"labelSelector": selector} if selector else {}
+    requests = Requests(client, space, names, {"labelSelector": selector} if selector else {})
     if as_json or output in {"json", "yaml"}:
-        answers = [
-            client.ask("GET", path, query=query)[1]
-            for resource in resources
-            for path in _paths(resource, space, names)
-        ]
-        found = [
-            each
-            for answer in answers
-            for each in (entries(answer, "items") if "items" in answer else [answer])
-        ]
-        written = (
-            "---\n".join(map(written_yaml, found))
-            if output == "yaml"
-            else "".join(f"{json.dumps(each)}\n" for each in found)
-        )
-        click.echo(written, nl=False)
+        click.echo(_whole(requests, resources, as_yaml=output == "yaml"), nl=False)
         return 0
-    shown: list[str] = []
-    for resource in resources:
-        tables = [
-            client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, space, names)
-        ]
-        rows = [row for table in tables for row in table["rows"]]
-        prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
-        if rows:
-            shown.append(
-                _table(
-                    tables[0]["columnDefinitions"],
-                    rows,
-                    wide=wide or output == "wide",
-                    spaces=not space and resource.namespaced,
-                    prefix=prefix,
-                )
-            )
+    shown = _tables(requests, resources, wide=wide or output == "wide")
     click.echo("\n".join(shown), nl=False)
     if not shown:
         click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {space}'}", err=True)
@@ -211,8 +181,51 @@ def delete(
     return FAILED if failed else 0
 
 
-def _paths(resource: Resource, namespace: str, names: tuple[str, ...]) -> list[str]:
-    return [resource.path(namespace, name) for name in names] or [resource.path(namespace)]
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests of one `get`."""
+
+    client: Client
+    namespace: str
+    """Empty: all namespaces."""
+    names: tuple[str, ...]
+    """Empty: all resources of a kind."""
+    query: dict[str, str]
+
+    def answers(self, resource: Resource, accept: str = JSON) -> list[Object]:
+        """Ask for the named resources of a kind, one by one, or for the list of all of them."""
+        paths = [resource.path(self.namespace, name) for name in self.names]
+        return [
+            self.client.ask("GET", path, query=self.query, accept=accept)[1]
+            for path in paths or [resource.path(self.namespace)]
+        ]
+
+
+def _whole(requests: Requests, resources: list[Resource], *, as_yaml: bool) -> str:
+    """Return the resources as JSON, one a line, or as YAML documents."""
+    found = [
+        each
+        for resource in resources
+        for answer in requests.answers(resource)
+        for each in (entries(answer, "items") if "items" in answer else [answer])
+    ]
+    if as_yaml:
+        return "---\n".join(map(written_yaml, found))
+    return "".join(f"{json.dumps(each)}\n" for each in found)
+
+
+def _tables(requests: Requests, resources: list[Resource], *, wide: bool) -> list[str]:
+    """Return a table for each kind of which a resource exists, with the columns that the gateway names."""
+    shown: list[str] = []
+    for resource in resources:
+        tables = requests.answers(resource, TABLE)
+        rows = [row for table in tables for row in table["rows"]]
+        prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
+        if rows:
+            spaces = not requests.namespace and resource.namespaced
+            columns = tables[0]["columnDefinitions"]
+            shown.append(_table(columns, rows, wide=wide, spaces=spaces, prefix=prefix))
+    return shown
 
 
 def _named(

@@ -17,7 +17,8 @@ from knative_gateway.cli.kubeconfig import kubeconfig
 from knative_gateway.cli.settings import gateway_settings
 from knative_gateway.config import GatewaySettings
 from knative_gateway.resources.documents.manifests import written_yaml
-from knative_gateway.server import Gateway, is_loopback
+from knative_gateway.running.addresses import is_loopback
+from knative_gateway.server import Gateway
 from tests.amqp_streams.server.peers import Authority
 from tests.knative_gateway.api.client import trigger
 from tests.knative_gateway.asking import BINARY

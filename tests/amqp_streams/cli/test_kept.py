@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.amqp_streams.cli.test_commands import PATIENCE_S, PROGRAM, Node, environment, serving
+from tests.amqp_streams.cli.processes import PATIENCE_S, PROGRAM, Node, environment, serving
 
 
 @pytest.fixture(scope="module")

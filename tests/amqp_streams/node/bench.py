@@ -7,10 +7,12 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
+from amqp_streams.policy import Redirect
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Consuming, Denied, Effect, Granted, Pending
 from amqp_streams.streams.consuming.reader import Passed, Run
 from amqp_streams.streams.management import Request
+from amqp_streams.streams.redirects import Redirects
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, Value
 
@@ -37,6 +39,11 @@ def member(
     }
     properties = {name: value for name, value in wanted.items() if value not in (None, "")}
     return attach(consumer=True, properties=properties, **options)
+
+
+def elsewhere(*partitions: int) -> Redirects:
+    """Redirects of these partitions of `temps`, or of the whole log, to another container."""
+    return Redirects([Redirect(log="temps", partitions=partitions or None, host="other.example", port=5672)])
 
 
 class Bench:

@@ -134,3 +134,22 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a tmpfs needs root")
     yield path
     subprocess.run(["umount", "--lazy", path], check=True)
+
+
+FOUR = LogSettings(partitions=4, segment_bytes=64 << 10)
+
+
+def four_partitions(hand: Hand) -> tuple[Partition, Partition, Partition, Partition]:
+    """The partitions of the log `log`, which is created if the store does not have it."""
+    log = hand.store.logs.get("log") or hand.store.create("log", FOUR, incarnation="i")
+    first, second, third, fourth = log.partitions
+    return first, second, third, fourth
+
+
+def commit_failures(hand: Hand, *appends: tuple[Partition, bytes]) -> dict[Partition, StorageError]:
+    """Append each message to its partition, commit, and return why partitions failed."""
+    for partition, message in appends:
+        partition.append([message], b"\0", NOW)
+    done = hand.commit()
+    assert done is not None
+    return dict(done.failures)

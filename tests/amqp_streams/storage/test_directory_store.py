@@ -1,5 +1,5 @@
-"""The embedded store where the world fails it: full disks, failing writes and syncs, locked directories; and
-what its modes promise.
+"""The directory store and a world that fails it: failing writes and syncs, locked directories; and what its
+modes of syncing promise. Full disks: test_full_disk.py.
 """
 
 import errno
@@ -16,24 +16,16 @@ from amqp_streams.storage.disk.files import RealFiles
 from amqp_streams.storage.formats import record
 from amqp_streams.storage.ports import Chunk, Partition
 from amqp_streams.testing import FaultyFiles
-from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand, open_inline, open_real, read_all
-
-SETTINGS = LogSettings(partitions=4, segment_bytes=64 << 10)
-
-
-def _four(hand: Hand) -> tuple[Partition, Partition, Partition, Partition]:
-    log = hand.store.logs.get("log") or hand.store.create("log", SETTINGS, incarnation="i")
-    first, second, third, fourth = log.partitions
-    return first, second, third, fourth
-
-
-def _failures(hand: Hand, *appends: tuple[Partition, bytes]) -> dict[Partition, StorageError]:
-    for partition, message in appends:
-        partition.append([message], b"\0", NOW)
-    done = hand.commit()
-    assert done is not None
-    return dict(done.failures)
-
+from tests.amqp_streams.storage.conftest import (
+    NOW,
+    ROOT,
+    SMALL,
+    commit_failures,
+    four_partitions,
+    open_inline,
+    open_real,
+    read_all,
+)
 
 # -- opening
 
@@ -62,7 +54,7 @@ def test_a_disk_too_small_for_the_journal_says_how_much_it_takes() -> None:
 def test_a_store_closed_in_order_opens_again_without_findings_and_without_a_scan() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     for number in range(400):
         hand.write(first, b"%d" % number * 100)
     hand.store.close()
@@ -118,7 +110,7 @@ def test_settings_and_incarnation_outlive_the_process() -> None:
 def test_a_deleted_log_stays_deleted() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     hand.write(first, b"gone")
     hand.store.delete("log")
     files.power_loss()
@@ -129,124 +121,18 @@ def test_a_deleted_log_stays_deleted() -> None:
     assert not [path for path in files.paths() if "trash" in path.parts]
 
 
-# -- full disks
-
-
-def test_a_full_disk_refuses_cleanly_and_recovers() -> None:
-    files = FaultyFiles()
-    hand = open_inline(files)
-    first, *_ = _four(hand)
-    hand.write(first, b"before" * 1000)
-    files.space = 0
-    failures = _failures(hand, (first, b"x" * 5000))
-    assert [type(error) for error in failures.values()] == [DiskFullError]
-    assert (first.end, first.facts().failure) == (1, None)
-    with pytest.raises(DiskFullError, match="is full"):
-        first.append([b"y"], b"\0", NOW)
-    files.space = None
-    assert hand.write(first, b"after", now_ms=NOW + 1000) == 1
-    assert read_all(first) == [b"before" * 1000, b"after"]
-    files.kill()
-    hand = open_inline(files)
-    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000, b"after"]
-
-
-def test_a_short_write_before_the_disk_is_full_leaves_nothing_half_visible() -> None:
-    files = FaultyFiles()
-    hand = open_inline(files)
-    first, *_ = _four(hand)
-    hand.write(first, b"before" * 1000)
-    files.space = sum(len(files.content(path)) for path in files.paths()) + 3000
-    assert list(_failures(hand, (first, b"x" * 9000))) == [first]
-    files.kill()
-    files.space = None
-    hand = open_inline(files)
-    assert isinstance(hand.store, DirectoryStore)
-    assert not hand.store.findings
-    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000]
-
-
-def test_appends_after_a_refused_one_fail_too_so_that_offsets_have_no_gap() -> None:
-    files = FaultyFiles()
-    hand = open_inline(files)
-    first, *_ = _four(hand)
-    first.append([b"x" * 5000], b"\0", NOW)
-    files.space = 0
-    hand.store.commit()  # its result waits for the loop
-    hand.loop.run_ready()
-    with pytest.raises(DiskFullError):
-        first.append([b"behind"], b"\0", NOW)
-    files.space = None
-    assert first.append([b"again"], b"\0", NOW + 1000) == 0
-
-
-def test_small_appends_continue_in_the_journal_while_segments_cannot_grow_and_nothing_is_lost() -> None:
-    files = FaultyFiles()
-    hand = open_inline(files)
-    partitions = _four(hand)
-    files.space = sum(len(files.content(path)) for path in files.paths()) + (5 << 10)
-    refused = 0
-    for number in range(200):
-        for partition in partitions:
-            try:
-                partition.append([b"%d" % number * 50], b"\0", NOW + number)
-            except DiskFullError:
-                refused += 1
-        hand.store.commit()
-        hand.loop.run_ready()
-    accepted = [read_all(partition) for partition in partitions]
-    assert refused > 100
-    assert all(partition.facts().failure is None for partition in partitions)
-    files.space = None
-    for partition in partitions:
-        hand.write(partition, b"healed" * 700, now_ms=NOW + 100_000)
-    files.power_loss()
-    hand = open_inline(files)
-    for partition, kept in zip(hand.store.logs["log"].partitions, accepted, strict=True):
-        assert read_all(partition) == [*kept, b"healed" * 700]
-
-
-def test_a_real_full_disk_refuses_cleanly_and_recovers(tiny_disk: Path) -> None:
-    hand = open_real(tiny_disk / "data")
-    first, *_ = _four(hand)
-    accepted: list[bytes] = []
-    refused, number = 0, 0
-    while not refused:
-        message = b"%06d" % number * 1000
-        try:
-            first.append([message], b"\0", NOW + number)
-        except DiskFullError:
-            refused += 1
-            break
-        number += 1
-        done = hand.commit()
-        assert done is not None
-        if done.failures:
-            assert isinstance(done.failures[first], DiskFullError)
-            refused += 1
-        else:
-            accepted.append(message)
-    assert len(accepted) > 50
-    assert read_all(first) == accepted
-    hand.store.delete("log")
-    again = hand.store.create("log", SETTINGS, incarnation="2").partitions[0]
-    hand.store.apply_retention(NOW + 10_000)
-    hand.write(again, b"healed", now_ms=NOW + 10_000)
-    hand.store.close()
-
-
 # -- failing disks
 
 
 def test_a_failed_write_stops_its_partition_and_no_other() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, second, *_ = _four(hand)
+    first, second, *_ = four_partitions(hand)
     hand.write(first, b"durable" * 1000)
     files.fault = lambda operation, path: (
         errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
     )
-    failures = _failures(hand, (first, b"x" * 5000), (second, b"y" * 5000))
+    failures = commit_failures(hand, (first, b"x" * 5000), (second, b"y" * 5000))
     assert list(failures) == [first]
     files.fault = lambda operation, path: 0
     with pytest.raises(StorageError, match="log partition 0 stopped"):
@@ -259,11 +145,11 @@ def test_a_failed_write_stops_its_partition_and_no_other() -> None:
 def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     files.fault = lambda operation, path: (
         errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
     )
-    _failures(hand, (first, b"x" * 5000))
+    commit_failures(hand, (first, b"x" * 5000))
     depths = []
     for _ in range(3):
         with pytest.raises(StorageError) as refused:
@@ -277,7 +163,7 @@ def test_events_that_cannot_be_encoded_fail_alone_and_commits_continue(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand = open_inline(FaultyFiles())
-    first, second, third, _ = _four(hand)
+    first, second, third, _ = four_partitions(hand)
     encode = record.encode
 
     def faulty(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
@@ -285,7 +171,9 @@ def test_events_that_cannot_be_encoded_fail_alone_and_commits_continue(
         return encode(chunk, seed)
 
     monkeypatch.setattr(record, "encode", faulty)
-    failures = _failures(hand, (first, b"poison" * size), (second, b"well" * size), (third, b"well" * size))
+    failures = commit_failures(
+        hand, (first, b"poison" * size), (second, b"well" * size), (third, b"well" * size)
+    )
     assert list(failures) == [first]
     assert "cannot be stored" in str(failures[first])
     for partition, end in ((first, 0), (second, 1)):
@@ -295,7 +183,7 @@ def test_events_that_cannot_be_encoded_fail_alone_and_commits_continue(
 def test_a_failed_sync_is_never_retried() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, second, *_ = _four(hand)
+    first, second, *_ = four_partitions(hand)
     hand.write(first, b"durable" * 1000)
     syncs: list[Path] = []
 
@@ -306,7 +194,7 @@ def test_a_failed_sync_is_never_retried() -> None:
         return 0
 
     files.fault = fault
-    assert list(_failures(hand, (first, b"x" * 5000))) == [first]
+    assert list(commit_failures(hand, (first, b"x" * 5000))) == [first]
     for _ in range(50):
         hand.write(second, b"goes on" * 500)
     hand.store.close()
@@ -317,12 +205,12 @@ def test_a_failed_sync_is_never_retried() -> None:
 def test_a_failed_journal_sync_stops_its_partitions_and_the_others_continue_in_another_file() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, second, third, fourth = _four(hand)
+    first, second, third, fourth = four_partitions(hand)
     hand.write(first, b"journaled, durable")
     files.fault = lambda operation, path: (
         errno.EIO if operation == "fdatasync" and path.suffix == ".journal" else 0
     )
-    failures = _failures(hand, (second, b"a"), (third, b"b"))
+    failures = commit_failures(hand, (second, b"a"), (third, b"b"))
     assert set(failures) == {second, third}
     files.fault = lambda operation, path: 0
     assert read_all(first) == [b"journaled, durable"]
@@ -339,7 +227,7 @@ def test_a_failed_journal_sync_stops_its_partitions_and_the_others_continue_in_a
 def test_a_background_sync_that_fails_stops_the_partition_and_the_journal_keeps_its_records() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, second, *_ = _four(hand)
+    first, second, *_ = four_partitions(hand)
     files.fault = lambda operation, path: (
         errno.EIO if operation == "fdatasync" and path.parent.name == "0" and path.suffix == ".log" else 0
     )
@@ -360,7 +248,7 @@ def test_a_background_sync_that_fails_stops_the_partition_and_the_journal_keeps_
 def test_a_read_that_fails_names_the_file() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     hand.write(first, b"x" * 20_000)
     hand.write(first, b"y" * 20_000)
     hand.write(first, b"z" * 20_000)
@@ -372,7 +260,7 @@ def test_a_read_that_fails_names_the_file() -> None:
 def test_records_damaged_in_the_middle_are_fenced_and_both_sides_stay_readable() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     for number in range(10):
         hand.write(first, b"%d" % number * 6000)
     hand.store.close()
@@ -416,7 +304,7 @@ def read_all_until_damage(partition: Partition) -> list[bytes]:
 def test_without_a_sync_each_time_records_outlive_the_process_but_not_the_power(mode: str) -> None:
     files = FaultyFiles()
     hand = open_inline(files, sync=Sync.parse(mode))
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     for number in range(20):
         hand.write(first, b"%d" % number)
     syncs = []
@@ -441,7 +329,7 @@ def test_the_interval_mode_syncs_in_time_without_being_asked(tmp_path: Path) -> 
 
     calls: list[Callable[..., None]] = []
     hand = open_real(tmp_path, sync=Sync.parse("interval:5"), files=Watched())
-    first, *_ = _four(hand)
+    first, *_ = four_partitions(hand)
     calls.append(hand.loop.call)
     synced.clear()
     hand.write(first, b"a")
@@ -459,7 +347,7 @@ def test_a_failed_interval_sync_stops_the_partitions_it_was_for(tmp_path: Path) 
             super().fdatasync(fd)
 
     hand = open_real(tmp_path, sync=Sync.parse("interval:5"), files=Failing(), tuning=SMALL)
-    first, second, *_ = _four(hand)
+    first, second, *_ = four_partitions(hand)
     failing = True
     hand.write(first, b"a")
     hand.loop.run_until(lambda: first.facts().failure is not None)

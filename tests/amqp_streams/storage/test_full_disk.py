@@ -1,4 +1,4 @@
-"""Removing files frees space: a full disk recovers by retention and by deletion, without a restart."""
+"""A full disk refuses appends and keeps what it has. Retention and deletion make it recover, without a restart."""
 
 import contextlib
 from pathlib import Path
@@ -7,8 +7,19 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import DiskFullError
+from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.ports import Partition
-from tests.amqp_streams.storage.conftest import NOW, Hand, open_real, read_all
+from amqp_streams.testing import FaultyFiles
+from tests.amqp_streams.storage.conftest import (
+    FOUR,
+    NOW,
+    Hand,
+    commit_failures,
+    four_partitions,
+    open_inline,
+    open_real,
+    read_all,
+)
 
 SETTINGS = LogSettings(retention_ms=1000, segment_ms=1000)
 
@@ -63,4 +74,107 @@ def test_a_log_deleted_after_retention_leaves_no_file_open(tiny_disk: Path) -> N
     again = hand.store.create("again", SETTINGS, incarnation="i").partitions[0]
     hand.store.apply_retention(NOW + 4000)
     hand.write(again, b"healed" * 700, now_ms=NOW + 4000)
+    hand.store.close()
+
+
+def test_a_full_disk_refuses_cleanly_and_recovers() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = four_partitions(hand)
+    hand.write(first, b"before" * 1000)
+    files.space = 0
+    failures = commit_failures(hand, (first, b"x" * 5000))
+    assert [type(error) for error in failures.values()] == [DiskFullError]
+    assert (first.end, first.facts().failure) == (1, None)
+    with pytest.raises(DiskFullError, match="is full"):
+        first.append([b"y"], b"\0", NOW)
+    files.space = None
+    assert hand.write(first, b"after", now_ms=NOW + 1000) == 1
+    assert read_all(first) == [b"before" * 1000, b"after"]
+    files.kill()
+    hand = open_inline(files)
+    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000, b"after"]
+
+
+def test_a_short_write_before_the_disk_is_full_leaves_nothing_half_visible() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = four_partitions(hand)
+    hand.write(first, b"before" * 1000)
+    files.space = sum(len(files.content(path)) for path in files.paths()) + 3000
+    assert list(commit_failures(hand, (first, b"x" * 9000))) == [first]
+    files.kill()
+    files.space = None
+    hand = open_inline(files)
+    assert isinstance(hand.store, DirectoryStore)
+    assert not hand.store.findings
+    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000]
+
+
+def test_appends_after_a_refused_one_fail_too_so_that_offsets_have_no_gap() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = four_partitions(hand)
+    first.append([b"x" * 5000], b"\0", NOW)
+    files.space = 0
+    hand.store.commit()  # its result waits for the loop
+    hand.loop.run_ready()
+    with pytest.raises(DiskFullError):
+        first.append([b"behind"], b"\0", NOW)
+    files.space = None
+    assert first.append([b"again"], b"\0", NOW + 1000) == 0
+
+
+def test_small_appends_continue_in_the_journal_while_segments_cannot_grow_and_nothing_is_lost() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    partitions = four_partitions(hand)
+    files.space = sum(len(files.content(path)) for path in files.paths()) + (5 << 10)
+    refused = 0
+    for number in range(200):
+        for partition in partitions:
+            try:
+                partition.append([b"%d" % number * 50], b"\0", NOW + number)
+            except DiskFullError:
+                refused += 1
+        hand.store.commit()
+        hand.loop.run_ready()
+    accepted = [read_all(partition) for partition in partitions]
+    assert refused > 100
+    assert all(partition.facts().failure is None for partition in partitions)
+    files.space = None
+    for partition in partitions:
+        hand.write(partition, b"healed" * 700, now_ms=NOW + 100_000)
+    files.power_loss()
+    hand = open_inline(files)
+    for partition, kept in zip(hand.store.logs["log"].partitions, accepted, strict=True):
+        assert read_all(partition) == [*kept, b"healed" * 700]
+
+
+def test_a_real_full_disk_refuses_cleanly_and_recovers(tiny_disk: Path) -> None:
+    hand = open_real(tiny_disk / "data")
+    first, *_ = four_partitions(hand)
+    accepted: list[bytes] = []
+    refused, number = 0, 0
+    while not refused:
+        message = b"%06d" % number * 1000
+        try:
+            first.append([message], b"\0", NOW + number)
+        except DiskFullError:
+            refused += 1
+            break
+        number += 1
+        done = hand.commit()
+        assert done is not None
+        if done.failures:
+            assert isinstance(done.failures[first], DiskFullError)
+            refused += 1
+        else:
+            accepted.append(message)
+    assert len(accepted) > 50
+    assert read_all(first) == accepted
+    hand.store.delete("log")
+    again = hand.store.create("log", FOUR, incarnation="2").partitions[0]
+    hand.store.apply_retention(NOW + 10_000)
+    hand.write(again, b"healed", now_ms=NOW + 10_000)
     hand.store.close()

@@ -183,3 +183,9 @@ async def until(condition: Any, timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.002)
+
+
+async def completed(rig: Rig, uid: str, count: int) -> None:
+    """Wait until the stored position is after this many events."""
+    await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
+    await rig.dispatcher.store_histories()

@@ -20,7 +20,7 @@ from knative_gateway.dispatcher.posting import sending as sending_module
 from knative_gateway.dispatcher.subscribers import steps as steps_module
 from knative_gateway.filters import dialects
 from knative_gateway.ports import Delivery
-from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.rig import LOG, Rig, completed, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Behaviour, Got, SubscriberServer
 
 POISON = "poison"
@@ -48,11 +48,6 @@ def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -
         return plain(first, *args, **named)
 
     monkeypatch.setattr(holder, name, run)
-
-
-async def completed(rig: Rig, uid: str, count: int) -> None:
-    await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
-    await rig.dispatcher.store_histories()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""The addresses at which clients reach the gateway."""
+
+from ipaddress import ip_address
+from typing import Final
+
+import structlog
+
+from knative_gateway.config import GatewaySettings
+
+_EVERYWHERE: Final = {
+    "0.0.0.0": "127.0.0.1",  # noqa: S104
+    "[::]": "[::1]",
+}
+
+log = structlog.get_logger("knative_gateway")
+
+
+def base_url(settings: GatewaySettings, bound: str, *, shared: bool) -> str:
+    """Return the beginning of the addresses of Brokers and Channels.
+
+    `bound` is the first address of the HTTP listener, as HOST:PORT. `shared` means that other gateways use the
+    same store.
+    """
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    if shared:
+        message = "each gateway writes its own address into the status of Brokers and Channels"
+        log.warning("public_url_not_set", message=message, remedy="set public_url")
+    host, _, port = bound.rpartition(":")
+    if host in _EVERYWHERE:
+        # A wildcard address is valid for binding only: a sender on this machine needs an address to connect to.
+        message = "other machines cannot reach the addresses of Brokers and Channels"
+        log.warning("public_url_not_set", message=message, remedy="set public_url")
+        host = _EVERYWHERE[host]
+    return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to a listener on this host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,56 @@
+"""The metrics of the gateway itself, in addition to those of its parts."""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+
+class Observed(Protocol):
+    """What the metrics are computed from."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the event log node is connected."""
+
+    @property
+    def stored_s_ago(self) -> float | None:
+        """Seconds since the positions of subscribers were last stored. None before the dispatcher starts."""
+
+    @property
+    def embedded_starts(self) -> int | None:
+        """How often the embedded node was started. None if the gateway has no embedded node."""
+
+
+class GatewayFigures:
+    """A collector for the registry of `/metrics`."""
+
+    def __init__(self, gateway: Observed) -> None:
+        self._gateway: Final = gateway
+
+    def register(self, registry: CollectorRegistry, *parts: Collector) -> None:
+        """Register the metrics of the process, of the gateway and of its parts."""
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        for collector in (self, *parts):
+            registry.register(collector)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the gateway itself."""
+        gateway = self._gateway
+        yield GaugeMetricFamily(
+            "knative_gateway_event_log_connected",
+            "Whether the event log node is connected.",
+            float(gateway.connected),
+        )
+        if (seconds := gateway.stored_s_ago) is not None:
+            words = "Seconds since the positions of subscribers were last stored in the state database."
+            yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, seconds)
+        if (starts := gateway.embedded_starts) is not None:
+            yield CounterMetricFamily(
+                "knative_gateway_embedded_starts", "Starts of the embedded event log node.", float(starts)
+            )
