@@ -94,7 +94,7 @@ class Credentials:
                 f"{name}.ext",
             )
             self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed_by)
-        # ES256 has it
+        # ES256 has it.
         public = jwt.get_algorithm_by_name("ES256").to_jwk(self._key.public_key(), as_dict=True)  # type: ignore[attr-defined]
         (folder / "keys.json").write_text(json.dumps({"keys": [public]}))
         UsersFile.load(folder / "users.json").add(_USER, _PASSWORD)

@@ -208,7 +208,7 @@ def exporting(collector: str | None, environment: Mapping[str, str] = os.environ
         message = f"OTEL_TRACES_EXPORTER must be otlp or none (got {exporter!r})"
         raise ConfigError(message)
     try:
-        # An extra
+        # An extra.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider as Provider  # noqa: PLC0415

@@ -75,7 +75,7 @@ class Mixed(Crowd):
         super().__init__()
         self._chance: Final = random.Random(seed)
 
-    # Failing does not depend on the event
+    # Failing does not depend on the event.
     async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002
         """By the last digit of the number: 7 sometimes fails, 8 always does, 9 hangs, 6 replies with what
         cannot be read.

@@ -113,7 +113,7 @@ def object_document(
 ) -> Object:
     """Return one object in the requested form."""
     if form is Form.TABLE:
-        # Every object has metadata
+        # Every object has metadata.
         version = str(object_.get("metadata", {}).get("resourceVersion", ""))  # type: ignore[attr-defined]
         return table(kind, [object_], now_ms=now_ms, version=version, include=include)
     return partial(object_) if form is Form.METADATA else object_

@@ -192,7 +192,7 @@ class Requests:
     """Empty: all resources of a kind."""
     query: dict[str, str]
 
-    def answers(self, resource: Resource, accept: str = JSON) -> list[Object]:
+    def answers(self, resource: Resource, accept: str = JSON) -> list[dict[str, Any]]:
         """Ask for the named resources of a kind, one by one, or for the list of all of them."""
         paths = [resource.path(self.namespace, name) for name in self.names]
         return [

@@ -53,6 +53,7 @@ def retry_after_ms(value: str, at_ms: int) -> int | None:
     Spec: RFC 9110, 10.2.3.
     """
     if _SECONDS.fullmatch(value):
+        # Twelve digits are longer than any cap. int() of a header of many kilobytes would be slow.
         return int(value[:12]) * 1000
     try:
         date = parsedate_to_datetime(value)

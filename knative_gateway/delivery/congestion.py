@@ -78,17 +78,21 @@ class Congestion:
         """
         self._heard()
         if self._probing:
+            # Answers to requests of the time before the probe were slowed down by the others in flight.
             if in_flight <= PROBE_LIMIT:
                 self._measure(elapsed_ms)
             return
         self._note(elapsed_ms)
         if self._slow():
             self._slow_answers += 1
+            # A round is as many answers as the limit allows in flight at once.
             if self._slow_answers > PROBE_ROUNDS * self._limit:
                 # The first answers may belong to requests that began with more requests in flight. They are
                 # not counted.
                 self._probing, self._measured, self._measured_ms = True, -PROBE_LIMIT, 0
         elif in_flight * 2 >= self.limit:
+            # Slow start below the threshold (one more for each answer doubles the limit in a round), then one
+            # more in a round, as in TCP (RFC 5681).
             step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
             self._limit = min(self._limit + step, float(self.limit_max))
 
@@ -112,12 +116,15 @@ class Congestion:
             self._limit = float(min(HANGING_LIMIT, self.limit_max))
 
     def _heard(self) -> None:
+        # It answers again after a time of silence. What it can take now is unknown, so the limit starts at
+        # the bottom.
         if self._silences >= SILENCES_MAX:
             self._limit = self._threshold = float(LIMIT_MIN)
         self._silences = 0
 
     def _decrease(self, now_ms: int) -> None:
         since = None if self._decreased_ms is None else now_ms - self._decreased_ms
+        # All requests of one burst see the same overload. Halving for each of them would end at one.
         if since is not None and since < max(self._latency_ms, LATENCY_FLOOR_MS):
             return
         self._decreased_ms = now_ms
@@ -130,6 +137,7 @@ class Congestion:
             self._latency_ms = float(elapsed_ms)
             self._measure(elapsed_ms)
             return
+        # A moving mean over about one round: older answers belong to another limit.
         self._latency_ms += (elapsed_ms - self._latency_ms) / max(self._limit, float(PROBE_ANSWERS))
         self._unhurried_ms = min(self._unhurried_ms, self._latency_ms)
 

@@ -238,9 +238,12 @@ class Plan:
 
     def _reply(self, reply: CloudEvent, answer: Answer) -> Action:
         """Deliver or store the reply (step 4). Without a reply URL and a Broker, the reply is dropped."""
+        # A Broker takes replies into its own log (the events go to all its Triggers); a Subscription posts
+        # them to its reply URL.
         if self.subscriber.reply_log is not None:
             stored = reply_to(self.event, reply)
             if stored is None:
+                # The delivery is complete: the subscriber accepted the event. Only the chain of replies ends.
                 self._reply_expired = True
                 return self._done(End.COMPLETED)
             return self._then(
@@ -256,12 +259,16 @@ class Plan:
         The dead letter sink has its own retries. A failure at any other destination uses a retry of the
         subscriber.
         """
+        # A failed reply counts as a failed attempt of the subscriber. With a count of its own, a reply that
+        # fails would multiply the retries of the subscriber.
         attempts = self._attempts[To.DEAD_LETTER if failure.destination == To.DEAD_LETTER else To.SUBSCRIBER]
         if failure.retryable and attempts <= self.subscriber.delivery.retry:
             wait = self.spread(wait_ms(self.subscriber.delivery, attempts, answer))
             return self._then(Wait(now_ms + wait, attempts))
         if failure.destination == To.DEAD_LETTER or self.subscriber.delivery.dead_letter_url is None:
             return self._done(End.DROPPED, failure)
+        # Kept over the retries of the sink: the dead letter names the failure of the subscriber and not that
+        # of the sink.
         self._cause = failure
         return self._to_dead_letter()
 

@@ -28,6 +28,8 @@ class Rate:
 
     def __post_init__(self) -> None:
         assert 0 < self.per_second <= PER_SECOND_MAX, self.per_second
+        # A tenth of a second: timers have a resolution of about a millisecond, so a bucket for a single event
+        # could not reach a high rate.
         self.burst = max(self.burst, self.per_second / 10, 1.0)
         self._tokens = self.burst
 

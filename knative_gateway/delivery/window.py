@@ -94,6 +94,8 @@ class Window:
         queue = self._queue(entry)
         if queue is None:
             self._startable.append(entry)
+        # A key is in `_behind` exactly while one of its events has started or may start. Its events behind
+        # that one wait there.
         elif queue in self._behind:
             self._behind[queue].append(entry)
         else:
@@ -107,6 +109,8 @@ class Window:
         """
         if self._last is None:
             self.position = offset
+        # Neighbouring skips become one range, so a filter that matches nothing costs one entry and not one
+        # for each event.
         elif self._last.completed:
             self._last.offset = offset
         else:
@@ -130,6 +134,8 @@ class Window:
         self._open -= 1
         self._start_next(entry)
         before, after = entry._before, entry._after
+        # Merging with both neighbours keeps the number of ranges below the number of open events, which
+        # `look_ahead` bounds.
         if after is not None and after.completed:
             entry.offset = after.offset
             self._unlink(after)
@@ -177,4 +183,5 @@ class Window:
         if behind:
             self._startable.append(behind.popleft())
         else:
+            # An empty queue is removed at once: keys come from senders, and would fill memory.
             del self._behind[queue]

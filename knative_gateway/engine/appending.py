@@ -27,6 +27,8 @@ from knative_gateway.errors import (
 
 log = structlog.get_logger(__name__)
 
+# A sweep is one timer for a queue. A timer for each event would cost more than the append itself. An event
+# waits up to this much longer than its limit.
 _SWEEP_S: Final = 0.25
 _LOOK_S: Final = 0.01
 _WARN_S: Final = 10.0
@@ -35,6 +37,8 @@ _NEVER: Final = frozenset(("amqp:decode-error", "amqp:invalid-field"))
 """Conditions of a message that is refused because of its content, for example a group key of more than 64
 KiB.
 """
+# With the defaults, 256 MiB of events wait at most in the whole gateway, and one blocked log takes a quarter
+# of it.
 ALL_LOGS: Final = 4
 """All logs together may use this many times the limits of one log."""
 
@@ -71,6 +75,8 @@ class _Total:
         self.queues = 0
         """The number of queues with at least one event."""
 
+    # The share is computed at each call and not kept: it changes whenever a queue becomes empty or gets its
+    # first event.
     def has_share(self, events: int, size: int) -> bool:
         """Return whether a queue with this many events and bytes uses less than an equal share."""
         queues = max(1, self.queues)
@@ -112,6 +118,8 @@ class Appender:
 
     def forget(self, log: str) -> None:
         """Stop appending to a log, and fail its waiting appends."""
+        # Removed before it is stopped: an append that arrives meanwhile gets a new queue, which the node
+        # refuses if the log is gone.
         queue = self._queues.pop(log, None)
         if queue is not None:
             queue.stop(UnavailableError(f"{log} is no longer served"))
@@ -129,6 +137,7 @@ class Appender:
     def _queue_of(self, log: str, failed: "_AppendQueue | None") -> "_AppendQueue":
         now = asyncio.get_running_loop().time()
         if failed is not None:
+            # Without a pause, each event for a log that does not exist would open a link and have it refused.
             if now < failed.failed_at + self._limits.retry_s:
                 assert failed.failure is not None
                 raise UnavailableError(str(failed.failure))
@@ -159,6 +168,8 @@ class _Entry(LoneEntry):
 
     def answered(self) -> None:
         """Called by the producer: the outcome is known."""
+        # Broken here, because the entry and its bound method refer to each other: the entry is released at
+        # once and not by the garbage collector.
         self.on_outcome = None
         outcome = self.outcome
         error = outcome if isinstance(outcome, AmqpStreamsError) else None
@@ -210,6 +221,7 @@ class _AppendQueue:
     async def append(self, message: bytes) -> None:
         """Post the message and wait for its outcome."""
         future: asyncio.Future[None] = self._loop.create_future()
+        # A future for each append and not a task: a task costs several times as much.
         entry = self.post(message, partial(_settle, future))
         try:
             await future
@@ -220,8 +232,12 @@ class _AppendQueue:
     def post(self, message: bytes, report: Report) -> _Entry:
         """Queue a message. All messages of one iteration of the event loop are sent together."""
         limits, total = self._limits, self._total
+        # One message is always accepted by an empty queue, even if it is larger than the limit of bytes. The
+        # node decides about its size.
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
+        # Above the total, a log with less than its share still gets room. So logs that are blocked cannot
+        # stop the others.
         if (total.events >= total.events_max or total.bytes >= total.bytes_max) and not total.has_share(
             self._events, self._bytes
         ):
@@ -229,6 +245,8 @@ class _AppendQueue:
                 f"{total.events} events ({total.bytes} bytes) wait for {total.queues} logs"
             )
         entries = self.entries
+        # Entries with an outcome leave lazily, from the front: removing one from the middle of a deque would
+        # cost its length.
         while entries and entries[0].report is None:
             entries.popleft()
         entry = _Entry(message, self, report, self._loop.time() + limits.wait_s)
@@ -241,6 +259,8 @@ class _AppendQueue:
         self._bytes += size
         entries.append(entry)
         if not self._posted:
+            # One call to the producer for all events of an iteration: they leave as one block, and the node
+            # can store them with one sync.
             self._loop.call_soon(self._post)
         self._posted.append(entry)
         if self._sweeper is None:
@@ -261,6 +281,8 @@ class _AppendQueue:
         total.bytes -= size
         if not self._events:
             total.queues -= 1
+        # A rejection is about this event. Any other error is about the link, and the link does not work again
+        # after it.
         if error is not None and self.failure is None and not isinstance(error, RejectedError):
             self._failed(error)
 
@@ -272,6 +294,7 @@ class _AppendQueue:
             self._sweeper.cancel()
         for entry in self.entries:
             entry.give_up(error)
+        # In a task, because `stop` is called from callbacks that cannot wait for the node.
         closing = self._loop.create_task(_close(self._producer))
         _closing.add(closing)
         closing.add_done_callback(_closing.discard)
@@ -279,6 +302,7 @@ class _AppendQueue:
     def _sweep(self) -> None:
         """Fail the entries that waited too long. The oldest entries come first."""
         entries, now = self.entries, self._loop.time()
+        # Noted at each sweep: the time tells later whether the link was lost while an event waited.
         if not self._producer.attached:
             self._away_at = now
         while entries and (entries[0].report is None or entries[0].deadline <= now):

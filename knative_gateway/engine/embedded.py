@@ -71,6 +71,7 @@ class EmbeddedNode:
             "--log-level",
             log_level,
         ]
+        # The environment of the user comes last and wins: an operator may raise the limit further.
         self._environment: Final = {"AMQP_STREAMS_LIMITS_MESSAGE_BYTES": str(message_bytes), **os.environ}
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: Final = tasks or Supervisor()
@@ -145,10 +146,11 @@ class EmbeddedNode:
                 *self._arguments,
                 *("--listen", self._listen, "--ready-fd", str(writing)),
                 stdin=asyncio.subprocess.DEVNULL,
+                # The stdout of the gateway is for data. The node writes only log lines.
                 stdout=sys.stderr.fileno(),
                 env=self._environment,
                 pass_fds=(writing,),
-                # An interrupt at the terminal must not end the node before the gateway
+                # An interrupt at the terminal must not end the node before the gateway.
                 start_new_session=True,
                 preexec_fn=_die_with(os.getpid()),
             )
@@ -163,6 +165,8 @@ class EmbeddedNode:
         except BaseException:
             await self._end()
             raise
+        # From now on with the port that the kernel chose: clients that know the address find the node again
+        # after a restart.
         self._listen = self.address = addresses["amqp"][0]
         log.info("node_started", url=f"amqp://{self.address}", pid=self._process.pid)
 

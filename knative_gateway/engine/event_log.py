@@ -35,9 +35,11 @@ from knative_gateway.running.supervising import Supervisor
 
 READ_EVENTS_MAX: Final = 500
 """Events in one batch of a reader."""
+# Two batches: while the gateway works on one, the node sends the next.
 _CREDIT: Final = 1000
 _ANSWER_S: Final = 10.0
 _AGAIN_S: Final = 1.0
+# The client needs a bound. The gateway never gives a node up, because senders get 503 in the meantime.
 _FOR_EVER: Final = 1 << 40
 _CONFLICT: Final = 409
 
@@ -65,6 +67,7 @@ class AmqpEventLog:
         retry = RetryPolicy(
             attempts_max=_FOR_EVER,
             elapsed_max_ms=_FOR_EVER,
+            # Short waits, because senders wait at most `limits.append` for a node that restarts.
             first_ms=50,
             wait_max_ms=1000,
             first_connect=True,
@@ -109,6 +112,7 @@ class AmqpEventLog:
 
     async def close(self) -> None:
         """Wait up to `drain_s` for the outcomes of appends in flight, and disconnect."""
+        # Without a connection no outcome can arrive, so waiting would only delay the stop.
         await self._appender.close(self._drain_s if self.connected else 0.0)
         for task in self._tasks:
             task.cancel()
@@ -139,6 +143,7 @@ class AmqpEventLog:
                 log, partitions=partitions, retention_ms=retention_ms, timeout=_ANSWER_S
             )
         except ManagementError as error:
+            # The log exists, created by this gateway earlier or by another replica. Its own settings stay.
             if error.status != _CONFLICT:
                 raise _away(log, error) from error
             info = await self._info(log)
@@ -152,6 +157,8 @@ class AmqpEventLog:
         Raises:
             UnavailableError: the node is unreachable, or refuses the request.
         """
+        # Before the request, so that waiting appends fail with this reason and not with the loss of their
+        # link.
         self._appender.forget(log)
         try:
             await self._client.management.delete_log(log, timeout=_ANSWER_S)
@@ -246,13 +253,21 @@ class AmqpEventLog:
             try:
                 start = EARLIEST if offset is None else AfterOffset(int(offset))
                 consumer = self._client.consumer(
-                    name, partition=partition, start=start, credit=_CREDIT, settle="none"
+                    # Nothing is settled: the gateway stores positions in its database, when deliveries have
+                    # ended.
+                    name,
+                    partition=partition,
+                    start=start,
+                    credit=_CREDIT,
+                    settle="none",
                 )
                 try:
                     await consumer.open(timeout=None)
                     async with aclosing(_batches(consumer, partition)) as taken:
                         async for batch in taken:
                             await batches.put(batch)
+                            # After the queue has taken the batch: if the task is cancelled while it waits,
+                            # the batch is read again.
                             offset = batch[-1].offset
                 finally:
                     await consumer.close(timeout=1.0)
@@ -304,6 +319,8 @@ def _stored(partition: int, message: bytes) -> Stored | None:
         return None
     if position.offset is None:
         return None
+    # The delivery annotations belong to the hop from the node to the gateway (AMQP 3.2.2), and must not be
+    # forwarded.
     with suppress(AmqpStreamsError):
         message = bare(message)
     return Stored(partition, offset_text(position.offset), position.timestamp_ms or 0, message)

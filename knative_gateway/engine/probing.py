@@ -74,6 +74,7 @@ class Probe:
         except (ConnectionLostError, TimedOutError) as error:
             log.warning("event_log_silent", url=self._client.address, reason=str(error))
             return
+        # A refusal is an answer: the node reads, decides and writes.
         except AmqpStreamsError:
             pass
         self._answered_at = self._loop.time()

@@ -64,6 +64,8 @@ class GroupShare:
                 start=LATEST,
                 settle="manual",
                 credit=1,
+                # A filter that matches nothing and a credit of 1: the links exist only to own partitions, and
+                # cost the node no deliveries.
                 filters={"nothing": sql_filter("FALSE")},
                 on_assigned=self._note,
                 on_revoked=self._note,
@@ -79,6 +81,8 @@ class GroupShare:
                 with suppress(AmqpStreamsError):
                     await consumer.close()
                 self._member = None
+                # First nothing is owned, then the group is joined again: another replica may own the
+                # partitions from now on, and two owners would deliver twice.
                 self._become(frozenset())
             await asyncio.sleep(_AGAIN_S)
 

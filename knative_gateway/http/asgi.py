@@ -42,6 +42,7 @@ class AsgiHandler:
         except (httptools.HttpParserInvalidURLError, ValueError):
             self._exchange.refuse(400, "the request target is not valid")
             return
+        # The set keeps a reference: the event loop alone does not keep a task alive.
         task = asyncio.get_running_loop().create_task(self._run(scope))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -84,6 +85,8 @@ class AsgiHandler:
             await self._app(scope, self._receive, self._send)
         except Exception:
             log.exception("request_broke", method=scope["method"], path=scope["path"])
+        # Cancelled at the end of the drain: the client must see that the answer is not complete, before the
+        # task ends.
         except BaseException:
             self._give_up()
             raise
@@ -111,6 +114,8 @@ class AsgiHandler:
 
     async def _send(self, message: Message) -> None:
         exchange = self._exchange
+        # Back-pressure: an application that streams, for example a watch, waits here while its client does
+        # not read.
         await exchange.connection.writable()
         if exchange.is_lost:
             return
@@ -129,6 +134,8 @@ class AsgiHandler:
         headers: list[Header] = [*exchange.connection.shared.headers]
         closes, length = exchange.must_close, None
         for written, value in own:
+            # Values may come from users, for example the name of an object. A line break in one would end the
+            # head of the answer.
             check_header(written, value)
             name = written.lower()
             if name == b"content-length":

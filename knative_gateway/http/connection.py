@@ -63,9 +63,11 @@ class Service(Shared):
         That is the connection that waits longest, of the network with the most that wait: so a client that
         opens connections and sends nothing keeps no other client out. If none waits, `new` is closed.
         """
-        crowd = max(self._waiting.values(), key=len, default={new: None})
-        chosen = next(iter(crowd))
-        self.works(chosen)  # the transport tells only later that it has ended
+        largest = max(self._waiting.values(), key=len, default={new: None})
+        chosen = next(iter(largest))
+        # The transport reports only later that the connection has ended. Until then it must not be chosen a
+        # second time.
+        self.works(chosen)
         chosen.abort()
 
 
@@ -110,6 +112,7 @@ class Connection(asyncio.Protocol):
         self.network = _network(self.address("peername"))
         self.shared.connections.add(self)
         self.shared.waits(self)
+        # After the registration, so that the new connection itself is among those that may be closed.
         if len(self.shared.connections) > self.shared.connections_max:
             self.shared.make_room(self)
 
@@ -128,10 +131,13 @@ class Connection(asyncio.Protocol):
         """Parse the data, or queue it while reading must pause."""
         if self._reader.is_ended:
             return
+        # Order: bytes that arrived earlier and are not parsed yet come first.
         if self._left:
             self._left += data
         elif len(data) <= PIECE_BYTES:
             self._parse(data)
+            # A single complete request, which is the usual case, cannot require a pause. This saves a call
+            # for nearly every request.
             if len(self._queue) > 1 or self._reader.current is not None or self._can_write is not None:
                 self._pace()
         else:
@@ -157,6 +163,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its answers."""
         self._can_write = asyncio.Event()
+        # The largest number: the first look then notices progress and takes the real size of the buffer.
         self._unsent, self._stalled_since = sys.maxsize, self.shared.clock()
         self._pace()
 
@@ -189,12 +196,15 @@ class Connection(asyncio.Protocol):
         """The first request of the queue is answered: begin the next request, or close."""
         self._queue.popleft()
         if not exchange.keep_alive:
+            # Requests after one that closes the connection get no answer (RFC 9112, 9.6). Their handlers have
+            # not begun.
             self._queue.clear()
             self._close(lingers=self._reader.current is not None)
             return
         self._idle_since = None
         if not self._queue:
             self.shared.waits(self)
+        # Skipped in the usual case, in which the answered request was the only one.
         if self._queue or self._reader.is_ended:
             self._advance()
         if self._is_read_paused:
@@ -236,6 +246,8 @@ class Connection(asyncio.Protocol):
             if now >= self._lingers_until:
                 self._transport.abort()
         elif self._can_write is not None:
+            # Progress counts, not the total time: a slow reader of a large answer stays connected as long as
+            # the buffer shrinks.
             unsent = self._transport.get_write_buffer_size()
             if unsent < self._unsent:
                 self._unsent, self._stalled_since = unsent, now
@@ -278,6 +290,8 @@ class Connection(asyncio.Protocol):
             if reader.begun:
                 self._waiting_since = None
         elif self._waiting_since is None or self._waiting_for != reader.begun:
+            # The time of a request begins with its first byte. Further bytes do not extend it, so a client
+            # that sends one byte at a time is cut off as well.
             self._waiting_since, self._waiting_for = self.shared.clock(), reader.begun
 
     def _go_on(self) -> None:
@@ -285,6 +299,8 @@ class Connection(asyncio.Protocol):
         if self._is_parsing:
             return
         reader, left, at = self._reader, memoryview(self._left), 0
+        # In pieces, with a look at the limits between them: a large block of small requests would otherwise
+        # all be queued before a pause.
         while at < len(left) and not reader.is_ended and not self._is_full():
             self._parse(left[at : at + PIECE_BYTES])
             at += PIECE_BYTES
@@ -307,6 +323,8 @@ class Connection(asyncio.Protocol):
 
     def _pace(self) -> None:
         """Pause or resume reading, if that changed."""
+        # Bytes that are not parsed yet always pause: reading more of them would only move the data of the
+        # client into memory.
         paused = bool(self._left) or (self._is_full() and not self._reader.is_ended)
         if paused is self._is_read_paused or self._transport.is_closing():
             return
@@ -331,6 +349,8 @@ class Connection(asyncio.Protocol):
         self._is_advancing = True
         queue = self._queue
         try:
+            # A handler begins only when its answer can be sent: a client that pipelines requests and reads
+            # nothing would otherwise fill memory with answers.
             while queue and queue[0].handler is None and self._can_write is None:
                 exchange = queue[0]
                 handler = exchange.handler = self.shared.handler(exchange)
@@ -368,6 +388,7 @@ class Connection(asyncio.Protocol):
         """
         self._reader.is_ended = True
         self._left = b""
+        # TLS cannot close one direction only, so the connection cannot linger there.
         if not lingers or self._transport.is_closing() or not self._transport.can_write_eof():
             self._transport.close()
             return
@@ -387,6 +408,8 @@ def _network(peer: tuple[str, int] | None) -> str:
         address = ipaddress.IPv6Address(peer[0].partition("%")[0])
     except ValueError:
         return peer[0]
+    # A site usually owns a /64 network and may use each of its addresses, so limits per client count the
+    # network.
     return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
 
 

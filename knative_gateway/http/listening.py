@@ -84,6 +84,7 @@ class HttpServer:
         except OSError as error:
             message = f"cannot listen on {listener}: {error.strerror or error}"
             raise ConfigError(message) from error
+        # Appended after the bind, so that `close` finds only servers that listen.
         self._servers.append(server)
         self.addresses.extend(map(_address, server.sockets))
         log.info("gateway_listening", address=", ".join(self.addresses), tls=self._tls is not None)
@@ -95,6 +96,8 @@ class HttpServer:
             ConfigError: it is not valid; the current certificate stays.
         """
         if self._tls is not None and self._context is not None:
+            # First into a new context: if the files are not valid, this raises and the context in use does
+            # not change.
             server_context(self._tls)
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
 
@@ -116,8 +119,10 @@ class HttpServer:
         await asyncio.sleep(_LOOK_S)  # the event loop reads requests that have already arrived
         connections = self._service.connections
         for connection in list(connections):
+            # Connections without a request close now. A load balancer would otherwise keep them until the end
+            # of the drain.
             connection.shut()
-        # The transports call their protocols, not us
+        # The transports call their protocols, not us.
         while (connections or self._tasks) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         for connection in list(connections):
@@ -142,6 +147,8 @@ class HttpServer:
 
     def _tick(self) -> None:
         """Update the date of the answers, and end connections that exceed a time limit."""
+        # Formatting the date for each answer would cost more than the rest of a small answer. Its resolution
+        # is one second.
         self._service.headers = [(b"date", formatdate(usegmt=True).encode())]
         now = asyncio.get_running_loop().time()
         for connection in list(self._service.connections):

@@ -89,6 +89,8 @@ class RequestReader:
             self._quiet_bytes = 0
             return
         self._quiet_bytes += len(piece)
+        # httptools has no limit of its own on a head, on the extensions of a chunk or on trailers. Bytes
+        # without progress bound all of them with one count.
         if self._quiet_bytes > HEAD_BYTES_MAX and not self.is_ended:
             raise RefusedError(431, f"the headers are larger than {HEAD_BYTES_MAX} bytes")
 
@@ -143,6 +145,8 @@ class RequestReader:
         self._headers = []
         self._noted = {}
         self.is_in_head = self._is_small = self._has_advanced = True
+        # The connection compares this number to notice that another request has begun, and restarts its time
+        # limit.
         self.begun += 1
 
     def on_url(self, target: bytes) -> None:
@@ -152,6 +156,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header. After a chunked body it is a trailer, which is dropped."""
+        # Trailers could otherwise add headers, for example an Authorization, after the request was checked.
         if not self.is_in_head:
             return
         name = name.lower()
@@ -168,6 +173,8 @@ class RequestReader:
         parser, noted, headers = self._parser, self._noted, self._headers
         version = parser.get_http_version()
         self._has_upgrade = parser.should_upgrade()
+        # The sizes are summed only for heads that did not arrive in one piece. A piece is smaller than the
+        # limit, so all others are within it.
         if not self._is_small or len(self._target) > TARGET_BYTES_MAX or len(headers) > HEADERS_MAX:
             self._check_size()
         if version != "1.1" or b"transfer-encoding" in noted or self._has_upgrade:
@@ -178,6 +185,8 @@ class RequestReader:
             self._target,
             headers,
             version=version,
+            # HTTP/1.0 clients that ask for keep-alive are rare, and the rules for it differ between
+            # implementations.
             keep_alive=version == "1.1" and parser.should_keep_alive(),
             expects_continue=bool(noted)
             and version == "1.1"
@@ -189,6 +198,8 @@ class RequestReader:
         """A part of the body."""
         self._has_advanced = True
         exchange = self.current
+        # A request that is already refused may still send its body. It is parsed, to find its end, and
+        # dropped.
         if exchange is None or exchange.is_answered:
             return
         exchange.body += body
@@ -231,6 +242,8 @@ def _check_framing(method: bytes, version: str, coding: bytes | None) -> None:
     if method == b"CONNECT":
         raise RefusedError(501, "CONNECT is not supported")
     if coding is not None and version == "1.0":
+        # A proxy of HTTP/1.0 would not know where the body ends, and would read its bytes as the next
+        # request.
         raise RefusedError(400, "HTTP/1.0 has no Transfer-Encoding")
     if coding is not None and not is_chunked(coding):
         raise RefusedError(501, "the only Transfer-Encoding supported is chunked")

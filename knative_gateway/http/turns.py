@@ -36,6 +36,8 @@ class Turns:
             await mine
         else:
             self._is_taken, self._since = True, clock()
+            # `call_soon` runs after the first step of the caller, in the next iteration: the difference is
+            # the time that the request used.
             loop.call_soon(self._pause)
 
     def _pause(self) -> None:
@@ -50,6 +52,7 @@ class Turns:
     def _next(self) -> None:
         while self._waiting:
             first = self._waiting.popleft()
+            # A client that has left has cancelled its future. Its turn goes to the next one.
             if not first.done():
                 first.set_result(None)
                 self._since = clock()

@@ -62,6 +62,7 @@ class Answer(NamedTuple):
 
 def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answer:
     """Return an answer with a line of text, or with an empty body."""
+    # The words of a refusal may quote what the client sent. The bound keeps a large header out of the answer.
     body = f"{words[:_WORDS_MAX]}\n".encode(errors="replace") if words else b""
     all_headers = [ALLOW, (b"content-length", str(len(body)).encode()), *headers]
     if body:
@@ -84,6 +85,7 @@ def refusal(error: Refusal, *, close: bool = False) -> Answer:
         headers.append(_RETRY_LATER)
     elif isinstance(error, UnauthenticatedError):
         headers.append((b"www-authenticate", b"Bearer"))
+    # In the order of the table, so that a subclass must come before its base.
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
     return answer(status, str(error), headers)
 

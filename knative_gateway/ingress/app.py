@@ -81,6 +81,8 @@ class Ingress:
 
     def use(self, routes: Routes) -> None:
         """Serve these routes from the next request on."""
+        # Windows are kept by uid, so a Broker that is recreated under the same name begins with an empty
+        # memory, and an update of its Triggers does not empty it.
         old, self._windows = self._windows, {}
         for route in routes.by_path.values():
             if route.duplicates_ms is not None:
@@ -89,6 +91,7 @@ class Ingress:
                 self._windows[route.uid] = (
                     window if window is not None and same else Window(route.duplicates_ms)
                 )
+        # Before `_routes`: a request of a new route must find its counters.
         self.figures.use(routes)
         self._routes = routes
         # Routes whose single events need neither authorization nor duplicate detection; see `direct`.
@@ -108,6 +111,7 @@ class Ingress:
         """Answer one request."""
         assert scope["type"] == "http", "the application routes only http requests to the ingress"
         path: str = scope["path"]
+        # A slash at the end is accepted because users add it to the address of a Broker in their settings.
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
         if route is None:
             answer = await self._unserved(path.removesuffix("/"), scope)
@@ -136,6 +140,8 @@ class Ingress:
     async def _counted(self, route: Route, scope: Message, receive: Receive) -> Answer:
         loop = asyncio.get_running_loop()
         started = loop.time()
+        # The counters are looked up once, before the first wait: `use` may remove the route while the body
+        # arrives.
         figures = self.figures.of(route)
         figures.in_flight += 1
         try:
@@ -166,6 +172,8 @@ class Ingress:
                 return answers.STARTING
         except GatewayError as error:
             return refusal(error)
+        # Only a definite 404 counts. During the start, the path may belong to a Broker that is not loaded
+        # yet.
         self.figures.unknown += 1
         return answers.NOT_FOUND
 
@@ -176,11 +184,13 @@ class Ingress:
             request = Request(headers)
             own: bytes | None = scope.get(_OWN_BODY)
             if own is None and self._authorizer is not None:
+                # Before the body is read: a client without the right must not make the gateway hold a body.
                 await self._authorizer.may_send(request.authorization, route)
             body = await self._body(request, receive) if own is None else own
             size = len(body)
             events = events_from_http(headers, body, count_max=self.limits.batch_events)
             arrival = self.arrival() if route.kind == BROKER else None
+            # The common case without the tasks and the list that `_store` needs.
             if len(events) == 1 and route.duplicates_ms is None:
                 await self._log.append(
                     route.log, encode(received(events[0], arrival, request.trace), request.passed_on)
@@ -230,6 +240,8 @@ class Ingress:
                     size += len(pieces[-1])
                     if size > limit:
                         raise _too_large(limit)
+            # Joined once at the end: adding each piece to a growing body would copy a large body for each
+            # piece.
             body = b"".join(pieces)
         if len(body) > limit:
             raise _too_large(limit)
@@ -247,6 +259,8 @@ class Ingress:
             *(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True
         )
         failures = [failure for failure in done if failure is not None]
+        # The sender gets one status for the batch. It must send the whole batch again, because the standard
+        # has no answer for a part of it; duplicate detection removes the events that were stored.
         if failures:
             raise failures[0]
 
@@ -270,8 +284,11 @@ class Ingress:
         if window.knows(identity, loop.time() * 1000):
             return False
         key = (route.uid, identity)
+        # A sender that retries after a timeout may overlap with its own first request. Without this, both
+        # would miss each other in the window and the event would be stored twice.
         other = self._storing.get(key)
         if other is not None:
+            # The shield keeps the future of the other request usable if this request is cancelled.
             await asyncio.shield(other)
             return False
         mine = self._storing[key] = loop.create_future()
@@ -287,6 +304,8 @@ class Ingress:
             raise
         finally:
             del self._storing[key]
+        # Only now, after the append: an event that was not stored must not be refused as a duplicate when it
+        # is sent again.
         window.note(identity, loop.time() * 1000)
         mine.set_result(None)
         return True

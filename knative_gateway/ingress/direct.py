@@ -51,7 +51,11 @@ class FastPath:
         """Return the handler of a request whose headers have arrived; None: the application must
         answer it.
         """
+        # The table is keyed by the raw target, so a path that is written in another way (a slash at its end,
+        # %2F, a query) is not found here. The application decodes it and answers.
         route = self.ingress.direct.get(exchange.target) if exchange.method == b"POST" else None
+        # A client that expects 100 waits for it before it sends its body, and only the application sends it.
+        # HTTP/1.0 needs other rules for the end of the connection.
         if route is None or exchange.expects_continue or exchange.version != "1.1":
             return None
         begun: Head | Request | None = head(
@@ -59,6 +63,8 @@ class FastPath:
         )
         if begun is None:
             begun = _request(exchange.headers)
+        # Without a length the body cannot be collected without a count on the way, and a body that is too
+        # large needs a refusal before it is read.
         if begun is None or begun.length is None or begun.length > self.ingress.limits.body_bytes:
             return None
         return Arrival(self, exchange, route, begun)
@@ -77,6 +83,8 @@ class Arrival:
         self._started: Final = fast_path.clock()
         self._figures: Final[RouteFigures] = fast_path.ingress.figures.of(route)
         exchange.collects = True  # the body may be collected: its length is known and within the limit
+        # Counted here and not in `received`: the metric shows also the requests whose bodies are still
+        # arriving.
         self._figures.in_flight += 1
 
     def begin(self) -> None:
@@ -104,11 +112,15 @@ class Arrival:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             self._answer(refusal(error))
         except Exception:
+            # A defect in the handling of one event must not reach the parser, which would end the connection
+            # of a client that sent a valid request.
             log.exception("event_not_taken", route=route.path)
             self._answer(answers.BROKEN)
 
     def lost(self) -> None:
         """The client disconnected. An event whose body was complete is still stored."""
+        # With a complete body the append has been posted, and `_stored` counts down when its outcome is
+        # known.
         if not self._exchange.is_whole:
             self._figures.in_flight -= 1
 
@@ -122,6 +134,7 @@ class Arrival:
         figures, exchange = self._figures, self._exchange
         figures.in_flight -= 1
         figures.answered(answer.status, self._fast_path.clock() - self._started)
+        # The outcome is counted even if the client has left: the metrics show what the log did.
         if not exchange.is_lost:
             close = exchange.must_close
             exchange.write(rendered(answer, exchange.connection.shared.headers, close=close))
@@ -144,6 +157,8 @@ def rendered(answer: Answer, default_headers: Headers, *, close: bool) -> bytes:
 
     The answer 202 is rendered once for each value of the default headers, which contain the date.
     """
+    # The identity of the list is enough: the listener replaces the list once a second, when the date changes.
+    # Rendering would otherwise be a large part of the work for a small event.
     if answer is answers.ACCEPTED and not close:
         if _accepted[0] is not default_headers:
             _accepted[:] = [default_headers, _render(answer, default_headers, close=False)]

@@ -50,6 +50,8 @@ class Window:
     def note(self, event: Identity, now_ms: float) -> None:
         """Remember an accepted event. `now_ms` must not decrease."""
         accepted = self._accepted
+        # Removed first, so that the event moves to the end: the dictionary stays in the order of time, and
+        # the oldest are at its beginning.
         accepted.pop(event, None)
         accepted[event] = now_ms
         while len(accepted) > self._events_max or now_ms - next(iter(accepted.values())) > self.window_ms:

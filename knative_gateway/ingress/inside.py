@@ -29,6 +29,8 @@ class Inside:
         """
         path = self._inward.path_of(url)
         assert path is not None, "the caller has called leads_in"
+        # The request does not pass the listener, so the rule between namespaces, which a token would enforce,
+        # is applied here.
         refused = self._inward.refusal(url, namespace)
         if refused is not None:
             return refusal(ForbiddenError(refused))

@@ -48,6 +48,8 @@ def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | 
         BadRequestError: the event went through too many Brokers.
     """
     attributes = event.attributes
+    # The attribute wins over the header: the extension describes the trace of the event, the header only that
+    # of this request.
     if trace is not None and TRACE_PARENT in trace and TRACE_PARENT not in attributes:
         attributes = {**attributes, **trace}
     if arrival is None:
@@ -55,6 +57,8 @@ def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | 
     left = TTL_DEFAULT
     if TTL in attributes:
         held = ttl_of(attributes)
+        # An attribute that is not a number is replaced and not refused, because any sender may have set it.
+        # The count begins again.
         left = TTL_DEFAULT if held is None else held - 1
         if left <= 0:
             message = f"{TTL} is used up: the event went through too many Brokers"

@@ -87,6 +87,8 @@ class Request:
 
     def _note(self, kind: _Kind, name: bytes, value: bytes) -> None:
         if kind is _Kind.LENGTH:
+            # int() would also accept signs, spaces and underscores, which other HTTP parsers read in another
+            # way.
             if not value.isdigit():
                 raise BadRequestError("Content-Length is not a number")
             self.length = int(value)
@@ -101,6 +103,8 @@ class Request:
             if self.authorization is not None:
                 raise BadRequestError("the request has more than one Authorization header")
             self.authorization = value.decode("latin-1")
+        # These values are stored with every event and sent to each subscriber, so they are small and in
+        # ASCII, whatever the client sent.
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:
                 if not _PRINTABLE.fullmatch(value):
@@ -118,6 +122,8 @@ class Request:
                 f"{HOPS} {value[:_HOPS_DIGITS]}: the event went through more than {TTL_DEFAULT} Brokers "
                 f"and Channels"
             )
+        # The count of hops is exempt: a client could otherwise fill the limit, lose the count, and make
+        # events go around without end.
         self._passed_on_bytes += len(name) + len(value)
         if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:
             return
@@ -134,6 +140,8 @@ def _classify(name: bytes) -> _Kind:
     if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
         kind = _Kind.PASSED_ON
     if len(name) <= _NAME_LENGTH_MAX:
+        # Names come from untrusted clients. Emptying the cache is cheaper than keeping an order of use, and
+        # the usual names are back after one request.
         if len(_kinds) >= _NAMES_MAX:
             _kinds.clear()
         _kinds[name] = kind

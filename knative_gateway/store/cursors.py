@@ -208,7 +208,7 @@ class SqlCursorStore:
         documents = await self._database.read(
             lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all(),
         )
-        # As `record` wrote them
+        # As `record` wrote them.
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]
 
     def _reset(self, uid: str, positions: Mapping[int, str], connection: Connection) -> None:

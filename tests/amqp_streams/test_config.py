@@ -28,7 +28,7 @@ def test_events_are_synced_before_they_are_accepted_by_default() -> None:
 
 def test_a_tls_listener_without_a_certificate_is_refused(tmp_path: object) -> None:
     with pytest.raises(ValidationError, match="--tls-certificate"):
-        # As TOML gives it
+        # As TOML gives it.
         NodeSettings(data_dir=str(tmp_path), listen=(Listener(host="::", port=5671, tls=True),))  # type: ignore[arg-type]
 
 

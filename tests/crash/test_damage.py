@@ -230,7 +230,7 @@ def test_foreign_files_are_left_alone_and_reported(clean: bool) -> None:
         files.close(files.open(path, create=True))
         files.fsync_dir(path.parent)
     hand = open_inline(files)
-    # Of a directory store
+    # Of a directory store.
     named = {finding.file for finding in hand.store.findings}  # type: ignore[attr-defined]
     assert named >= {str(path.relative_to(ROOT)) for path in strangers}
     assert set(strangers) <= set(files.paths())

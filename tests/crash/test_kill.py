@@ -132,7 +132,7 @@ async def watch(client: Client, history: History) -> None:
 async def first_outcome(links: list[Link]) -> None:
     """Wait until requests are in flight."""
     async with asyncio.timeout(30):
-        # No event reports it
+        # No event reports it.
         while not any(link.pending and link.pending[0].done for link in links):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -52,7 +52,7 @@ class Teller:
                 lines.append(((place, kind, minor, "" if place >= 0 else subject), line))
         return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
-    # One for each event
+    # One for each event.
     def _told(self, subject: str, client_event: ClientEvent) -> list[tuple[int, str]]:  # noqa: PLR0911
         match client_event["event"]:
             case "opened":

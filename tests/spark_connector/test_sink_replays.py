@@ -62,7 +62,7 @@ def failing_once(marker: Path) -> type[DataSource]:
         def name(cls) -> str:
             return "failing-once"
 
-        # Spark's name
+        # Spark's name.
         def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
             return FailingWriter(AmqpStreamsDataSource(self.options).streamWriter(schema, overwrite))
 
@@ -73,7 +73,7 @@ def failing_once(marker: Path) -> type[DataSource]:
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return self.writer.write(iterator)
 
-        # Spark's name
+        # Spark's name.
         def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
             if not marker.exists():
                 marker.touch()

@@ -48,7 +48,7 @@ def _same_again(found: Value) -> None:
     try:
         written = encode(found)
     except WireError:
-        # What came in with long forms may be too deep or too large for ours; said, not raised otherwise
+        # What came in with long forms may be too deep or too large for ours; said, not raised otherwise.
         return
     again, end = decode(written)
     if end != len(written) or not _same(again, found):

@@ -40,7 +40,7 @@ class Slots:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    # A cancelled request does not use its slot: give the slot to another request
+                    # A cancelled request does not use its slot: give the slot to another request.
                     self._wake()
                 else:
                     self._leave(owner, turn)

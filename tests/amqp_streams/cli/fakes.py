@@ -205,7 +205,7 @@ class FakeConsumer(_Entered):
             assert node.passes is not None
             self._coming = [event for event in self._coming if node.passes(binary(event.body))]
 
-    # The client's signature
+    # The client's signature.
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109
         """See `Consumer`, and `GroupConsumer`."""
         await asyncio.sleep(0)
@@ -231,7 +231,7 @@ class FakeConsumer(_Entered):
         """See `Consumer`."""
         self._node.settled += [binary(event.body) for event in events]
 
-    # The client's signature
+    # The client's signature.
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:  # noqa: ASYNC109
         """See `Consumer`."""
         return [event.message for event in await self.receive(max_events)]

@@ -140,7 +140,7 @@ async def test_a_partition_that_the_node_assigned_and_took_is_asked_for_again(no
 
 async def test_an_attach_without_a_partition_may_be_kept_waiting(node: MemoryNode) -> None:
     waiting = []
-    # Append returns None
+    # Append returns None.
     node.holds = lambda peer, link: not waiting.append(link)  # type: ignore[func-returns-value]
     async with connect(URL) as client:
         consumer = client.consumer("log", group="g")

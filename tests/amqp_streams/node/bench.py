@@ -78,7 +78,7 @@ class Bench:
 
     def restart(self) -> None:
         """The process is killed and restarted: states that were not on the disk are lost."""
-        # A store has one set of them for its life
+        # A store has one set of them for its life.
         self.store.states = self.store.states.survivors()  # type: ignore[misc]
         self.node = self._start()
 

@@ -314,7 +314,7 @@ def test_the_remains_of_a_log_whose_deletion_crashed_are_removed_at_the_next_sta
     bench.consume(member(partition=0, epoch=3))
     kept = dict(bench.store.states.durable)
     bench.manage("DELETE", "temps")
-    # As after a crash between the two
+    # As after a crash between the two.
     bench.store.states = MemoryStates(kept | {f"ending/{bench.log.incarnation}": b""})  # type: ignore[misc]
     bench.restart()
     assert bench.store.states.items("") == []

@@ -284,7 +284,7 @@ class Crashing(RuleBasedStateMachine):
     def crash(self, really: bool) -> None:
         if not really:
             return
-        # The process after the crash reopens them
+        # The process after the crash reopens them.
         self.store.states = self.store.states.survivors()  # type: ignore[misc]
         self.start()
 

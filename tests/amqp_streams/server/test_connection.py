@@ -32,7 +32,7 @@ def sasl_frames(got: bytes | bytearray) -> list[tuple[int, list[Value]]]:
         described, _ = decode(one[0].body)
         assert isinstance(described, Described)
         assert isinstance(described.value, list)
-        # Codes are numbers
+        # Codes are numbers.
         found.append((int(described.descriptor), described.value))  # type: ignore[arg-type]
         at = one[1]
     return found

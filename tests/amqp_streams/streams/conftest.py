@@ -30,7 +30,7 @@ def append(store: MemoryStore) -> Append:
 
     def put(partition: object, *times: int) -> None:
         for time in times:
-            # A partition of whatever store
+            # A partition of whatever store.
             partition.append([DATA + b"\x01x"], b"\0", time)  # type: ignore[attr-defined]
             store.commit()
 

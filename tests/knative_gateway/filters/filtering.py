@@ -76,7 +76,7 @@ def meaning(filters: Sequence[Filter], event: Mapping[str, object]) -> bool:
     return all(one(each, event) is not False for each in filters)
 
 
-# One line for each dialect
+# One line for each dialect.
 def one(filter_: Filter, event: Mapping[str, object]) -> bool | None:  # noqa: PLR0911
     """Whether an event passes one filter; None: it is not a valid filter."""
     for dialect, content in filter_.items():

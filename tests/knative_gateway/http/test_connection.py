@@ -112,7 +112,7 @@ def test_garbage_gets_400_and_the_connection_ends(garbage: bytes) -> None:
 def test_every_valid_request_is_answered_once_and_in_order(sent: list[bytes]) -> None:
     wire = Wire()
     wire.send(b"".join(sent))
-    # All have one
+    # All have one.
     targets = [re.search(rb"(/[a-z]+) HTTP/1.1\r", each)[1] for each in sent]  # type: ignore[index]
     assert [handler.exchange.target for handler in wire.handlers] == targets
     assert all(handler.exchange.is_answered for handler in wire.handlers)

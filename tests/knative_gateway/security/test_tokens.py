@@ -161,7 +161,7 @@ def test_a_signature_must_be_of_the_key_and_of_an_algorithm_that_is_allowed(
     )
     assert checker().identity(f"{confused}.{body}.{mac.decode()}") is None
     with pytest.raises(ConfigError, match="a key for any of RS256"):
-        # As in TOML
+        # As in TOML.
         JwtTokens(JwtSettings(issuer="i", audience=("a",), keys=keys, algorithms="RS256"), lambda: NOW_MS)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ async def test_everything_is_there_again_when_it_is_opened_again(url: str) -> No
 async def test_the_file_syncs_each_commit_and_is_its_owners_only(tmp_path: Path) -> None:
     async with open_store(sqlite_url(tmp_path)) as store:
         await store.resources.write(KEY, {}, expected_version=0)
-        # Three files
+        # Three files.
         assert {(tmp_path / name).stat().st_mode & 0o077 for name in os.listdir(tmp_path)} == {0}  # noqa: PTH208
     database = Database(sqlite_url(tmp_path))
     values = await database.read(

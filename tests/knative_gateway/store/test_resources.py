@@ -175,7 +175,7 @@ async def test_a_writer_that_is_called_off_leaves_nothing_half_done(store: Store
         await asyncio.wait({writing})
     await write("zlast")
     newest, objects = await store.resources.list(*TRIGGERS)
-    # Every object has metadata
+    # Every object has metadata.
     names = [str(each["metadata"]["name"]) for each in objects]  # type: ignore[index]
     assert set(done) <= set(names)
     changes = store.resources.watch(*TRIGGERS, 1)

@@ -116,7 +116,7 @@ def test_an_error_drops_what_is_on_its_way(node: NodeProcess, options: WriteOpti
     def fail() -> None:
         raise ValueError("the rows break off")
 
-    # Sending is what fails
+    # Sending is what fails.
     with pytest.raises(ValueError, match="the rows break off"), Sending(options, "task") as sending:  # noqa: PT012
         sending.send(chunk(0, {0: ["a"]}))
         fail()

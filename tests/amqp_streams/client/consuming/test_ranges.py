@@ -364,7 +364,7 @@ def test_filters_are_sql_or_named_values() -> None:
 
 async def test_events_that_retention_removed_show_in_the_offsets(client: Client) -> None:
     async with asyncio.timeout(20):
-        # No event reports it
+        # No event reports it.
         while (earliest := (await client.extents(OVERTAKEN))[OVERTAKEN].partitions[0].earliest) == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert offsets(await all_of(client.read_range(OVERTAKEN, 0, 0, 3000))) == list(range(earliest, 3000))

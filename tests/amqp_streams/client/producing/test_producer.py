@@ -105,7 +105,7 @@ async def test_a_node_that_does_not_read_is_waited_for_without_turning_in_circle
         await producer.open()
         await producer.post_batch([Event(bytes(10_000))] * 400)
         await settle_loop()
-        # What the loop has to do
+        # What the loop has to do.
         assert len(asyncio.get_running_loop()._ready) == 0  # type: ignore[attr-defined]
         assert node.stored["log"] == []
         while len(node.stored["log"]) < 400:

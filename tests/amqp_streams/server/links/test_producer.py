@@ -366,7 +366,7 @@ def test_a_full_disk_refuses_with_an_error_and_recovers(at: str) -> None:
     pair = EnginePair(node)
     sender = pair.sender("temps")
     if at == "append":
-        # The twin's own
+        # The twin's own.
         partition(node).refusal = DiskFullError("no space left")  # type: ignore[attr-defined]
     else:
         node.store.fail(partition(node), DiskFullError("no space left"), stop=False)

@@ -120,7 +120,7 @@ def test_a_message_waits_as_long_as_this_node_does_not_read() -> None:
     (connection,) = node.service.connections
     connection.pause(Pause.DISK)
     node.advance(60_000)
-    # A connection's, not what the service needs of it
+    # A connection's, not what the service needs of it.
     connection.resume(Pause.DISK)  # type: ignore[attr-defined]
     assert condition(peer) == []
     assert not peer.lost

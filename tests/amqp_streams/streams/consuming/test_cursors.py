@@ -34,7 +34,7 @@ class Ending:
 
 
 def partitions(*ends: int) -> list[Partition]:
-    # Cursors ask for no more
+    # Cursors ask for no more.
     return [Ending(index, end) for index, end in enumerate(ends)]  # type: ignore[misc]
 
 

@@ -135,5 +135,5 @@ def test_a_message_that_cannot_be_is_refused(mechanism: str, data: bytes) -> Non
 )
 def test_arbitrary_messages_raise_nothing(mechanism: str, data: bytes) -> None:
     step = BearerServer(mechanism).start(data)
-    # The mechanism has no other question
+    # The mechanism has no other question.
     assert isinstance(step, Failure | Challenge) or is_token(step.token)  # type: ignore[union-attr]

@@ -195,7 +195,7 @@ def test_a_function_that_returns_something_else_than_it_said_fails_with_the_zero
     functions = BUILT_IN.more(
         (
             Function("LIES", (Type.STRING,), Type.INTEGER, twice),
-            # The lie itself
+            # The lie itself.
             Function("NOTHING", (), Type.STRING, lambda: None),  # type: ignore[arg-type, return-value]
             Function("REFUSES", (Type.STRING,), Type.STRING, refuse),
         )
