@@ -70,9 +70,9 @@ clusters: setup  ## Spark on a standalone cluster whose processes are killed, an
 	$(BIN)/python -m pytest tests/spark_connector/test_clusters.py -p no:xdist
 
 SEEDS ?= 200
-sim: setup  ## SEEDS runs of a whole node with clients and faults, each from its seed, and of its groups (SEED=n repeats one run and tells its story)
-	$(BIN)/python -m tests.simulation.runner $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300) --jobs $(JOBS))
-	$(if $(SEED),,SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation/groups -n $(JOBS) --timeout 600)
+sim: setup  ## SEEDS runs of a whole node with clients and faults, each from its seed, and of its groups (SEED=n repeats one run and tells its story; STATE=FILE goes on with a run that was stopped)
+	$(BIN)/python -m tests.simulation.runner $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(or $(FIRST),0) $(if $(STATE),--state $(STATE)) --jobs $(JOBS))
+	$(if $(SEED)$(STATE),,SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation/groups -n $(JOBS) --timeout 600)
 
 MUTANTS ?=
 MUTANT_ARGS ?=

@@ -1,25 +1,34 @@
 """`make sim`: many seeds in several processes, with a line that says how far they are.
 
     python -m tests.simulation.runner --seeds 1000 --jobs 2
+    python -m tests.simulation.runner --seeds 100000 --state seeds.json
     python -m tests.simulation.runner --seed 7
 
-A seed that fails prints the command that repeats it; with `--seed`, the story of the run is printed.
+A seed that fails prints the command that repeats it; with `--seed`, the story of the run is printed. With
+`--state`, a call that was stopped leaves what it has counted in a file, and the next call goes on there.
 """
 
 import argparse
+import json
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation.world import World
 
 TESTS = 20
-SEEDS_A_TEST = 5
+SEEDS_A_TEST = 15
 """How many seeds `make test` runs, and in how many parts."""
 _FRAMES = 3
+
+Result = tuple[int, Counter[str], list[str]]
+"""Of a part: how many seeds, what happened, and the failures."""
 
 
 def run(seed: int, *, stories: bool = False) -> tuple[World, BaseException | None]:
@@ -48,7 +57,7 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:600]} ({where})"
 
 
-def _work(seeds: range) -> tuple[int, Counter[str], list[str]]:
+def _work(seeds: range) -> Result:
     counts: Counter[str] = Counter()
     failures = []
     for seed in seeds:
@@ -59,29 +68,76 @@ def _work(seeds: range) -> tuple[int, Counter[str], list[str]]:
     return len(seeds), counts, failures
 
 
-def _many(first: int, count: int, jobs: int) -> int:
-    began, done = time.monotonic(), 0
-    failures: list[str] = []
-    counts: Counter[str] = Counter()
-    step = max(1, min(50, count // (4 * jobs)))
-    parts = [range(at, min(at + step, first + count)) for at in range(first, first + count, step)]
-    with ProcessPoolExecutor(jobs) as pool:
-        for size, counted, failed in pool.map(_work, parts):
-            done += size
-            counts.update(counted)
-            for words in failed:
-                failures.append(words)
+@dataclass
+class Tally:
+    """What has been run: all seeds from `first` up to `next`. `state`: the file that keeps this between calls."""
+
+    first: int
+    next: int
+    state: Path | None = None
+    failures: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def load(cls, state: Path | None, first: int) -> "Tally":
+        """Go on where the state ends; without one, begin at `first`."""
+        if state is None or not state.exists():
+            return cls(first, first, state)
+        kept = json.loads(state.read_text())
+        return cls(kept["first"], kept["next"], state, kept["failures"], Counter(kept["counts"]))
+
+    def add(self, result: Result) -> None:
+        """A part has ended; the parts end in order."""
+        size, counts, failures = result
+        self.next += size
+        self.counts.update(counts)
+        self.failures += failures
+        if self.state is not None:
+            kept = {"first": self.first, "next": self.next, "failures": self.failures, "counts": self.counts}
+            fresh = self.state.with_name(self.state.name + ".new")
+            fresh.write_text(json.dumps(kept, indent=1) + "\n")
+            fresh.replace(self.state)
+
+
+def many(tally: Tally, count: int, jobs: int) -> int:
+    """Run the seeds from the first of the tally on, as far as they are not in it. Returns the exit code."""
+    began, end, done_before = time.monotonic(), tally.first + count, tally.next
+    todo = max(0, end - done_before)
+    step = max(1, min(50, todo // (4 * jobs)))
+    parts = [range(at, min(at + step, end)) for at in range(tally.next, end, step)]
+    with _results(parts, jobs) as results:
+        for result in results:
+            tally.add(result)
+            for words in result[2]:
                 print(f"\n{words}", flush=True)
-            rate = done / (time.monotonic() - began)
-            line = f"{done} of {count} seeds, {len(failures)} failed, {rate:.1f} seeds/s, "
-            line += f"{(count - done) / rate:.0f} s left"
-            print(
-                f"\r{line:78}" if sys.stdout.isatty() else line,
-                end="" if sys.stdout.isatty() else "\n",
-                flush=True,
-            )
-    print("\n" + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
-    return 1 if failures else 0
+            rate = (tally.next - done_before) / (time.monotonic() - began)
+            line = f"{tally.next - tally.first} of {count} seeds, {len(tally.failures)} failed, "
+            line += f"{rate:.1f} seeds/s, {(end - tally.next) / rate:.0f} s left"
+            _show(line)
+    print(f"\nseeds {tally.first} to {tally.next - 1}: {len(tally.failures)} failed")
+    print(", ".join(f"{tally.counts[name]} {name}" for name in sorted(tally.counts)))
+    for words in tally.failures:
+        print(words)
+    return 1 if tally.failures else 0
+
+
+@contextmanager
+def _results(parts: list[range], jobs: int) -> Iterator[Iterable[Result]]:
+    """The results of the parts, in order. What is not begun when the caller ends is left out."""
+    if jobs == 1:
+        yield map(_work, parts)
+        return
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield pool.map(_work, parts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _show(line: str) -> None:
+    """The line of progress: the same line again on a terminal."""
+    terminal = sys.stdout.isatty()
+    print(f"\r{line:78}" if terminal else line, end="" if terminal else "\n", flush=True)
 
 
 def _one(seed: int) -> int:
@@ -99,10 +155,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Simulate whole nodes, each run from its seed.")
     parser.add_argument("--seeds", type=int, default=TESTS * SEEDS_A_TEST, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--state", type=Path, help="go on from this file, and keep the counts there")
     parser.add_argument("--seed", type=int, help="run only this one, and tell its story")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given = parser.parse_args()
-    return _one(given.seed) if given.seed is not None else _many(given.first, given.seeds, given.jobs)
+    if given.seed is not None:
+        return _one(given.seed)
+    try:
+        return many(Tally.load(given.state, given.first), given.seeds, given.jobs)
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

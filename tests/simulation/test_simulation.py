@@ -7,10 +7,11 @@ that repeats it.
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.simulation.runner import SEEDS_A_TEST, TESTS, failure_of
+from tests.simulation.runner import SEEDS_A_TEST, TESTS, Tally, failure_of, many
 
 
 @pytest.mark.parametrize("group", range(TESTS))
@@ -40,3 +41,13 @@ def test_a_seed_is_the_same_run_in_each_process(seed: int) -> None:
         for hashes in ("1", "2")
     }
     assert len(digests) == 1
+
+
+def test_a_long_run_can_be_spread_over_calls_and_counts_as_one(tmp_path: Path) -> None:
+    whole = Tally(40, 40)
+    assert many(whole, 4, jobs=1) == 0
+    state = tmp_path / "seeds.json"
+    for count in (1, 1, 4):
+        assert many(Tally.load(state, 40), count, jobs=1) == 0
+    spread = Tally.load(state, 40)
+    assert (spread.first, spread.next, spread.counts) == (40, 44, whole.counts)

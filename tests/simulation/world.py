@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_within
 from tests.simulation.checks.cursors import Cursors
@@ -26,67 +23,12 @@ from tests.simulation.peers.consumers import Consumer
 from tests.simulation.peers.members import Crowd, Group, Leaser, Sharer
 from tests.simulation.peers.producers import Producer
 from tests.simulation.peers.requests import Asker
+from tests.simulation.plan import Plan
 
-STORM_US = 12 * SECOND
 CALM_US = 60 * SECOND
 """All that can be done is done before."""
 LEAVING_US = 45 * SECOND
 """More than the longest silence that a node bears."""
-EVENTS_MAX = 200
-
-
-@dataclass
-class Plan:
-    """What a seed decides first: the size of everything, and which misfortunes there are."""
-
-    random: Random
-    faults: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        random = self.random
-        kinds = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
-        self.faults |= {kind for kind in kinds if random.random() < 0.45}
-        self.counted = random.random() < 0.06
-        self.crowded = random.random() < 0.04
-        """The node keeps one cursor only, many want one, and nothing else goes wrong."""
-        self.logs = {
-            "first": LogSettings(partitions=random.randint(1, 4), segment_bytes=64 << 10, segment_ms=10_000),
-            "second": LogSettings(partitions=random.choice((1, 2, 8))),
-        }
-        if random.random() < 0.4:
-            self.logs["short"] = LogSettings(
-                partitions=2, segment_ms=1000, retention_ms=random.choice((2000, 8000))
-            )
-
-        if self.crowded:
-            self.faults.clear()
-            self.logs["lone"] = LogSettings(partitions=1)
-
-    def settings(self) -> NodeSettings:
-        random = self.random
-        limits = Limits(
-            unsettled=random.choice((4, 30, 8192)),
-            credit=random.choice((1, 5, 40, 2000)),
-            pending_bytes=1 << 20,
-            message_bytes=256 << 10,
-            frame_bytes=random.choice((512, 4096, 64 << 10)),
-            connection_pending_bytes=64 << 10,
-            unauthenticated_ms=2000,
-            idle_timeout_ms=random.choice((4000, 20_000)),
-            drain_ms=random.choice((0, 1000, 5000)),
-        )
-        groups = GroupSettings(
-            wait_ms=random.choice((0, 2000, 30_000)),
-            pause_ms=random.choice((200, 1000, 3000)),
-            handover_ms=random.choice((500, 10_000)),
-            cursor_flush_ms=random.choice((20, 200)),
-        )
-        # Smaller than an operator may set: a few events fill it.
-        limits = limits.model_copy(update={"pending_bytes": random.choice((2000, 30_000, 1 << 20))})
-        if self.crowded:
-            limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
-            groups = groups.model_copy(update={"wait_ms": 30_000})
-        return NodeSettings(data_dir=Path("/data"), listen=(), limits=limits, groups=groups, logs=self.logs)
 
 
 class World(NodeWatcher):
@@ -159,18 +101,19 @@ class World(NodeWatcher):
 
     def run(self) -> None:
         """Storm, calm, and the end."""
+        size = self.plan.size
         with self._running():
             self.populate()
             self.node.start()
             for client in self.clients:
-                self.schedule.after(self.random.randint(0, 2000) * MS, client.start)
+                self.schedule.after(self.random.randint(0, size.start_ms) * MS, client.start)
             self.schedule.every(100 * MS, self.produce, while_=lambda: self.stormy)
             self.schedule.every(
-                self.random.choice((300, 1000)) * MS, self.misfortunes.strike, while_=lambda: self.stormy
+                self.random.choice(size.strike_ms) * MS, self.misfortunes.strike, while_=lambda: self.stormy
             )
-            self.schedule.run(STORM_US)
+            self.schedule.run(size.storm_us)
             self.calm_down()
-            ended = self.schedule.run(STORM_US + CALM_US, self._settled)
+            ended = self.schedule.run(size.storm_us + CALM_US, self._settled)
             assert ended, "; ".join(each.why() for each in self._all() if not each.done)
             self.leave()
             if self.steps.counted:
@@ -193,7 +136,7 @@ class World(NodeWatcher):
 
     def populate(self) -> None:
         """Make the node and its clients."""
-        random = self.random
+        random, size = self.random, self.plan.size
         settings = self.plan.settings()
         self.nodes.append(
             Node(
@@ -207,14 +150,21 @@ class World(NodeWatcher):
         )
         self.producers = [
             Producer(self, f"p{number}", random.choice(list(self.plan.logs)), numbered=random.random() < 0.35)
-            for number in range(random.randint(1, 4))
+            for number in range(random.randint(1, size.producers))
         ]
-        self.consumers = [self._consumer(number) for number in range(random.randint(1, 4))]
+        self.consumers = [self._consumer(number) for number in range(random.randint(1, size.consumers))]
         crowded = self.plan.crowded
-        self.groups = [self._group(number) for number in range(0 if crowded else random.choice((0, 1, 1, 2)))]
+        groups = 0 if crowded else random.randint(0, size.groups)
+        self.groups = [self._group(number) for number in range(groups)]
         members = [member for group in self.groups for member in (*group.members, *group.leasers)]
-        askers = [Asker(self, "asker", random.choice(list(self.plan.logs)))] if random.random() < 0.5 else []
-        abusers = random.sample(ABUSERS, random.randint(1, 3)) if "abusers" in self.plan.faults else []
+        askers = (
+            [Asker(self, "asker", random.choice(list(self.plan.logs)))]
+            if random.random() < (0.5 if self.plan.large else 0.25)
+            else []
+        )
+        abusers = (
+            random.sample(ABUSERS, random.randint(1, size.abusers)) if "abusers" in self.plan.faults else []
+        )
         self.clients += [*self.producers, *self.consumers, *members, *askers]
         self.clients += [Crowd(self, "crowd", "lone")] if crowded else []
         self.clients += [kind(self, f"abuser-{kind.__name__.lower()}") for kind in abusers]
@@ -242,12 +192,12 @@ class World(NodeWatcher):
             links = random.choice((1, self.partitions(group.log)))
             group.members += [
                 Sharer(self, f"sharer-{number}-{each}", group.log, group.name, links)
-                for each in range(random.randint(1, 5))
+                for each in range(random.randint(1, self.plan.size.members))
             ]
         else:
             group.leasers += [
                 Leaser(self, f"leaser-{number}-{each}", group.log, group.name)
-                for each in range(random.randint(1, 3))
+                for each in range(random.randint(1, min(3, self.plan.size.members)))
             ]
             self.schedule.every(random.choice((500, 3000)) * MS, group.give_lease, while_=lambda: self.stormy)
         return group
@@ -257,8 +207,9 @@ class World(NodeWatcher):
         return self.random.choice(list(self.plan.logs))
 
     def produce(self) -> None:
-        if sum(producer.made for producer in self.producers) < EVENTS_MAX:
-            self.random.choice(self.producers).make(self.random.choice((1, 1, 2, 5, 20)))
+        size = self.plan.size
+        if sum(producer.made for producer in self.producers) < size.events:
+            self.random.choice(self.producers).make(self.random.choice(size.burst))
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong any more."""

@@ -66,6 +66,8 @@ class Attached:
         self.told: dict[int, Item] = {}
         """Outcomes that the node has not settled, where this side settles second."""
         self.working = False
+        self.rests_until_us = 0
+        """A drain was answered: the log has no more, so the next one waits a while."""
 
     # -- from the node
 
@@ -103,9 +105,12 @@ class Attached:
 
     def drained(self) -> None:
         """All credit is back: the log has no more."""
-        self.consumer.drains += 1
+        consumer = self.consumer
+        consumer.drains += 1
         self._work_soon()
-        self.consumer.world.schedule.after(self.consumer.random.randint(1, 300) * MS, self.top_up)
+        wait_us = consumer.random.randint(1, 300) * MS
+        self.rests_until_us = consumer.world.schedule.now_us + wait_us
+        consumer.world.schedule.after(wait_us, self.top_up)
 
     def settled_by_node(self, number: int) -> None:
         self.told.pop(number, None)
@@ -131,6 +136,8 @@ class Attached:
         """Grant what the window has room for, sometimes with a drain."""
         consumer, link = self.consumer, self.link
         if not link.alive or not link.answered or link.refused or link.detaching or link.draining:
+            return
+        if consumer.world.schedule.now_us < self.rests_until_us:
             return
         room = consumer.window - len(self.todo) - len(self.told)
         if room <= 0 or link.credit > consumer.window // 2:

@@ -1,0 +1,130 @@
+"""What a seed decides first: the size of its world, its settings, and which misfortunes there are.
+
+Most worlds are small. A small world costs a fraction of a large one, and most faults need few clients, few
+partitions and few events to show.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
+from tests.simulation.machine.schedule import SECOND
+
+KINDS: Final = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
+"""Of misfortunes."""
+_LARGE_SHARE: Final = 0.12
+_COUNTED_SHARE: Final = 0.03
+_CROWDED_SHARE: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """At most so many of everything. `storm_us`: how long things go wrong. `strike_ms`: how often."""
+
+    partitions: tuple[int, ...]
+    producers: int
+    consumers: int
+    groups: int
+    members: int
+    abusers: int
+    events: int
+    burst: tuple[int, ...]
+    """How many events a producer gets at once."""
+    start_ms: int
+    storm_us: int
+    strike_ms: tuple[int, ...]
+    kinds: float
+    """The chance of each kind of misfortune."""
+
+
+LARGE: Final = Size(
+    partitions=(1, 2, 3, 4, 8),
+    producers=4,
+    consumers=4,
+    groups=2,
+    members=5,
+    abusers=3,
+    events=200,
+    burst=(1, 1, 2, 5, 20),
+    start_ms=2000,
+    storm_us=12 * SECOND,
+    strike_ms=(300, 1000),
+    kinds=0.45,
+)
+
+
+def _small(random: Random) -> Size:
+    return Size(
+        partitions=random.choice(((1,), (1, 2))),
+        producers=random.choice((1, 1, 2)),
+        consumers=random.choice((1, 1, 2)),
+        groups=random.choice((0, 0, 1)),
+        members=random.choice((1, 2, 3)),
+        abusers=1,
+        events=random.choice((5, 20, 50)),
+        storm_us=random.choice((1, 2, 4)) * SECOND,
+        start_ms=300,
+        strike_ms=(50, 200, 500),
+        burst=(1, 1, 2, 5),
+        kinds=0.3,
+    )
+
+
+@dataclass
+class Plan:
+    """The plan of a run."""
+
+    random: Random
+    faults: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        random = self.random
+        self.large = random.random() < _LARGE_SHARE
+        self.size = LARGE if self.large else _small(random)
+        self.faults |= {kind for kind in KINDS if random.random() < self.size.kinds}
+        self.counted = random.random() < _COUNTED_SHARE
+        self.crowded = random.random() < _CROWDED_SHARE
+        """The node keeps one cursor only, many want one, and nothing else goes wrong."""
+        partitions = self.size.partitions
+        self.logs = {
+            "first": LogSettings(
+                partitions=random.choice(partitions), segment_bytes=64 << 10, segment_ms=10_000
+            ),
+        }
+        if self.large or random.random() < 0.3:
+            self.logs["second"] = LogSettings(partitions=random.choice(partitions))
+        if random.random() < (0.4 if self.large else 0.2):
+            self.logs["short"] = LogSettings(
+                partitions=random.choice((1, 2)), segment_ms=1000, retention_ms=random.choice((2000, 8000))
+            )
+        if self.crowded:
+            self.faults.clear()
+            self.logs["lone"] = LogSettings(partitions=1)
+
+    def settings(self) -> NodeSettings:
+        random = self.random
+        limits = Limits(
+            unsettled=random.choice((4, 30, 8192)),
+            credit=random.choice((1, 5, 40, 2000)),
+            pending_bytes=1 << 20,
+            message_bytes=256 << 10,
+            frame_bytes=random.choice((512, 4096, 64 << 10)),
+            connection_pending_bytes=64 << 10,
+            unauthenticated_ms=2000,
+            idle_timeout_ms=random.choice((4000, 20_000)),
+            drain_ms=random.choice((0, 1000, 5000)),
+        )
+        groups = GroupSettings(
+            wait_ms=random.choice((0, 2000, 30_000)),
+            pause_ms=random.choice((200, 1000, 3000)),
+            handover_ms=random.choice((500, 10_000)),
+            cursor_flush_ms=random.choice((20, 200)),
+        )
+        # Smaller than an operator may set: a few events fill it.
+        limits = limits.model_copy(update={"pending_bytes": random.choice((2000, 30_000, 1 << 20))})
+        if self.crowded:
+            limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
+            groups = groups.model_copy(update={"wait_ms": 30_000})
+        return NodeSettings(data_dir=Path("/data"), listen=(), limits=limits, groups=groups, logs=self.logs)
