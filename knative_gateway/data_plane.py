@@ -75,6 +75,8 @@ class GatewayDataPlane:
             for path, route in routes.by_path.items()
             if path in before and before[path].uid == route.uid
         }
+        # First the ingress: an event that is accepted after its route was removed would stay without a
+        # subscriber.
         self._ingress.use(Routes(routes.version, self._taking))
         gone = [path for path in self._served if path not in self._taking]
         for path in gone:
@@ -111,6 +113,7 @@ class GatewayDataPlane:
             route = self._wanted.by_path.get(path)
             if route is not None and self._is_served(route):
                 self._served[path] = self._taking[path] = route
+        # Before `on_change`: the controller may report Ready from then on, and a sender may send at once.
         self._ingress.use(Routes(self._wanted.version, dict(self._taking)))
         for path in paths:
             self.on_change(path)

@@ -167,6 +167,7 @@ class Gateway:
         """
         settings, enter = self.settings, self._parts.enter
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
+        # Before the listener opens: until then the gate allows everything.
         self.gate.use(*credentials(settings, wall_ms))
         _create(settings.state_dir)
         traces = self._traces = start_traces(settings.traces, self._parts)
@@ -184,12 +185,16 @@ class Gateway:
             self.registry, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)
         )
         api = await self._start_api(store, dispatcher)
+        # The API listens before the controller runs, so that clients can already change resources; `/readyz`
+        # and the ingress answer 503 until everything is served.
         await self._listen(api, ingress, event_log)
+        # Only now: with port 0, the kernel has chosen the port when the listener was opened.
         url = base_url(self.settings, self.addresses["http"][0], shared=store.shared)
         inward = Inward(url, self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
         controlling = controller_settings(settings, inward, services, allowed, delete_logs=not store.shared)
         if settings.resources is not None:
+            # Before the controller starts, so that its first list contains the resources.
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         # No replica sees all deliveries, so replicas do not write counters into statuses.
         counters = None if store.shared else dispatcher.counters
@@ -271,6 +276,8 @@ class Gateway:
             self._http.leave()
             await asyncio.sleep(delay_s)
         if self._http is not None:
+            # Registered only now, so that API and listener are closed first: no request arrives while the
+            # parts behind them end.
             self._parts.on_close("listener", partial(self._http.close, limits.drain))
         if self._api is not None:
             self._parts.on_close("api", self._api.close)
@@ -286,6 +293,7 @@ class Gateway:
             if self.gate.open is bool(tokens):
                 message = "tokens: a reload cannot turn authentication on or off; restart the gateway"
                 raise ConfigError(message)
+            # All files are read before the first change.
             met = subscribers_tls(settings)
             self._http.reload()
             self.gate.use(tokens, rules)

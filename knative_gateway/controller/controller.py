@@ -157,6 +157,7 @@ class Controller:
 
     def _changed(self, change: Change | None) -> None:
         if change is None:
+            # Nothing is carried out before the first list: a Broker that is not known yet would look deleted.
             self._listed = True
             for key, object_ in self._mirror.objects.items():
                 self._note(key, object_)
@@ -165,6 +166,8 @@ class Controller:
             if gone:
                 self._gone.append((change.key, change.object))
                 if (change.key.group, change.key.kind) in MEMBERS:
+                    # Only noted here. The cursors are removed when the data plane has released the
+                    # subscriber, because it stores them once more at its end.
                     self._forget.add(uid_of(change.object))
             self._note(change.key, None if gone else change.object)
         self._again()
@@ -195,6 +198,7 @@ class Controller:
         """Called by the data plane: the served state of a path changed."""
         route, failing = self._data_plane.served(path), self._data_plane.failing(path)
         self._reconciler.served(path, route, failing)
+        # Identity is enough, and cheap: the data plane returns the route that it was given.
         if route is self.routes.by_path.get(path):
             self._unserved.pop(path, None)
         if route is None:
@@ -223,6 +227,7 @@ class Controller:
                 log.warning("reconcile_failed", reason=str(error))
                 self._later()
             is_served = not self._unserved or asyncio.get_running_loop().time() >= self._unserved_until
+            # A change that arrived meanwhile has set `_wake`: then the state is not settled.
             if not self._wake.is_set() and self._logs.is_idle and is_served:
                 self._idle.set()
 
@@ -237,6 +242,8 @@ class Controller:
                 await self._wake.wait()
         except TimeoutError:
             return
+        # A client that applies a file sends many changes in a row. They are computed together, with one new
+        # set of routes.
         await asyncio.sleep(self._times.settle)
 
     async def _carry_out(self) -> None:
@@ -245,6 +252,7 @@ class Controller:
             while self._reconciler.step(SLICE):  # noqa: ASYNC110  it is work, not waiting
                 await asyncio.sleep(0)  # other tasks run in between
             self._report_problems()
+            # Before the writes: a status may say Ready only after the data plane serves the route.
             self._use_routes()
             self._tend_logs()
             await self._write(self._reconciler.writes(WRITES_AT_ONCE, self._clock_ms()))
@@ -271,6 +279,7 @@ class Controller:
         self.routes = routes
         changed = {path for path, route in routes.by_path.items() if before.by_path.get(path) is not route}
         self._unserved.update(dict.fromkeys(changed | (before.by_path.keys() - routes.by_path.keys())))
+        # A subscriber whose log does not answer must not keep `settled` waiting without end.
         self._unserved_until = asyncio.get_running_loop().time() + self._times.apply
         self._data_plane.use(routes)
 
@@ -303,6 +312,8 @@ class Controller:
                 )
                 self._write_later(write.key)
         try:
+            # A write that lost the race against another replica is not an error: the watch reports the other
+            # version, and the object is computed again.
             stored = await self._put(planned)
         except GatewayError:
             for key in planned:
@@ -370,6 +381,7 @@ class Controller:
         except GatewayError:
             self._gone += gone
             raise
+        # A copy, because the set changes in the loop.
         for uid in [each for each in self._forget if not self._reconciler.serves(each)]:
             await self._cursors.forget(uid)
             self._forget.discard(uid)
@@ -398,6 +410,8 @@ class Controller:
         figures: dict[str, Figures] = {}
         for subscriber in [each for route in self.routes.by_path.values() for each in route.subscribers]:
             counters = counted.get(subscriber.uid, {})
+            # A write for each subscriber every 30 seconds would fill the table of changes and wake all
+            # watches.
             if self._counters is None or self._counted.get(subscriber.uid) != counters:
                 figures[subscriber.uid] = Figures(counters, await self._cursors.history(subscriber.uid))
         self._counted = {uid: dict(counters) for uid, counters in counted.items()}

@@ -62,6 +62,7 @@ class LogKeeper:
         self._retry_s: Final = retry_s
         self._waiting: Final[dict[str, None]] = {}
         self._in_hand: Final[set[str]] = set()
+        # Counts requests and not logs. The tasks take any log that no other task works on.
         self._work: Final = asyncio.Semaphore(0)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -82,6 +83,7 @@ class LogKeeper:
 
     def tend(self, name: str) -> None:
         """Create or delete this log, if necessary. Returns at once."""
+        # Requests for one log are merged: the task reads the need when it begins, so one run is enough.
         if name not in self._waiting:
             self._waiting[name] = None
             self._work.release()
@@ -131,6 +133,8 @@ class LogKeeper:
         kept = self._objects.get(key)
         owner = text(kept, "spec", "owner")
         if owner and (need is None or need.owner != owner) and not self._is_there(name, owner):
+            # Deleting the log under its subscribers would end their deliveries. The data plane reports when
+            # it has released the path, and the log is looked at again.
             if self._is_served(path_of(name)):
                 return False
             # First the log, then the record of its owner: after a crash between them, the log is deleted

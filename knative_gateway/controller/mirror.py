@@ -60,6 +60,7 @@ class Mirror:
         for group, kind in (*kinds, (GATEWAY, LOG)):
             _, objects = await self._store.list(group, kind)
             found |= {key_of(object_): object_ for object_ in objects}
+        # Deletions that the watch could not report, because it was interrupted.
         gone = [(key, object_) for key, object_ in self.objects.items() if key not in found]
         self.objects.update(found)
         for key, object_ in gone:
@@ -70,6 +71,7 @@ class Mirror:
 
     async def _follow(self, after: int) -> None:
         async for change in self._store.watch("", "", after):
+            # The list, or our own write, was faster than the watch.
             if change.version <= version_of(self.objects.get(change.key)):
                 continue
             if change.type == "DELETED":

@@ -54,6 +54,8 @@ class Arrival:
         self.partition: Final = stored.partition
         self.offset: Final = stored.offset
         self.timestamp_ms: Final = stored.timestamp_ms
+        # Small events would otherwise count as almost nothing, and many of them would use far more memory
+        # than the limit.
         self.size: Final = len(message) + OVERHEAD_BYTES
         self.before: Final = before
         self.plain: Outgoing | None = None
@@ -128,6 +130,7 @@ class Arrival:
         assert event is not None
         if self._requests is None:
             self._requests = {}
+        # At most four forms exist. Thousands of subscribers of one event share them.
         made = self._requests.get((departs, structured))
         if made is None:
             made = self._requests[departs, structured] = to_http(

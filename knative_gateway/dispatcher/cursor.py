@@ -69,6 +69,7 @@ class Cursor:
 
     def join(self, shared: ReadPosition) -> None:
         """Let the shared reader bring the events from now on."""
+        # The window must know what the own reader skipped before `read` refers to another reader.
         self.advance(self.own.offset)
         self.read = shared
 
@@ -83,6 +84,8 @@ class Cursor:
 
     def has_had(self, offset: str) -> bool:
         """Return whether the event was held before, or was completed before this process began."""
+        # Texts of one length compare like the numbers (see `positions`), and no conversion is needed for each
+        # event and member.
         if offset <= self.last:
             return True
         if self._completed and self._was_completed(offset):

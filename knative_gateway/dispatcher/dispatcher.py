@@ -80,6 +80,7 @@ class Dispatcher:
         """
         self.settings: Final = settings or DispatchSettings()
         self.workers: Final[dict[str, RouteWorker]] = {}
+        # Own readers hold batches of events in memory. The semaphore bounds them for all routes together.
         reading = asyncio.Semaphore(self.settings.readers_max)
         self._context: Final = DispatchContext(sender, events, self.settings, now_ms, chance, reading)
         self._store: Final = store
@@ -114,6 +115,7 @@ class Dispatcher:
         """Begin no more deliveries, wait up to `drain_s` for answers, and store all cursors."""
         for task in self._tasks:
             task.cancel()
+        # The periodic tasks end first, so that nothing else stores cursors while the workers end.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         workers = list(self.workers.values())
         self.workers.clear()
@@ -128,6 +130,7 @@ class Dispatcher:
         """Serve these routes from now on. Returns at once."""
         self._routes = routes
         wanted: dict[str, Route] = {route.uid: route for route in routes.by_path.values()}
+        # By uid and not by path: a Broker that was deleted and recreated has the same path and another log.
         for uid in self.workers.keys() - wanted.keys():
             self._close_later(self.workers.pop(uid))
         for uid, route in wanted.items():
@@ -135,6 +138,8 @@ class Dispatcher:
             if worker is None:
                 changed = partial(self._changed, route.path)
                 self.workers[uid] = RouteWorker(route, self._context, self._store, self._ownership, changed)
+            # An unchanged route is not touched. The controller passes all routes at each change of one of
+            # them.
             elif worker.wanted != route:
                 worker.use(route)
 
@@ -245,6 +250,7 @@ class Dispatcher:
             UnavailableError: the log or the store is not available.
         """
         worker = self._worker(uid)
+        # The latest failures are only in memory. They must be in the list that is read next.
         await history.keep([(uid, worker.dispatchers[uid].history)], self._store.record)
         listed = [
             Listed(failure.partition, failure.offset, (failure.event_id, failure.event_source))
@@ -299,6 +305,8 @@ class Dispatcher:
         return [each.cursor for dispatcher in self._dispatchers() for each in dispatcher.partitions.values()]
 
     async def _flush_regularly(self) -> None:
+        # Cursors that only skipped events change all the time on a busy log. Storing them costs a write and
+        # saves no delivery, so this is done less often.
         idle_every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
         count = 0
         while True:
@@ -307,6 +315,7 @@ class Dispatcher:
             with _logged("cursors_not_stored"):
                 await self.flush(idle=count == 0)
                 self._stored_s = time.monotonic()
+            # After a failed flush only: a successful one has just set the time.
             if self.stored_s_ago > _RETRY_S:  # so that an outage does not fill the log with one line
                 await asyncio.sleep(_RETRY_S)
 
@@ -322,6 +331,7 @@ class Dispatcher:
         """
         while True:
             await asyncio.sleep(self.settings.idle_flush_ms / 1000)
+            # In parallel: a log whose node does not answer delays only its own look.
             await asyncio.gather(*(self._look(worker) for worker in list(self.workers.values())))
             if self._replicated:
                 with _logged("replays_not_read"):

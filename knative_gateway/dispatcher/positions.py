@@ -69,6 +69,7 @@ def previous(offset: str) -> str:
     event is missed.
     """
     number = _number(offset)
+    # The width stays the same, because positions are compared as texts.
     return BEGINNING if not number else f"{number - 1:0{len(offset)}d}"
 
 

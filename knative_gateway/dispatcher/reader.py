@@ -57,8 +57,11 @@ class PartitionReader:
         """
         behind = list(entering)
         if not self.members and behind:
+            # The subscribers that keep up share the reader. One that is far behind would make the others
+            # receive its old events again.
             foremost = max(each.cursor.own.offset for each in behind)
             near = [each for each in behind if _is_near(each.cursor.own.offset, foremost)]
+            # Members that are ahead of this skip the events that they had (`Cursor.has_had`).
             self.read.offset = min(each.cursor.own.offset for each in near)
             for each in near:
                 self._join(each)
@@ -73,6 +76,8 @@ class PartitionReader:
         if partition.cursor.is_shared:
             return True
         own = partition.cursor.own.offset
+        # A member that is behind `read` would miss the events in between: the shared reader never goes back
+        # while it has members.
         if self.members and (own < self.read.offset or not _is_near(self.read.offset, own)):
             return False
         if self._blocked is not None:
@@ -122,6 +127,7 @@ class PartitionReader:
 
     def _read_alone(self, partition: SubscriberPartition) -> None:
         """Begin an own reader for this subscriber, at its position."""
+        # Only one reader may move `own`, so an earlier one is cancelled.
         before = self._own.get(partition)
         if before is not None:
             before.cancel()
@@ -168,16 +174,21 @@ class PartitionReader:
 
     async def _take(self, batch: Sequence[Stored]) -> None:
         read = self.read
+        # Retention may remove events faster than they are read. The node then continues with a later offset,
+        # and the gap is recorded as a loss.
         for after, last in positions.gaps(read.offset, [stored.offset for stored in batch]):
             for member in self.members.values():
                 member.overtaken(after, last)
         for count, stored in enumerate(batch, 1):
+            # After a reconnection the node may send events again.
             if stored.offset <= read.offset:
                 continue
             arrival = Arrival(stored, read.offset)
             if arrival.attributes is None:
                 self._skip(arrival)
             else:
+                # One pass over an index of all filters, and not one filter after the other: thousands of
+                # Triggers may share a Broker.
                 for uid in await self._wanted_by(arrival):
                     wanting = self.members.get(uid)
                     if wanting is not None and not self._offer(wanting, arrival):
@@ -197,6 +208,8 @@ class PartitionReader:
         index = self._index()
         try:
             uids = index.matching(arrival.attributes)
+        # The index evaluates several filters together, so the filter that used up the work is not known. One
+        # by one, only its own subscriber is affected.
         except FilterWorkError:
             return await self._wanted_one_by_one(arrival)
         except Exception:
@@ -234,6 +247,8 @@ class PartitionReader:
 
     async def _without_room(self, member: SubscriberPartition, arrival: Arrival) -> None:
         """Move a member without room to an own reader, or wait for it if it is the only member."""
+        # The only member can wait here: no other member is delayed, and a second link to the node is not
+        # needed.
         if len(self.members) > 1:
             self._fall_back(member, arrival.before)
             return

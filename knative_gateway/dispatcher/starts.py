@@ -57,9 +57,11 @@ async def begin(
         if not known.positions:
             start = await _start(subscriber, log, extents, events)
             new[subscriber.uid] = StoredCursor(start, extents.incarnation)
+        # A cursor of an early version has no incarnation. It is taken to belong to the current log.
         elif known.incarnation is None:
             new[subscriber.uid] = StoredCursor(incarnation=extents.incarnation)
     if new:
+        # The result of `begin` counts, not `new`: another replica may have stored the cursor first.
         stored = {**stored, **await store.begin(new)}
     if anew:
         first = before_first(extents)
@@ -87,6 +89,8 @@ async def _begun(
         await store.restart(uid, first, extents.incarnation)
         return {partition: Begin(position) for partition, position in first.items()}
     replayed = {
+        # A replay to an event that retention has removed begins at the oldest event. It is not reported as a
+        # loss, because the user chose the position.
         partition: max(position, first.get(partition, position))
         for partition, position in stored.replays.items()
         if ours(uid, partition)
@@ -98,6 +102,7 @@ async def _begun(
         if partition in replayed:
             begun[partition] = Begin(replayed[partition])
             continue
+        # A partition without a position was added to the log later: its first event is new to the subscriber.
         position = stored.positions.get(partition, oldest)
         begun[partition] = Begin(position, done.get((uid, partition), ()), lost(position, oldest))
     return begun

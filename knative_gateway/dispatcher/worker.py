@@ -60,7 +60,10 @@ class RouteWorker:
         self._incarnation = ""
         self._figures: dict[str, Figures] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        # An event and not a queue: only the latest route counts, however often it changed meanwhile.
         self._wake: Final = asyncio.Event()
+        # Changes of the route, replays and the end wait for one another: each of them moves subscribers
+        # between dispatchers and readers.
         self._changing: Final = asyncio.Lock()
         self._share: Final = ownership.share(route.log, self._wake.set)
         self._followed = self._share.partitions
@@ -125,6 +128,8 @@ class RouteWorker:
         """
         async with self._changing:
             spec = self.dispatchers[uid].spec
+            # Stored before the subscriber is stopped: after a crash in between, the replay is still carried
+            # out, and other replicas find it.
             await self._store.ask_replay(uid, to)
             await self._restart(spec)
 
@@ -153,6 +158,7 @@ class RouteWorker:
         except GatewayError:
             return False
         self._ends = {partition: positions.stored(end) for partition, end in extents.last.items()}
+        # Offsets of a recreated log begin at 0 again, so stored positions would hide its first events.
         return bool(self._incarnation and extents.incarnation and extents.incarnation != self._incarnation)
 
     async def begin_again(self) -> None:
@@ -234,10 +240,13 @@ class RouteWorker:
         await storing.keep(removed, self._store)
         for uid, dispatcher in list(self.dispatchers.items()):
             spec = specs.get(uid)
+            # The subscriber was removed. Its cursor was stored above and is removed by the controller.
             if spec is None:
                 self._figures.pop(uid, None)
                 ending = self._end(self.dispatchers.pop(uid), LEAVING_S, store=False)
                 self._leaving[uid] = asyncio.create_task(ending)
+            # The window of a partition is made for one order. Events that wait in it cannot move to another
+            # one, so the subscriber begins again.
             elif spec.order is not dispatcher.spec.order:
                 self._leaving[uid] = asyncio.create_task(self._end(self.dispatchers.pop(uid), LEAVING_S))
         failing: dict[str, str] = {}
@@ -254,6 +263,8 @@ class RouteWorker:
         failing: dict[str, str] = {}
         made: dict[str, SubscriberDispatcher] = {}
         for spec in specs:
+            # A subscriber with the same uid may still have deliveries in flight. Two dispatchers of one
+            # subscriber would break its order.
             leaving = self._leaving.pop(spec.uid, None)
             if leaving is not None:
                 await leaving
@@ -343,6 +354,8 @@ class RouteWorker:
             for partition in dispatcher.partitions
             if not self._is_ours(partition)
         ]
+        # First the deliveries end, then the cursors are stored: the new owner must not find an older
+        # position.
         cursors = await asyncio.gather(
             *(self._release(dispatcher, partition) for dispatcher, partition in released)
         )
@@ -358,6 +371,7 @@ class RouteWorker:
                 entering.append((dispatcher, gained))
             self._place(entering)
         if not failing:
+            # Only if all began: otherwise the next run of `_become` tries again.
             self._followed = ours
         return failing
 
@@ -373,6 +387,8 @@ class RouteWorker:
         for dispatcher, begun in entering:
             for number, begin in begun.items():
                 if self._is_ours(number):
+                    # After a loss the cursor begins at the oldest event that still exists, and the loss is
+                    # recorded once.
                     start = begin.position if begin.lost is None else begin.lost.last
                     made.setdefault(number, []).append(dispatcher.add(number, start, begin.done))
                     if begin.lost is not None:
@@ -401,6 +417,7 @@ class RouteWorker:
     def _reader(self, number: int) -> PartitionReader:
         reader = self.readers.get(number)
         if reader is None:
+            # The index is passed as a function, because it is replaced whenever a filter changes.
             events, log_name = self._context.log, self.wanted.log
             reader = self.readers[number] = PartitionReader(events, log_name, number, lambda: self._index)
         return reader

@@ -27,8 +27,8 @@ from knative_gateway.errors import (
 
 log = structlog.get_logger(__name__)
 
-# A sweep is one timer for a queue. A timer for each event would cost more than the append itself. An event
-# waits up to this much longer than its limit.
+# One timer for a whole queue, because a timer for each event is slow. An event waits up to this much longer
+# than its limit.
 _SWEEP_S: Final = 0.25
 _LOOK_S: Final = 0.01
 _WARN_S: Final = 10.0
@@ -221,7 +221,7 @@ class _AppendQueue:
     async def append(self, message: bytes) -> None:
         """Post the message and wait for its outcome."""
         future: asyncio.Future[None] = self._loop.create_future()
-        # A future for each append and not a task: a task costs several times as much.
+        # A future for each append and not a task: a task is much more expensive.
         entry = self.post(message, partial(_settle, future))
         try:
             await future

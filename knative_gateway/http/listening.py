@@ -147,8 +147,7 @@ class HttpServer:
 
     def _tick(self) -> None:
         """Update the date of the answers, and end connections that exceed a time limit."""
-        # Formatting the date for each answer would cost more than the rest of a small answer. Its resolution
-        # is one second.
+        # Formatting the date for each answer would be slow, and its resolution is one second.
         self._service.headers = [(b"date", formatdate(usegmt=True).encode())]
         now = asyncio.get_running_loop().time()
         for connection in list(self._service.connections):

@@ -158,7 +158,7 @@ def rendered(answer: Answer, default_headers: Headers, *, close: bool) -> bytes:
     The answer 202 is rendered once for each value of the default headers, which contain the date.
     """
     # The identity of the list is enough: the listener replaces the list once a second, when the date changes.
-    # Rendering would otherwise be a large part of the work for a small event.
+    # So the usual answer costs no rendering.
     if answer is answers.ACCEPTED and not close:
         if _accepted[0] is not default_headers:
             _accepted[:] = [default_headers, _render(answer, default_headers, close=False)]

@@ -50,6 +50,7 @@ class Parts:
         latest = loop.time() + limit_s
         while self._entered:
             name, do = self._entered.pop()
+            # Not awaited directly: a part that ignores its cancellation must not hold up the others.
             task = asyncio.ensure_future(do())
             await asyncio.wait({task}, timeout=max(self._part_s_min, latest - loop.time()))
             if not task.done():

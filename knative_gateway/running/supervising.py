@@ -90,6 +90,7 @@ class Supervisor:
         """Run the body once. Returns whether it ran long enough to count as stable."""
         loop = asyncio.get_running_loop()
         since = loop.time()
+        # Cleared by a timer and not at the end: a task that never ends again must leave `problem`.
         settled = loop.call_later(self._settled_s, self._down.pop, this, None)
         try:
             await body()
@@ -97,6 +98,8 @@ class Supervisor:
                 log.error("task_ended", task=name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # The task itself was cancelled: the gateway stops. Any other CancelledError comes from something
+            # that the body awaited.
             if task is not None and task.cancelling():
                 raise
             log.error("task_ended", task=name, reason="an operation that it waited for was cancelled")

@@ -53,6 +53,8 @@ class Rule:
         who = any(fnmatchcase(identity.user, pattern) for pattern in self.users)
         who = who or any(fnmatchcase(group, pattern) for group in identity.groups for pattern in self.groups)
         where = "*" in self.namespaces or (
+            # An object without a namespace belongs to the whole cluster. A pattern such as `team-*` must not
+            # match it.
             namespace != "" and any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
         )
         return who and where and verb in self.verbs
@@ -133,6 +135,7 @@ class Gate:
         if scheme.lower() != "bearer" or not token.strip():
             message = "the request has no bearer token"
             raise UnauthenticatedError(message)
+        # Static tokens first: their lookup is a hash, and a JWT needs a signature to be verified.
         for tokens in self._tokens:
             found = tokens.identity(token.strip())
             # Users of the form system:namespace:NAME stand for the objects of a namespace. A token must not

@@ -72,6 +72,7 @@ class Destinations:
         found = _spellings(address)
         if any(fnmatchcase(name, pattern) for pattern in self.denied_hosts):
             return f"host {host} is denied"
+        # Each notation counts: a denied IPv4 address must not be reachable through its form in IPv6.
         if any(each in network for network in self.denied_networks for each in found):
             return f"{host} has the address {address}, which is denied"
         if not self.allowed_networks and not self.allowed_hosts:
@@ -96,6 +97,7 @@ class Destinations:
             return f"{url!r} has no host"
         if any(fnmatchcase(_canonical(host), pattern) for pattern in self.denied_hosts):
             return f"host {host} is denied"
+        # The resolver of the system would read it as an address, after the rules have seen a name.
         if _numeric(host) and not literal(host):
             return f"{host} is an IPv4 address in an obsolete notation"
         return self.refusal(host, host) if literal(host) else None

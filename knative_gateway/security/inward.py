@@ -31,6 +31,8 @@ class Inward:
     def path_of(self, url: str) -> str | None:
         """Return the path of a Broker or Channel of this gateway; None for any other URL."""
         path = url.removeprefix(self.base_url)
+        # A prefix alone is not enough: the rest must be exactly the path of a Broker or Channel, without a
+        # query.
         return path.removesuffix("/") if path != url and _is_path(path) else None
 
     def refusal(self, url: str, namespace: str) -> str | None:

@@ -86,10 +86,12 @@ class JwtTokens:
             known = self._check(token)
             if known is None:
                 return None
+            # Only valid tokens are cached: an attacker could otherwise push them out with invalid ones.
             self._known[hashed] = known
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         identity, expires_ms = known
+        # Checked at each use, because the cache outlives the expiry.
         if self._now_ms() >= expires_ms:
             del self._known[hashed]
             return None
@@ -136,6 +138,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
     except SettingError as error:
         message = f"tokens: {error}"
         raise ConfigError(message) from error
+    # Access by the group is allowed, because containers often get secrets through a group.
     if path.stat().st_mode & 0o007:
         message = f"tokens: other users can access {path}: run chmod o= {path}"
         raise ConfigError(message)

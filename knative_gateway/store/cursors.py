@@ -57,6 +57,7 @@ class SqlCursorStore:
         self._forward: Final = position.on_conflict_do_update(
             index_elements=key,
             set_={"log_offset": new},
+            # The condition makes a late write of a former owner harmless: it cannot move the position back.
             where=collate(kept, bytewise) < collate(new, bytewise),
         )
         self._set_position: Final = position.on_conflict_do_update(
@@ -166,6 +167,8 @@ class SqlCursorStore:
         def replay(connection: Connection) -> None:
             self._reset(uid, positions, connection)
             is_done = REPLAYS.c.log_partition.in_(sorted(positions))
+            # In the transaction of the new positions: after a crash, a replay is either still requested or
+            # carried out.
             connection.execute(delete(REPLAYS).where(REPLAYS.c.uid == uid, is_done))
 
         await self._database.write(replay)
@@ -192,6 +195,7 @@ class SqlCursorStore:
         rows = [
             {"uid": uid, "document": written(asdict(failure))}
             for uid, each in sorted(failures.items())
+            # Older ones would be removed by the next statement.
             for failure in each[-HISTORY_MAX:]
         ]
         if not rows:
@@ -199,6 +203,7 @@ class SqlCursorStore:
 
         def add(connection: Connection) -> None:
             connection.execute(insert(FAILURES), rows)
+            # In the same transaction, so that the table has a bound at any time.
             connection.execute(_FORGET_OLD, [{"of": uid} for uid, each in sorted(failures.items()) if each])
 
         await self._database.write(add)

@@ -86,6 +86,8 @@ class Database:
             UnavailableError: the database is not available; a commit in flight may have succeeded.
         """
         with _translated():
+            # In PostgreSQL, works that lock rows in different orders could deadlock with those of other
+            # replicas.
             return await self._writer.write(work, together=together or not self.postgresql)
 
     @asynccontextmanager
@@ -110,6 +112,8 @@ class _translated:  # noqa: N801  # used as a function
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError | TimeoutError):
             words = str(getattr(error, "orig", None) or error).splitlines()
+            # One line and 300 characters: drivers add the statement and its parameters, which may contain
+            # documents.
             message = f"the state database: {(words or [type(error).__name__])[0][:300]}"
             raise UnavailableError(message) from error
 

@@ -23,6 +23,8 @@ BUSY_MS: Final = 2_000
 READERS: Final = 2
 """Threads that read from SQLite. One more thread writes."""
 CONNECTIONS_POSTGRESQL: Final = 10
+# WAL: readers do not wait for the writer. FULL: a commit is on the disk when it returns, because positions
+# and objects must survive a power loss.
 _PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
 
 T = TypeVar("T")
@@ -63,6 +65,8 @@ class SqliteEngine:
 
     async def close(self) -> None:
         """See `Engine`. Waits for work that has begun."""
+        # Reads that wait are cancelled. The wait for the others is in the thread of the writer and does not
+        # block the event loop.
         self._readers.shutdown(wait=False, cancel_futures=True)
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
@@ -89,6 +93,8 @@ class PostgresqlEngine:
             url,
             pool_size=CONNECTIONS_POSTGRESQL,
             max_overflow=0,
+            # A server that was restarted leaves dead connections in the pool. Without the ping, the next
+            # request would fail.
             pool_pre_ping=True,
             connect_args={"timeout": CONNECT_S, "command_timeout": COMMAND_S},
         )

@@ -110,6 +110,7 @@ class Feed:
             if position < self._reach:
                 changes, position = await self._past(position, group, kind)
             elif position < self._newest:
+                # Each watch has its own position in the shared tail, so a slow watch costs no memory.
                 start = bisect_right(self._tail, position, key=lambda change: change.version)
                 changes = [
                     change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)
@@ -150,6 +151,7 @@ class Feed:
                 await self._pause()
                 continue
             with suppress(TimeoutError):
+                # The poll is for notifications that were lost with their connection.
                 await asyncio.wait_for(self._wake.wait(), self._poll_s)
 
     async def _catch_up(self) -> None:
@@ -176,10 +178,12 @@ class Feed:
         self._sizes.append(size)
         self._size += size
         while len(self._tail) > self._tail_max or (self._size > TAIL_CHARACTERS_MAX and len(self._tail) > 1):
+            # From here on, watches that are further behind read the table.
             self._reach = self._tail.popleft().version
             self._size -= self._sizes.popleft()
 
     def _wake_watches(self) -> None:
+        # A new event for the next growth: all watches that wait now are woken, and none misses the next one.
         self._grown.set()
         self._grown = asyncio.Event()
 

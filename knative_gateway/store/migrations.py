@@ -56,6 +56,7 @@ def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})
+    # After the lock: two replicas that start together would otherwise both create the table.
     SCHEMA.create(connection, checkfirst=True)
     done = connection.execute(select(func.coalesce(func.max(SCHEMA.c.version), 0))).scalar_one()
     if done > len(steps):

@@ -93,7 +93,9 @@ def _alone(database: Database) -> Iterator[None]:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         descriptors = [
-            os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (f"{path}.lock", path)
+            # The file is created here and not by SQLite, so that only its user may read it.
+            os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for name in (f"{path}.lock", path)
         ]
     except OSError as error:
         message = f"the state database {path} cannot be opened: {error.strerror}"

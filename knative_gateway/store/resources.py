@@ -56,6 +56,8 @@ class SqlResources:
         self._database: Final = database
         self._feed: Final = feed
         self._changes_max: Final = changes_max
+        # Trimming at each write would be a delete for each write. The table exceeds its limit by a fortieth
+        # at most.
         self._trim_every: Final = max(1, changes_max // 40)
         self._decoded: Final = Decoded()
         self._untrimmed = 0
@@ -94,6 +96,8 @@ class SqlResources:
             }
             missing = [key for key in versions if key not in objects]
             for start in range(0, len(missing), DECODED_AT_ONCE):
+                # In parts: one query with the documents of a large list would hold all of them in memory
+                # twice.
                 objects |= self._decode(connection, missing[start : start + DECODED_AT_ONCE])
             return version, [objects[key] for key in versions]
 
@@ -133,6 +137,7 @@ class SqlResources:
         def put(connection: Connection) -> Mapping[str, object]:
             version = connection.execute(_NEXT).scalar_one()
             row = _found(key, connection)
+            # After `_NEXT`, which took the lock: no other write can come between the check and the write.
             _check(key, row, expected_version)
             if object_ is None and row is None:
                 raise Undone(None)
@@ -225,10 +230,13 @@ class SqlResources:
         if version % self._trim_every == 0:
             _trim(connection, version - self._changes_max)
         self._untrimmed += len(document) + len(previous or "")
+        # Summing the sizes reads the whole table, so this is done only after much was written.
         if self._untrimmed > CHANGES_CHARACTERS_MAX // 4:
             _trim(connection, self._too_much(connection))
             self._untrimmed = 0
         if self._database.postgresql:
+            # In the transaction: PostgreSQL sends it with the commit, so a replica that reads then finds the
+            # change.
             connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
         return stored
 

@@ -63,6 +63,8 @@ class Writer:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
+            # Only the wait for the turn has a limit. A write that has begun is awaited, because its outcome
+            # would be unknown.
             await asyncio.wait({write.done}, timeout=self._wait_s)
             if write in self._waiting:
                 message = f"the state database: other writes take longer than {self._wait_s:g} s"
@@ -89,6 +91,7 @@ class Writer:
                     write.done.cancel()
                 raise
             except Exception as error:  # noqa: BLE001  the callers get it
+                # The commit failed, so none of the writes is stored.
                 results = [_Failed(error)] * len(writes)
             for write, result in zip(writes, results, strict=True):
                 if write.done.done():
@@ -109,6 +112,7 @@ class Writer:
 
 def _carried_out(works: Sequence[Work[Any]], connection: Connection) -> list[Any]:
     """Carry out all works in one transaction, commit it, and return the results."""
+    # Without a savepoint: it would be two more statements for the usual case.
     if len(works) == 1:
         try:
             results = [works[0](connection)]

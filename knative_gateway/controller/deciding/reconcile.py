@@ -155,6 +155,8 @@ class Reconciler:
         for _ in range(limit):
             for dirty, make in self._steps:
                 if dirty:
+                    # The first stage with work goes first: a Trigger is computed after its Broker, so it is
+                    # computed once.
                     key = next(iter(dirty))
                     del dirty[key]
                     self._guarded((_ROUTE, key), partial(make, key))
@@ -182,6 +184,8 @@ class Reconciler:
             before = self._objects.get(key)
             if before is not None:
                 made = self._written(key, before, now)
+                # No write without a difference: each write is a new version, which is reported and computed
+                # again.
                 if made is not None and not same(made, before):
                     found.append(Write(key, before, made))
         return found
@@ -198,6 +202,7 @@ class Reconciler:
             lookup = self._dependencies.recorded((_SOURCE, key), self._identified)
             kept = self._data_plane.upkeep(key, object_)
             made = self._guarded((_SOURCE, key), partial(source, key, object_, self._settings, kept, lookup))
+            # An internal error must not stop deliveries: the last result stays in use until the next success.
             if made is None and before is not None and before.uid == uid_of(object_):
                 made = before
         if made is None:
@@ -205,8 +210,11 @@ class Reconciler:
         else:
             self._sources[key] = made
         self._need_log(key, made)
+        # Compared by what others read: a change of anything else in a Broker does not make all objects that
+        # refer to it be computed again.
         if _seen_by_others(before) != _seen_by_others(made):
             self._dirty_dependents(key)
+        # In any case: the stages behind compare their own results and stop if nothing changed.
         self._dirty_parents[key] = self._dirty_routes[key] = None
 
     def _need_log(self, key: Key, source_: Source | None) -> None:
@@ -218,6 +226,7 @@ class Reconciler:
             self._needed_by[log] = key
             if need != before:
                 self.new_needs[log] = None
+        # Only the object that needed the log gives it up: a successor with the same name may need it already.
         elif self._needed_by.get(log) == key:
             del self.needs[log], self._needed_by[log]
             self.new_needs[log] = None

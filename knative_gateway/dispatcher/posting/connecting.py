@@ -184,6 +184,7 @@ class Connections:
         """Wait until the owner may open a connection, and return how many seconds that took."""
         began_s = self._loop.time()
         await self.slots.acquire(owner)
+        # Idle connections count, too: they use descriptors. They give way to a connection that is needed now.
         if self.slots.used + self.idle > self.slots.max:
             self._close_idle()
         return self._loop.time() - began_s
@@ -224,10 +225,14 @@ class Connections:
             raise
         self._in_use[connection] = target.endpoint, owner, ended
         self.slots.take(owner)
+        # The timer is set again only for a deadline that is clearly earlier. Nearly all requests have the
+        # same timeout, so this is rare.
         if connection.deadline_s < self._timer_at_s - TICK_S:
             self._wake_at(connection.deadline_s)
 
     def _ended(self, connection: Connection, outcome: Response | OSError) -> None:
+        # In this order: the connection returns to the pool and the slot is free before `ended` begins the
+        # next delivery.
         endpoint, owner, ended = self._in_use.pop(connection)
         self._keep(connection, endpoint)
         self.slots.release(owner)
@@ -270,6 +275,7 @@ class Connections:
     def _take(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle.get(endpoint)
         while idle:
+            # The latest one first: the others become older and are closed when the load decreases.
             connection = idle.pop()
             self.idle -= 1
             if connection.usable:

@@ -122,6 +122,8 @@ class Connection(asyncio.Protocol):
         event again.
         """
         soon = time.monotonic() - self._began_s < UNSEEN_S
+        # More than 1, because the failed exchange itself is counted: only a connection that answered before
+        # can have been idle.
         return self.served > 1 and not self._heard and not self._acknowledged and soon
 
     def expire(self) -> None:
@@ -153,6 +155,8 @@ class Connection(asyncio.Protocol):
             self.abort()
         except httptools.HttpParserError as error:
             self._fail(BadResponseError(f"not an HTTP/1.1 answer: {error}"))
+        # The count begins anew with each part of the body, so it also bounds endless chunk extensions and
+        # trailers.
         if self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
         # Last: bytes after an answer must not be read as the answer to the next request.
@@ -200,6 +204,8 @@ class Connection(asyncio.Protocol):
         size = _announced(self._headers, self._limit)
         if self._replies is not None and self._entry is None and size > UNCOUNTED_BYTES:
             self._entry = Entry(self._owner, size, self._resume)
+            # The bytes that were received so far stay in the buffer of the transport, and TCP slows the
+            # subscriber down.
             if not self._replies.enter(self._entry):
                 self._is_paused = True
                 self._transport.pause_reading()
@@ -216,6 +222,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The answer is complete. After a status 1xx, another answer follows."""
+        # 101 is not followed by another answer (RFC 9110, 15.2.2). The gateway has not asked for another
+        # protocol.
         if 100 <= self._status < 200 and self._status != 101:
             self._forget()
             return
@@ -252,6 +260,7 @@ class Connection(asyncio.Protocol):
             ended, self._ended = self._ended, None
             if self._entry is not None and self._replies is not None:
                 entry, self._entry = self._entry, None
+                # Before `ended`, which may begin the next request on this connection.
                 self._replies.leave(entry)
                 self._resume()
             self.served += 1
@@ -269,6 +278,7 @@ def _announced(headers: Headers, limit: int) -> int:
     """Return the maximum size of the body in memory: its length, if known, and at most `limit`."""
     for name, value in headers:
         if name.lower() == b"content-length" and value.isdigit():
+            # A body without a length, or one that is announced larger than the limit, reserves the limit.
             return min(int(value[:20]), limit)
     return limit
 

@@ -81,6 +81,7 @@ class Opener:
                     else self._names.lookup(target.host, target.port, namespace=namespace)
                 )
                 if lookup is not None:
+                    # The wait for a thread does not count: other names cause it and not this subscriber.
                     await asyncio.shield(lookup.begun)
                 later_s = deadline_s + self._loop.time() - began_s
                 wait_s = min(later_s - self._loop.time(), self._connect_timeout_s)
@@ -90,6 +91,8 @@ class Opener:
                             addresses = await lookup.addresses()
                         return await self._connect(
                             target,
+                            # The checked address is connected to, and not the name: a second lookup could
+                            # give an address that the rules deny (DNS rebinding).
                             self._allowed(target, addresses or ()),
                             self._loop.time() + wait_s,
                         ), later_s

@@ -40,6 +40,8 @@ class Replies:
 
     def enter(self, entry: Entry) -> bool:
         """Admit an answer. False: it waits until `go` is called, or until it leaves."""
+        # A later answer of an owner does not overtake one that waits: a large answer would otherwise wait
+        # without end behind small ones.
         if entry.owner not in self._waiting and self._may_enter(entry):
             self._admit(entry)
         else:
@@ -60,6 +62,7 @@ class Replies:
             self._admit_others()
 
     def _may_enter(self, entry: Entry) -> bool:
+        # An answer that is larger than `max` is received alone.
         return not self.used or self._used_by[entry.owner] + entry.size <= self.max - self.used
 
     def _admit(self, entry: Entry) -> None:

@@ -91,6 +91,8 @@ class Names:
         if until_s < self._loop.time():
             return None
         if isinstance(found, OSError):
+            # A copy, because raising an exception adds to its traceback: the remembered one would grow
+            # without end.
             raise copy.copy(found)
         return found
 
@@ -192,6 +194,7 @@ async def in_thread(host: str, port: int) -> Sequence[str]:
         found: Sequence[str] | Exception
         try:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            # The order of the resolver stays (RFC 6724), without duplicates for several socket types.
             found = list(dict.fromkeys(str(address[0]) for *_, address in infos))
         except Exception as error:  # noqa: BLE001  the waiting requests get it
             found = _out_of_descriptors() or error

@@ -110,6 +110,7 @@ class Sender:
         self._destinations: Final = destinations or Destinations.parse()
         self._resolve: Final = resolve
         self._now_ms: Final = now_ms
+        # Every attempt needs the target, and parsing a URL and checking its rules is slow.
         self._target: Final = lru_cache(4096)(self._target_of)
         self.connections: Connections
         self.inside: Inside | None = None
@@ -170,6 +171,7 @@ class Sender:
             if isinstance(outcome, Response):
                 status, received, kept = outcome
                 replied = reply_wanted and status == OK and mode_of_http(received) is not None
+                # The usual case ends without an `Answer` object.
                 if 200 <= status < 300 and not replied:
                     to.accepted(_since(began))
                     return
@@ -182,6 +184,8 @@ class Sender:
                 to.answered(answer)
             elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
                 self.connections.resend(target)
+                # The event was not seen, so this costs the subscriber no attempt. A plan sends it again over
+                # a new connection.
                 to.not_received()
             else:
                 to.answered(self._failed(outcome, began, limit_ms))
@@ -219,6 +223,8 @@ class Sender:
         began = time.monotonic()
         target = self._target(url)
         if isinstance(target, str):
+            # A rule of the operator does not change by waiting, so the event goes to its dead letter sink at
+            # once.
             return Answer(None, self._now_ms(), f"destination denied: {target}", final=True)
         try:
             fields = lines(headers)
@@ -271,6 +277,7 @@ class Sender:
 
     def _of_reply(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> int:
         wanted = status == OK and mode_of_http(headers) is not None
+        # One byte more than the limit shows that the reply is too large, without receiving the rest.
         return self.settings.reply_bytes_max + 1 if wanted else _KEPT_BYTES
 
     def _read(
@@ -331,6 +338,7 @@ def lines(headers: Iterable[tuple[str, str]]) -> bytes:
         ValueError: a field contains a line break or a NUL, which could add fields to the request.
     """
     fields = [f"{name}: {value}\r\n" for name, value in headers]
+    # One check of the joined text is cheaper than a check of each field.
     text = "".join(fields)
     if text.count("\n") != len(fields) or text.count("\r") != len(fields) or "\0" in text:
         message = "a header has a line break or a NUL character"

@@ -67,6 +67,7 @@ class Slots:
         """
         for owner in list(self._waiting):
             if self.has_room(owner):
+                # Removed and added again at the end: that is the turn of the next owner.
                 turns = self._waiting.pop(owner)
                 turn = next((turn for turn in turns if not turn.done()), None)
                 if turn is None:

@@ -36,12 +36,15 @@ async def catch_up(partition: SubscriberPartition, log: str, admit: Admit) -> No
     """
     state = partition.state
     while True:
+        # A paused subscriber reads nothing: its events stay in the log and not in memory.
         await state.running.wait()
         while not partition.has_room:
             await partition.held.wait()
         try:
             if admit(partition):
                 return
+            # Taken only when there is room: a subscriber that hangs must not hold one of the few places for
+            # reading.
             async with state.context.reading:
                 if await _read_on(partition, log, admit):
                     return
@@ -63,6 +66,8 @@ async def _read_on(partition: SubscriberPartition, log: str, admit: Admit) -> bo
     stream = context.log.read(log, {partition.number: positions.read_from(cursor.own.offset)})
     turn = 0
     async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
+        # `locked`: no place for reading is free, so another own reader may wait. Otherwise this reader
+        # continues and saves the cost of opening a link again.
         while turn < TURN_BATCHES or not context.reading.locked():
             turn += 1
             try:

@@ -145,6 +145,8 @@ class SubscriberDispatcher:
 
     def redrive(self, events: Sequence[Listed], read: ReadOne) -> None:
         """Deliver these events again, no matter how they ended. `read` is called for one event at a time."""
+        # One task serves all requests for a redrive. Events that a second request adds are read by the first
+        # task.
         if not self.redrives.want(events) or self.scheduler.stopped:
             return
         if self._redriving is None or self._redriving.done():
@@ -170,6 +172,7 @@ class SubscriberDispatcher:
             if arrival is None:
                 self.redrives.give_up(event)
                 continue
+            # Back-pressure: the other events stay in the log until deliveries have ended.
             while not self.redrives.held.has_room(arrival.size):
                 await self.redrives.held.wait()
             self.redrives.add(event, arrival)
@@ -192,6 +195,8 @@ class SubscriberDispatcher:
 
     def accepted(self, attempt: FirstAttempt, elapsed_ms: int) -> None:
         """Called by the attempt: the delivery is completed."""
+        # Before `_end`: congestion control compares the limit with the requests that were in flight with this
+        # one.
         self.scheduler.accepted(elapsed_ms)
         self._end(attempt)
         self.state.accepted(attempt.arrival)
@@ -211,6 +216,7 @@ class SubscriberDispatcher:
     def _complete(self, attempt: FirstAttempt) -> None:
         source = attempt.source
         source.complete(attempt.entry)
+        # A closed source begins nothing more. Its position was stored for the last time.
         if not source.closed:
             self.scheduler.round_robin.wake(source)
         self.scheduler.pump()
@@ -223,6 +229,7 @@ class SubscriberDispatcher:
     async def _deliver(self, attempt: FirstAttempt, answer: Answer | None) -> None:
         """Carry out a delivery with a plan. An internal error must not block the events behind this one."""
         arrival, faults = attempt.arrival, 0
+        # An answer belongs to the destination that gave it, even if the Trigger was changed in the meantime.
         spec = self.spec if answer is None else attempt.spec
         delivery = PlannedDelivery(self.state, self.scheduler, arrival, partial(self._pause, attempt.source))
         done: Done | None = None
@@ -234,6 +241,8 @@ class SubscriberDispatcher:
                 done = await delivery.run(spec, answer)
             except Exception as error:
                 faults += 1
+                # After an internal error nothing is assumed about the subscriber: the delivery begins again
+                # with a new request.
                 spec, answer = self.spec, None
                 log.exception("delivery_fault", subscriber=self.spec.uid, **arrival.where)
                 self._record_fault(arrival, error, faults)
@@ -254,6 +263,8 @@ class SubscriberDispatcher:
     async def _pause(self, source: Source, until_ms: int) -> None:
         """Wait for a retry. A stop or a release does not wait for such deliveries: it cancels them."""
         if self.scheduler.stopped or source in self._released:
+            # The event is not completed, so its position does not move, and it is delivered again from the
+            # stored cursor.
             raise asyncio.CancelledError
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self._idle.add(task)

@@ -49,6 +49,7 @@ class FirstAttempt:
     def begin(self, sender: Sender) -> bool:
         """Send the event. False: the delivery needs a plan, or no connection to the subscriber is idle."""
         spec, plain = self.spec, self.arrival.plain
+        # URLs that may lead back to a Broker need the count of hops, which only the plan adds.
         if plain is None or spec.subscriber_url is None or looks_inward(spec.subscriber_url):
             return False
         departs = spec.departs(spec.subscriber_url)
@@ -58,6 +59,7 @@ class FirstAttempt:
         else:
             fields, body = plain.lines if departs else plain.lines + plain.own, plain.data or b""
         fields += _delivery_fields(spec.namespace)
+        # Only now the event is decoded: most events have no trace.
         if "traceparent" in plain.attributes:
             event = self.arrival.event
             assert event is not None
@@ -87,6 +89,8 @@ class FirstAttempt:
     def drop(self) -> None:
         """Stop waiting for the answer. A later answer is ignored."""
         assert self._connection is not None
+        # The connection is of no further use: an answer to this request would be read as the answer to the
+        # next one.
         self._connection.abort()
         self._connection = None
 
@@ -108,6 +112,7 @@ class FirstAttempt:
             self._owner.unfinished(self, None)
 
 
+# The headers depend only on the namespace. The bound is there because users create namespaces.
 @lru_cache(1024)
 def _delivery_fields(namespace: str) -> bytes:
     return lines(delivery_headers(reply_wanted=True, namespace=namespace))

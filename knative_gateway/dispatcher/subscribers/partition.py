@@ -42,10 +42,14 @@ class SubscriberPartition(Source):
     def offer(self, arrival: Arrival) -> bool:
         """Hold an event; False: no room. An event that the subscriber has received is skipped."""
         cursor = self.cursor
+        # First this, then the room: an event that is skipped needs no room, and a full subscriber can skip
+        # it.
         if cursor.has_had(arrival.offset):
             return True
         if self.window.full or not self.held.has_room(arrival.size):
             return False
+        # The events between the last held one and this one did not match. They are completed, in order,
+        # before this one is added.
         cursor.advance(arrival.before)
         self.hold(arrival.offset, arrival, arrival.key if self._is_by_key else None)
         cursor.last = arrival.offset

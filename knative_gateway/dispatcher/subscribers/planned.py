@@ -49,6 +49,7 @@ class PlannedDelivery:
                 action = next_action(plan, await self._posted(action), self._scheduler.clock_ms())
             elif isinstance(action, Store):
                 problem = await store_reply(action, self._state.context.log, self._state.context.now_ms)
+                # A reply that is stored counts when it is durable, not when it arrives.
                 self._state.figures.replied += problem is None
                 action = plan.stored(problem, self._scheduler.clock_ms())
             else:
@@ -94,6 +95,8 @@ class PlannedDelivery:
                 namespace=spec.namespace,
             )
             span.record(answer.status, answer.reason, failed=not succeeded(answer.status))
+        # Only the subscriber adapts the limit: a slow dead letter sink says nothing about how much the
+        # subscriber can take.
         if post.to is To.SUBSCRIBER:
             self._scheduler.answered(answer)
             self._state.figures.retried += post.attempt > 1

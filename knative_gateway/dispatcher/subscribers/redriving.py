@@ -44,6 +44,7 @@ class Redrive(Source):
         """Deliver these events again, except those that wait or are in flight. Returns whether any event is
         new.
         """
+        # Two requests for a redrive soon after each other would otherwise send everything twice.
         new = [event for event in events if event not in self._wanted][: LOOK_AHEAD_MAX - len(self._wanted)]
         self._wanted.update(new)
         self._waiting.extend(new)
@@ -104,5 +105,7 @@ async def read_one(events: EventLog, log: str, event: Listed) -> Arrival | None:
                 arrival = Arrival((await anext(batches))[0], after)
         except TimeoutError:
             return None
+    # The log may have been recreated, and the offset may belong to another event. That event must not be sent
+    # as a dead letter of the former one.
     is_same = arrival.offset == event.offset and arrival.identity == event.identity
     return arrival if is_same and arrival.attributes is not None else None

@@ -41,6 +41,8 @@ class Scheduler:
     def update(self, before: Subscriber) -> None:
         """Use the limits of the new specification. `before`: the former specification."""
         spec = self._state.spec
+        # Otherwise the limit that was learnt stays: most changes of a Trigger say nothing about the speed of
+        # its subscriber.
         if spec.in_flight_max != before.in_flight_max:
             self._congestion = Congestion(self._in_flight_max(spec))
         if spec.per_second_max != before.per_second_max:
@@ -59,6 +61,7 @@ class Scheduler:
         """
         state, figures = self._state, self._figures
         while state.running.is_set() and not self.stopped and figures.in_flight < self._congestion.limit:
+            # Cancelled deliveries leave their futures behind.
             while self._resuming and self._resuming[0].done():
                 self._resuming.popleft()
             # Retries go first. Too many waiting events stop new ones, which might fail and wait, too.
@@ -66,6 +69,7 @@ class Scheduler:
             source = None if is_full else self.round_robin.next()
             if source is None and not self._resuming:
                 return
+            # The token is taken last, when the delivery can really begin.
             if self._rate is not None and not self._rate.take(self.clock_ms()):
                 if self._timer is None:
                     wait_s = self._rate.wait_ms(self.clock_ms()) / 1000
@@ -76,6 +80,8 @@ class Scheduler:
                 self._resuming.popleft().set_result(None)
             else:
                 self._begin(source)
+                # After the event was taken: `taken` looks whether the source has another one, and puts it
+                # behind the others.
                 self.round_robin.taken(source)
 
     def stop(self) -> None:

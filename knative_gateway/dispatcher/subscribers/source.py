@@ -20,6 +20,7 @@ class HeldBytes:
 
     def has_room(self, size: int) -> bool:
         """Return whether `size` more bytes may be held."""
+        # An event that is larger than the limit would otherwise wait without end, and all events behind it.
         return not self.used or self.used + size <= self.limit
 
     def add(self, size: int) -> None:
