@@ -227,6 +227,15 @@ async def measure(
     }
     for name, made in runs.items():
         tell(name, made)
+    return _figures(one, many, calm, disturbed), runs
+
+
+def _figures(one: Run, many: Run, calm: Run, disturbed: Run) -> list[Figure]:
+    """Return the wanted figures.
+
+    `one`, `many`: as fast as possible, with one Trigger and with MANY. `calm`, `disturbed`: at RATE, without
+    and with a neighbour that does not answer.
+    """
     cost, elapsed, neighbours = (
         many.cpu_us / one.cpu_us,
         one.per_second / many.per_second,
@@ -258,7 +267,7 @@ async def measure(
             f"<= {WANTED_NEIGHBOURS:g}",
             neighbours <= WANTED_NEIGHBOURS,
         ),
-    ], runs
+    ]
 
 
 def tell(name: str, run: Run) -> None:

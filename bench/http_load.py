@@ -214,11 +214,11 @@ async def pace(
 async def connected(url: str, record: Record, connections: int) -> list[Sender]:
     """That many connections."""
     parts = urlsplit(url)
+    host, port = parts.hostname, parts.port
+    assert host is not None
+    assert port is not None
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(
-        *(
-            loop.create_connection(lambda: Sender(record), parts.hostname, parts.port)
-            for _ in range(connections)
-        )
+        *(loop.create_connection(lambda: Sender(record), host, port) for _ in range(connections))
     )
     return [sender for _, sender in made]

@@ -1,4 +1,4 @@
-"""Run our node and the installed peers in turn with `bench/amqp/run_peers.py`, and read what it found."""
+"""Run our node and the installed peers in turn with `bench.amqp.run_peers`, and read what it found."""
 
 import json
 import shlex
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.load import FOLDER
 from bench.server import executable
 
 OURS: Final = "amqp-streams"
@@ -187,7 +186,7 @@ def _places(plan: Plan) -> list[str]:
 def _run_to_its_end(arguments: Sequence[str]) -> int:
     """Run it; when we are to end, let it stop the brokers that it started first."""
     with subprocess.Popen(
-        [sys.executable, str(FOLDER / "run_peers.py"), *arguments], start_new_session=True
+        [sys.executable, "-m", "bench.amqp.run_peers", *arguments], start_new_session=True
     ) as runner:
         try:
             return runner.wait()
@@ -198,7 +197,7 @@ def _run_to_its_end(arguments: Sequence[str]) -> int:
 
 
 def _runner(*arguments: str, capture: bool) -> str:
-    command = [sys.executable, str(FOLDER / "run_peers.py"), *arguments]
+    command = [sys.executable, "-m", "bench.amqp.run_peers", *arguments]
     return (
         subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE if capture else None).stdout
         or ""

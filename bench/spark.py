@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -102,14 +103,15 @@ def session() -> Iterator[SparkSession]:
 
 def measured(spark: SparkSession, node: NodeProcess, folder: Path, count: int, rounds: int) -> list[Row]:
     """Writing, and reading beside files."""
-    into_log(
-        numbers(spark, count // 20), node, "again"
-    )  # what is slow once: workers start, classes are loaded and compiled
+    # What is slow once: workers start, classes are loaded and compiled.
+    into_log(numbers(spark, count // 20), node, "again")
     cpu = usage(node.pid).cpu_seconds
     logs = ["events", *["again"] * (rounds - 1)]
-    write = statistics.median(
-        [timed(lambda name=name: into_log(numbers(spark, count), node, name)) for name in logs]
-    )  # type: ignore[misc]
+
+    def write_into(name: str) -> None:
+        into_log(numbers(spark, count), node, name)
+
+    write = statistics.median([timed(partial(write_into, name)) for name in logs])
     write_cpu = (usage(node.pid).cpu_seconds - cpu) / rounds
     log = source(spark, node, "events")
     parquet, as_json = str(folder / "parquet"), str(folder / "json")

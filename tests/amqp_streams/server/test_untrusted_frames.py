@@ -22,16 +22,24 @@ _NAMES = ["open", "begin", "attach", "flow", "transfer", "disposition", "detach"
 
 def conversation() -> list[bytes]:
     """Frames of a peer that does a bit of everything, one by one."""
+    return [
+        frame_of("open", container_id="c", idle_time_out=UInt(9000), max_frame_size=UInt(4096)),
+        frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(999), outgoing_window=UInt(999)),
+        *_attaches(),
+        *_deliveries(),
+        frame(0, b""),
+        frame_of("detach", handle=UInt(2), closed=True),
+        frame_of("end"),
+        frame_of("close"),
+    ]
+
+
+def _attaches() -> list[bytes]:
+    """A producer, a consumer, a reader of `$info` and a sender of requests."""
     earliest: Value = {
         Symbol(names.FILTER_DELIVERY_ANNOTATIONS): Described(
             ULong(0x200), {Symbol(names.OFFSET): Symbol("@earliest")}
         )
-    }
-    window = {
-        "next_incoming_id": UInt(0),
-        "incoming_window": UInt(999),
-        "next_outgoing_id": UInt(0),
-        "outgoing_window": UInt(999),
     }
     attach: dict[str, Any] = {
         "snd_settle_mode": None,
@@ -39,8 +47,6 @@ def conversation() -> list[bytes]:
         "properties": {Symbol(names.PARTITION): Symbol("1")},
     }
     return [
-        frame_of("open", container_id="c", idle_time_out=UInt(9000), max_frame_size=UInt(4096)),
-        frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(999), outgoing_window=UInt(999)),
         frame_of(
             "attach",
             name="p",
@@ -74,6 +80,18 @@ def conversation() -> list[bytes]:
             source=terminus(0x28, None),
             target=terminus(0x29, "$management"),
         ),
+    ]
+
+
+def _deliveries() -> list[bytes]:
+    """Credit, an event in one frame and in two, a request, and outcomes."""
+    window = {
+        "next_incoming_id": UInt(0),
+        "incoming_window": UInt(999),
+        "next_outgoing_id": UInt(0),
+        "outgoing_window": UInt(999),
+    }
+    return [
         frame_of("flow", handle=UInt(1), delivery_count=UInt(0), link_credit=UInt(50), echo=True, **window),
         frame_of("flow", handle=UInt(2), delivery_count=UInt(0), link_credit=UInt(5), drain=True, **window),
         frame_of("transfer", EVENT, handle=UInt(0), delivery_id=UInt(0), delivery_tag=b"0"),
@@ -95,10 +113,6 @@ def conversation() -> list[bytes]:
             settled=True,
             state=Described(ULong(0x27), [True]),
         ),
-        frame(0, b""),
-        frame_of("detach", handle=UInt(2), closed=True),
-        frame_of("end"),
-        frame_of("close"),
     ]
 
 

@@ -84,11 +84,16 @@ class Connection:
         if self.wire is None:
             return
         self.alive = True
+        self._greet()
+        self._watch()
+
+    def _greet(self) -> None:
+        """Send everything that needs no answer at once: the header, `open` and `begin`."""
         properties = {
-            "container_id": container,
+            "container_id": self.container,
             "hostname": "node",
-            "max_frame_size": UInt(frame_bytes + 512),
-            "idle_time_out": UInt(silence_ms),
+            "max_frame_size": UInt(self.frame_bytes + 512),
+            "idle_time_out": UInt(self._silence_ms),
         }
         self.write(
             AMQP_HEADER
@@ -96,11 +101,10 @@ class Connection:
             + frame_of(
                 "begin",
                 next_outgoing_id=UInt(self._next_outgoing),
-                incoming_window=UInt(window),
+                incoming_window=UInt(self._window),
                 outgoing_window=UInt(1 << 20),
             )
         )
-        self._watch()
 
     # -- what its user does
 
