@@ -207,6 +207,7 @@ class Crashing(RuleBasedStateMachine):
                 link.alive and link.grant and link.request.durable and key_of(link) == key
                 for link in self.links
             )
+        self.follow()
 
     @rule(group=st.sampled_from("gh"))
     def remove_group(self, group: str) -> None:
@@ -223,15 +224,19 @@ class Crashing(RuleBasedStateMachine):
                 del self.settled[spot], self.floor[spot]
                 self.rising.pop(spot, None)
                 self.crashed.discard(spot)
+        self.follow()
 
     def manage(self, operation: str, type_: str, name: str, body: dict[Value, Value]) -> bool:
-        """Whether it was done. If so, it is on the disk."""
+        """Whether it was done. If so, it is on the disk. The caller notes it, and then calls `follow`: a link
+        that waited for the disk may be granted what the request has changed.
+        """
         answer = self.node.manage(Request(operation, type_, name, body, "me", 1, log="log"))
         assert answer.status in {200, 204, 404, 409}, answer
-        self.store.states.complete()
-        self.follow()
-        self.floor.update(self.rising)
-        self.rising.clear()
+        # A request that was refused writes nothing, also not what an earlier write failed to write.
+        if self.store.states.waiting:
+            self.store.states.complete()
+            self.floor.update(self.rising)
+            self.rising.clear()
         return answer.status < 300
 
     # -- what time, disk and fate do
