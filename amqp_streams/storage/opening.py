@@ -43,6 +43,7 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
         StorageError: names the file and what to do.
     """
     try:
+        # Sync the parent of each new folder: a power loss must not take away the folder of accepted events.
         for path in (*reversed(root.absolute().parents), root):
             if not files.is_dir(path):
                 files.mkdir(path)
@@ -52,6 +53,7 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
         raise storage_error(root, error) from error
     try:
         return _open_locked(files, root, lock, tuning)
+    # BaseException: Ctrl-C during a long recovery must release the lock as well.
     except BaseException as error:
         files.close(lock)
         if isinstance(error, OSError):
@@ -109,6 +111,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
             (log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings))
         )
     _report_missing_logs({log.name for log, _ in logs}, trash, checkpoint, findings)
+    # Only after every partition is recovered: from here on, journal files may be overwritten.
     journal_files = prepare(files, root, count=tuning.journal_files, size=tuning.journal_bytes, seed=seed)
     slots = [
         Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files
@@ -158,7 +161,7 @@ def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> 
         FOLDER,
         "logs",
         "trash",
-        "lost+found",
+        "lost+found",  # of a file system that is mounted here
     }
     ours |= {states.FILE, states.DAMAGED_FILE}
     for name in files.listdir(root):
@@ -179,6 +182,7 @@ def _report_journal(
         name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names
     ]
     for name in missing:
+        # At a clean stop, segments have every record of the journal.
         severity = Severity.WARNING if checkpoint.clean else Severity.DAMAGE
         loss = ", and the records that were only in it, if any, are lost"
         words = "is missing" + ("; recreated" if checkpoint.clean else loss)

@@ -99,6 +99,7 @@ class PartitionRestorer:
             elif suffix == "log":
                 bases.append(int(stem))
             elif stem + ".log" not in names:
+                # Retention removes a segment before its index, and was interrupted in between.
                 self._files.unlink(self._folder / name)
         old = [base for base, following in pairwise(bases) if following <= self._bounds[0]]
         for base in old:  # the checkpoint has the new start: retention was about to remove these
@@ -118,6 +119,7 @@ class PartitionRestorer:
         found = self._read_index(path, base)
         if found is not None:
             self._producers = found.producers
+        # The index covers the whole file and was written after a sync: no scan is needed.
         if found is not None and found.coverage.bytes == size:
             cover = found.coverage
             segment = Segment(
@@ -150,6 +152,7 @@ class PartitionRestorer:
                 Severity.NOTE, path.with_suffix(".idx"), None, "was missing, outdated or damaged; recreated"
             )
         segment = self._segment(path, base, scan)
+        # Bytes after the last batch stay where they are: nothing is appended to a closed segment.
         segment.bytes = scan.size if scan.stretches else 0
         self._write_again(path, 0, segment.bytes)
         self._write_index(segment)
@@ -164,6 +167,7 @@ class PartitionRestorer:
         if found is not None:
             self._producers = found.producers
         scan = self._scan_active(file, base, found)
+        # An index is written after a sync: what it covers was durable, even if the checkpoint is older.
         end_at_least = max(end_at_least, found.coverage.end if found else 0)
         plan = recovery.plan(
             scan.stretches,
@@ -258,6 +262,7 @@ class PartitionRestorer:
                         [old.read(min(_COPY_BYTES, piece.until - at), at)], position + at - piece.position
                     )
             position = new.size()
+        # Before the rename, so that the name never leads to an incomplete file.
         new.sync()
         self._files.rename(temporary, path)
         self._files.fsync_dir(self._folder)

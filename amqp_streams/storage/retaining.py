@@ -10,6 +10,7 @@ from amqp_streams.storage.plans.retention import AHEAD_MS, expired
 def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]:
     """Drop what is past retention; returns the files to remove."""
     segments, settings = partition.segments, partition.settings
+    # A stopped partition keeps its files for a repair. A write in flight changes the list of segments.
     if partition.failure or partition.busy:
         return []
     if segments.active_is_due(now_ms, settings.segment_ms):
@@ -33,8 +34,10 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]
 
 
 def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:
-    """Write records to a segment that are in memory longer than a segment may stay open, or that have
-    timestamps in the future. Retention removes only segments, so these records would never expire in memory.
+    """Write records to a segment that are in memory too long, or that have timestamps in the future.
+
+    Too long: longer than a segment may stay open. Retention removes only segments, so these records would
+    never expire in memory.
     """
     oldest = next(iter(partition.unflushed()), None)
     if oldest and not -AHEAD_MS <= now_ms - oldest.timestamps[0] < partition.settings.segment_ms:

@@ -228,6 +228,7 @@ class DirectoryStates:
         self._in_flight = True
         if self._file is None or self.bytes > max(self._compact_bytes, 2 * self._live_bytes):
             made: list[tuple[OpenFile, int]] = []
+            # A copy: the executor's thread encodes it while `write` changes the values.
             steps = [Call(partial(self._rewrite, dict(self._values), made))]
             self._outstanding.submit(self._executor, [Work(steps)], partial(self._rewritten, batch, made))
         else:
@@ -252,6 +253,7 @@ class DirectoryStates:
         try:
             replace_file(self._files, self._path, data, sync=True)
         except OSError:
+            # The error of the replacement is the one to report.
             with contextlib.suppress(OSError):
                 self._files.unlink(self._path.with_name(FILE + ".tmp"))
             raise
@@ -260,10 +262,12 @@ class DirectoryStates:
     # -- back on the loop's thread
 
     def _added(self, batch: _Batch, file: OpenFile, added: list[int], task: Task) -> None:
+        # A failed sync may have excluded the file meanwhile: see `sync_failed`.
         if added and file is self._file:
             self.bytes += added[0]
             if self._always:
                 self._synced = self.bytes
+        # It is not known what a failed write left in the file: replace the file.
         elif not added:
             self._file = None
         self._ended(batch, task.works[0].error)
@@ -280,6 +284,7 @@ class DirectoryStates:
             StorageError(f"{error.filename or self._path}: {error.strerror or error}") if error else None
         )
         self._in_flight = False
+        # The next write begins first, so that the disk is busy while the results are processed.
         self._start()
         for number in range(batch.first, batch.last + 1):
             self.on_written(number, failure)

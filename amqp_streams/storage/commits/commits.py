@@ -124,9 +124,11 @@ class Committer:
         """The partitions whose records are written directly to their segments."""
         tuning = self._tuning
         total = sum([_pending_bytes(partition) for partition in able])
+        # Writing a large share twice costs more than a sync of its own segment: docs/decisions/0001.
         large = {
             partition: None for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes
         }
+        # The journal takes one batch of each partition.
         unfit = {partition: None for partition in able if not partition.fits_one_batch}
         if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
             # A busy partition would delay the commit, so the journal takes its records if they fit.
@@ -157,6 +159,8 @@ class Committer:
         )
         before = self._journal.current
         has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
+        # The file that was left is free when its records are in segments. Move them now, so that it is free
+        # before this file is full.
         if self._journal.current is not before:
             self._flusher.catch_up()
         return has_room
@@ -167,6 +171,8 @@ class Committer:
         self.sequence += 1
         self.in_flight, self.wanted = True, False
         dirty, self.dirty = self.dirty, {}
+        # Partitions that cannot take part count as well: `_ended` subtracts these bytes from
+        # `pending_bytes`.
         for partition in dirty:
             commit.bytes += partition.pending_bytes
             commit.events += partition.pending_count
@@ -180,15 +186,19 @@ class Committer:
         self._outstanding.submit(self._writer, works, partial(self._ended, commit))
 
     def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work | None:
+        # The first buffer is the record's header. It is encoded last, because it has the lengths of all
+        # batches.
         buffers: list[bytes] = [b""]
         entries: list[tuple[int, int, int]] = []
         batches_bytes = 0
         for partition in partitions:
             size = partition.pending_bytes
+            # Taken even if the encoding fails: otherwise the same records would fail in every later commit.
             chunk = partition.take()
             try:
                 head, body = record.encode(chunk, partition.segments.seed)
-            except Exception as error:  # noqa: BLE001  # our own bug costs these records, not every commit of the node
+            except Exception as error:  # noqa: BLE001
+                # A fault of our own costs these records, not every commit of the node.
                 self._give_up(commit, partition, error)
                 continue
             buffers += (head, body)
@@ -205,20 +215,24 @@ class Committer:
             len(buffers[0]) + batches_bytes,
         )
         write = Write(slot.file, buffers, position)
+        # With `sync = interval`, the timer of the writer's thread syncs the file.
         return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
 
     def _direct_work(self, commit: _Commit, partition: PartitionLog) -> Work | None:
         size = partition.pending_bytes
         chunk = partition.take()
+        # A segment has its records in order: first those that only the journal has so far.
         chunks = [*partition.unflushed(), chunk]
         try:
             staged = partition.segments.stage(
                 chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always
             )
+        # Staging opens files but writes no bytes, so the failure leaves nothing to undo.
         except OSError as error:
             self._fail(commit, partition, error, undone=True)
             return None
-        except Exception as error:  # noqa: BLE001  # our own bug costs these records, not every commit of the node
+        except Exception as error:  # noqa: BLE001
+            # A fault of our own: see `_journal_work`.
             self._give_up(commit, partition, error)
             return None
         partition.begin_write()
@@ -230,6 +244,7 @@ class Committer:
 
     def _ended(self, commit: _Commit, task: Task) -> None:
         works = iter(task.works)
+        # The works have the order in which `_submit` made them: the journal record first.
         if commit.slot:
             self._journal_ended(commit, commit.slot, next(works))
         for part, work in zip(commit.parts[commit.journaled :], works, strict=True):
@@ -258,6 +273,8 @@ class Committer:
         parts = commit.parts[: commit.journaled]
         for part in parts:
             if part.partition.failure:  # stopped or deleted in the meantime
+                # The record is on the disk, but a stopped partition shows nothing more. If the next start finds
+                # it, an event exists that was not accepted: the producer may send it twice.
                 commit.failures[part.partition] = commit.lost[part.partition] = part.partition.failure
             elif work.error is None:
                 part.partition.accept(part.chunk, part.size, on_segment=False)
@@ -269,9 +286,12 @@ class Committer:
         # what the file contains.
         if not (isinstance(work.failed, Write) and work.error.errno in FULL):
             for part in parts:
+                # Recovery may find these records in the file, so the file is kept for them as well.
                 slot.holds.setdefault(part.partition, part.partition.end)
             self._flusher.break_slot(slot, work.error)
         for part in parts:
+            # A torn record does not match its CRC, so a failed write counts as undone. A failed sync does
+            # not.
             self._fail(commit, part.partition, work.error, undone=isinstance(work.failed, Write))
 
     def _direct_ended(self, commit: _Commit, part: _Part, work: Work) -> None:
@@ -299,6 +319,7 @@ class Committer:
         commit.failures[partition] = commit.lost[partition] = StorageError(words)
 
     def _fail(self, commit: _Commit, partition: PartitionLog, error: OSError, *, undone: bool) -> None:
+        # Only a full disk passes by itself. After any other failure, the partition must be repaired.
         if partition.failure is None and undone and error.errno in FULL:
             self._flusher.ran_out()
             failure: StorageError = self._flusher.space.error()

@@ -22,9 +22,10 @@ from amqp_streams.storage.partitions.recent import Recent
 from amqp_streams.storage.partitions.segments import Segment, Staged
 from amqp_streams.storage.ports import Use
 
+# Failures may pin journal files: at most 8 x 64 MiB with the default size.
 _JOURNAL_FILES_MAX: Final = 8
 _DUE_SHARE: Final = 16
-"""With this many partitions due, each commit writes one more of them."""
+"""Each commit writes one partition that is due, and one more for each so many: docs/decisions/0001."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,10 @@ class Flusher:
         self._now_ms: Final = now_ms
         self._freed: Final = freed
         self.recent: Final = Recent()
+        # Partitions with enough records for a write to their segment, in the order in which they became
+        # due.
         self._due: dict[PartitionLog, None] = {}
+        # Partitions whose write failed on a full disk: `_retry` writes them when space is free.
         self._held_back: dict[PartitionLog, None] = {}
         self._growing = False
 
@@ -150,6 +154,8 @@ class Flusher:
         A run that is not in a segment is written first; `_flush_ended` then calls this method again.
         """
         while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
+            # A stopped partition never writes its runs to a segment, and readers need them: they leave the
+            # list but stay in memory.
             if not partition.evict_first() and partition.failure is None:
                 self.flush(partition)
                 return
@@ -162,13 +168,16 @@ class Flusher:
         if partition.busy or partition.failure or not (chunks := partition.unflushed()):
             return
         try:
+            # No sync: the journal still has the records. The keeper syncs the segment later, for many
+            # writes at once.
             staged = partition.segments.stage(
                 chunks, partition.unflushed_bytes, partition.settings, sync=False
             )
         except OSError as error:
             self._not_flushed(partition, error, again=True)
             return
-        except Exception as error:  # noqa: BLE001  # our own bug stops this partition, not every commit
+        except Exception as error:  # noqa: BLE001
+            # A fault of our own stops this partition, not every commit.
             self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
             return
         partition.begin_write()
@@ -181,11 +190,13 @@ class Flusher:
         partition.end_write()
         if work.error:
             partition.segments.forget(staged)
+            # Only a write that was undone can be repeated: the segment then ends where it ended before.
             self._not_flushed(partition, work.error, again=work.undone and work.error.errno in FULL)
         else:
             self._held_back.pop(partition, None)
             self.settle(partition, partition.flushed(staged, synced=False))
             self._evict()
+        # After a failure too: a commit may wait for this partition, which is not busy now.
         self._freed()
 
     def _not_flushed(self, partition: PartitionLog, error: OSError, *, again: bool) -> None:
@@ -196,6 +207,7 @@ class Flusher:
             self.stop(partition, error)
 
     def _retry(self) -> None:
+        # A copy: a write that fails at once puts its partition back.
         for partition in list(self._held_back):
             self._held_back.pop(partition, None)
             self.flush(partition)
@@ -212,12 +224,14 @@ class Flusher:
         if steps:
             self._outstanding.submit(self._keeper, [Work(steps)], partial(_saved, closed))
         needed = self._journal.needs(partition)
+        # A full journal file waits for records that are only in memory: write them after one of the next
+        # commits.
         if needed > partition.flushed_end:
             self._due[partition] = None
         active = partition.segments.active
         grown = active.bytes - active.covered
-        # A sync is due if a journal file waits for records that are written but not synced, if the index is due,
-        # or if much was written since the last sync.
+        # A sync is due if a journal file waits for records that are written but not synced, if the index is
+        # due, or if much was written since the last sync.
         if (
             partition.synced_end < min(needed, partition.flushed_end)
             or grown >= self._tuning.index_bytes
@@ -228,6 +242,7 @@ class Flusher:
     def sync(self, partition: PartitionLog, *, with_index: bool) -> None:
         """Sync what was written to the active segment so far, unless a sync is in flight."""
         active = partition.segments.active
+        # An empty segment has nothing to sync, but its index may have to keep the table of producers.
         if partition.syncing or partition.failure or not (active.bytes or (with_index and active.exists)):
             return
         try:
@@ -238,6 +253,7 @@ class Flusher:
             self.stop(partition, error)
             return
         partition.begin_sync()
+        # The sync covers what is written at this moment: the end is a value, not read again later.
         ended = partial(self._sync_ended, partition, partition.flushed_end, [active] if with_index else [])
         self._outstanding.submit(self._keeper, [Work(steps)], ended)
 
@@ -245,9 +261,11 @@ class Flusher:
         work = task.works[0]
         partition.end_sync()
         _saved(indexed, task)
+        # A failed index costs a scan. A failed sync means that written records may be lost.
         if work.error and isinstance(work.failed, SyncFile):
             self.stop(partition, work.error)
         elif not partition.failure:
+            # A commit that went directly to the segments may have moved it further meanwhile.
             partition.synced_end = max(partition.synced_end, end)
             self.settle(partition)
         self._freed()
@@ -263,6 +281,7 @@ class Flusher:
             closed = segments.close_active(partition.flushed_end)
         except OSError:
             return False
+        # The data before the index: an index must not cover bytes that a power loss can take away.
         steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]
         self._outstanding.submit(
             self._keeper, [Work(steps)], partial(self._sealed, partition, partition.flushed_end, closed)
@@ -280,6 +299,7 @@ class Flusher:
         A remaining segment must have an index with the producers' sequences; otherwise they would be lost.
         """
         row = partition.segments.row
+        # The index is written in the background: a later call may drop the other segments.
         if partition.producers and not any(segment.saved for segment in row[count:]):
             self.sync(partition, with_index=True)
             while count and not any(segment.saved for segment in row[count:]):
@@ -319,12 +339,14 @@ class Flusher:
             for slot in self._journal.slots
             if not slot.broken and not any(held.failure for held in slot.holds)
         ]
+        # Two: one file is written while the other waits for its segments.
         if len(free) >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
             return
         self._growing = True
         path = self._root / FOLDER / f"{len(self._journal.slots)}.journal"
         made: list[OpenFile] = []
 
+        # On the keeper's thread: writing 64 MiB of zeros would stop the event loop.
         def add() -> None:
             made.append(create(self._files, path, self._tuning.journal_bytes, self._journal.seed))
 

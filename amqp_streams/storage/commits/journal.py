@@ -19,6 +19,7 @@ from amqp_streams.storage.formats.journal_record import ALIGN, JournalHead
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 
 FOLDER: Final = "journal"
+# Recovery reads in pieces: a whole file would need 64 MiB of memory.
 _BLOCK_BYTES: Final = 4 << 20
 _UNFINISHED: Final = ".journal.tmp"
 """The suffix of a journal file that is being created: see `create`."""
@@ -91,6 +92,7 @@ class Journal:
     def release(self, partition: PartitionLog, synced_end: int) -> None:
         """The partition's segments hold every record below `synced_end`, synced."""
         for slot in self.slots:
+            # A segment of a stopped partition may not have what its failed sync covered: keep the file.
             if slot.holds.get(partition, synced_end + 1) <= synced_end and partition.failure is None:
                 del slot.holds[partition]
 
@@ -113,6 +115,8 @@ class Journal:
             slot.file.close()
 
     def _begin(self, slot: Slot) -> None:
+        # Records of the file's last use become invalid by their older generation, without being
+        # overwritten.
         self._generation += 1
         slot.generation, slot.sequence, slot.position = self._generation, 0, 0
 
@@ -149,6 +153,7 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
     known = files.listdir(folder)
     for name in known:
         if name.endswith(_UNFINISHED):
+            # A crash interrupted its creation, so it has no records.
             files.unlink(folder / name)
     opened: list[OpenFile] = []
     begun: list[OpenFile] = []
@@ -190,11 +195,13 @@ def create(files: Files, path: Path, size: int, seed: int) -> OpenFile:
         make(file, size, seed)
         files.rename(temporary, path)
     except OSError:
+        # The first error is the one to report.
         with contextlib.suppress(OSError):
             files.unlink(temporary)
         raise
     finally:
         file.close()
+    # Opened again, so that `path` is the final name.
     return OpenFile(files, path, write=True)
 
 
@@ -206,10 +213,12 @@ def make(file: OpenFile, size: int, seed: int) -> None:
 
 
 def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> JournalContents:
-    """Read every complete record of all journal files, the oldest generation first. Damage is reported as
-    findings.
+    """Read every complete record of all journal files, the oldest generation first.
 
-    Raises: OSError: the disk failed.
+    Damage is reported as findings.
+
+    Raises:
+        OSError: the disk failed.
     """
     folder = root / FOLDER
     found = JournalContents()
@@ -224,6 +233,7 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Jo
         file = OpenFile(files, folder / name)
         generation, heads = last_use(file, seed)
         found.generations[name] = generation
+        # Even a new file has one record, so only damage makes a file blank: see `make`.
         if not heads and _is_blank(file):
             findings.append(
                 Finding(Severity.DAMAGE, relative, 0, "contains only zeros: its records are lost")
@@ -248,6 +258,7 @@ def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHea
     heads: list[tuple[int, JournalHead]] = []
     for start in range(0, size, _BLOCK_BYTES):
         block = file.read(min(_BLOCK_BYTES, size - start), start)
+        # Records begin at multiples of ALIGN. Elsewhere the magic can only be a part of a message.
         found = [
             start + at for at in range(0, len(block), ALIGN) if block[at : at + 4] == journal_record.MAGIC
         ]

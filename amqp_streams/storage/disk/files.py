@@ -133,12 +133,14 @@ class RealFiles:
     def free_bytes(self, path: Path) -> int:
         """See `Files.free_bytes`."""
         figures = os.statvfs(path)
+        # f_bavail, not f_bfree: only root may use the reserved blocks.
         return figures.f_bavail * figures.f_frsize
 
     def lock(self, path: Path) -> int | None:
         """See `Files.lock`."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
+            # The lock belongs to the open file: it ends with the process, even after kill -9.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
@@ -154,6 +156,7 @@ class OpenFile:
     __slots__ = ("_files", "fd", "path")
 
     def __init__(self, files: Files, path: Path, *, create: bool = False, write: bool = False) -> None:
+        # `__del__` runs even if `open` below fails.
         self.fd = -1
         self._files = files
         self.path = path
@@ -174,6 +177,7 @@ class OpenFile:
         if len(data) == count:
             return data
         parts = [data]
+        # A short read is not yet the end of the file; only an empty one is.
         while data and (missing := count - sum(map(len, parts))):
             data = self._files.pread(self.fd, missing, position + count - missing)
             parts.append(data)
@@ -193,6 +197,7 @@ class OpenFile:
             return
         if len(buffers) > _BUFFERS_MAX:
             written = 0
+        # Rare, so one copy is enough: finding the buffer in which the write stopped is not worth the code.
         rest = memoryview(b"".join(buffers))[written:]
         position += written
         while rest:
@@ -225,8 +230,10 @@ def replace_file(files: Files, path: Path, data: bytes, *, sync: bool) -> None:
     """Replace a small file with new content, atomically; with `sync`, it is on the disk when this returns."""
     temporary = path.with_name(path.name + ".tmp")
     file = OpenFile(files, temporary, create=True)
+    # A crash may have left a longer temporary file of the same name.
     file.truncate(0)
     file.write([data], 0)
+    # Before the rename: otherwise a power loss may leave the new name with incomplete content.
     if sync:
         file.sync()
     files.rename(temporary, path)

@@ -11,7 +11,9 @@ from typing import Final
 from amqp_streams.errors import DiskFullError
 from amqp_streams.storage.disk.files import Files
 
+# While the disk is full, every refused append would ask the system.
 _ASK_AGAIN_MS: Final = 200
+# Other programs fill the disk as well: ask again at least after this many bytes.
 _ADMIT_BYTES_MAX: Final = 256 << 20
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of the operating system that mean "no space"."""
@@ -38,6 +40,7 @@ class Space:
         self._left -= size
         if self._left >= 0 and not self.full:
             return
+        # abs: the clock may have stepped back.
         if not self.full or abs(now_ms - self._asked_ms) >= _ASK_AGAIN_MS:
             self.ask(now_ms)
         if self.full:
@@ -48,6 +51,7 @@ class Space:
         self._asked_ms = now_ms
         free = self._files.free_bytes(self._root) - self._reserve_bytes
         was_full, self.full = self.full, free < 0
+        # Half, because other programs use the disk as well.
         self._left = min(free // 2, _ADMIT_BYTES_MAX)
         if was_full and not self.full:
             self._on_free()

@@ -124,12 +124,15 @@ class Work:
                 self.error, self.failed = error.with_traceback(None), step
                 self.undone = isinstance(step, Write) and self._undo(files)
                 return
-            except Exception as error:  # noqa: BLE001  # our own bug must stop partitions, not the thread that all wait for
+            except Exception as error:  # noqa: BLE001
+                # A fault of our own must stop partitions, not the thread that all wait for.
                 self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
                 return
 
     def _undo(self, files: Files) -> bool:
         try:
+            # Every write of the work, not only the failed one: the caller repeats or drops the work as a
+            # whole.
             for step in self.steps:
                 if isinstance(step, Write) and step.created:
                     Remove(step.file.path).run(files)
@@ -212,6 +215,7 @@ class ThreadExecutor:
         self._on_lazy_failure: Final = on_lazy_failure
         self._lazy: dict[OpenFile, None] = {}
         self._queue: Final[queue.SimpleQueue[Task | None]] = queue.SimpleQueue()
+        # A daemon: a process that fails before `stop` must still end.
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -242,7 +246,9 @@ class ThreadExecutor:
                 if self._lazy and due is None:
                     due = monotonic() + self._every
             self._results.put(task)
+            # `get` may wait for long: a reference here would keep the task's files open.
             del task
+            # While tasks keep coming, `get` does not time out.
             if due is not None and monotonic() >= due:
                 self._sync_lazy()
                 due = None

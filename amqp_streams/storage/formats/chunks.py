@@ -38,6 +38,7 @@ def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
     if formats is None:
         return None
     some = formats[wanted] if isinstance(wanted, slice) else array("I", map(formats.__getitem__, wanted))
+    # All zeros become None, for which no later step does anything for each record.
     return some if any(some) else None
 
 

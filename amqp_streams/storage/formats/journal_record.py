@@ -32,6 +32,7 @@ MAGIC: Final = b"AEJ1"
 ALIGN: Final = 4096
 HEAD_BYTES: Final = 40
 ENTRY_BYTES: Final = 16
+# Bounds what recovery reads if the count is damaged: 16 MiB.
 ENTRIES_MAX: Final = 1 << 20
 
 _HEAD: Final = Struct("<4sIQQQII")

@@ -33,6 +33,7 @@ TABLE_BYTES_MAX: Final = 64 << 20
 _ENTRY: Final = Struct("<QHH")
 _ROW: Final = Struct("<QqH")
 _FORGOTTEN: Final = 1
+# Bounds what one append adds to its batch: the next expired producers are removed with later appends.
 _FORGOTTEN_MAX: Final = 64
 
 Entries = Mapping[str, int | None]
@@ -78,6 +79,7 @@ def entries_of(marks: Iterable[Mark]) -> dict[str, int | None]:
     """The table entries that these marks give."""
     entries: dict[str, int | None] = {}
     for mark in marks:
+        # Removed and added: the order of a table is that of the last records.
         entries.pop(mark.producer, None)
         entries[mark.producer] = mark.sequences[-1] if mark.sequences else None
     return entries
@@ -110,6 +112,7 @@ def victims(
     gone: list[str] = []
     for producer, reached in table.items():
         needed = len(table) + coming - len(gone) > limit
+        # The oldest come first, so no later producer has expired.
         if not needed and (reached.at_ms >= expired_before_ms or len(gone) >= _FORGOTTEN_MAX):
             break
         if idle(producer):

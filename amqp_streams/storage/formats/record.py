@@ -76,7 +76,9 @@ _FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED | _FORMAT
 _START: Final = Struct("<4sII")
 _REST: Final = Struct("<IQqII")
 _HEAD: Final = Struct("<4sIIIQqII")
+# On the wire, an offset is a text of 16 decimal digits.
 _OFFSET_MAX: Final = 10**16 - 1
+# A check of plausibility: with the largest delta added, the value still fits an i64.
 _TIMESTAMP_MAX: Final = 1 << 62
 _SWAP: Final = sys.byteorder == "big"
 
@@ -129,6 +131,7 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
         flags |= _ONE_TIMESTAMP
     else:
         tables.append(_bytes(array("I", [stamp - first_ms for stamp in stamps])))
+    # The product is cheap and rules out most batches; `count` then compares in C.
     if lengths[0] * count == len(body) and lengths.count(lengths[0]) == count:
         flags |= _ONE_LENGTH
         lengths = lengths[:1]
@@ -147,6 +150,7 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
     rest = _REST.pack(flags, chunk.base, first_ms, count, len(body)) + b"".join(tables)
     length = _START.size + len(rest) + len(body)
     assert length <= LENGTH_MAX, "a batch is not larger than its limit"
+    # The CRC continues from one buffer to the other: joining them would copy the body.
     return _START.pack(MAGIC, length, crc32(body, crc32(rest, seed))) + rest, body
 
 
@@ -247,6 +251,7 @@ class Batch:
         else:
             ends = self.ends
             last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
+            # Hot path of every read: `map` and `slice` loop in C.
             messages = list(
                 map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1]))
             )
@@ -261,7 +266,7 @@ class Batch:
 
     def _equal_messages(self, first: int, last: int) -> list[bytes]:
         size = self.one_length or 0
-        if size == 0:
+        if size == 0:  # `iter_unpack` refuses a size of 0
             return [b""] * (last - first)
         view = memoryview(self.buffer)[self.body_at + first * size : self.body_at + last * size]
         return list(chain.from_iterable(iter_unpack(f"{size}s", view)))

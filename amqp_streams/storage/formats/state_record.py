@@ -103,6 +103,7 @@ def checked(changes: Changes, values: Mapping[str, bytes]) -> Changes:
             )
             raise ValueError(message)
         more += value is not None and key not in values
+    # Only new keys are refused: a change and a removal always work.
     if more and len(values) + more > STATE_KEYS_MAX:
         message = f"the data directory may have at most {STATE_KEYS_MAX} keys"
         raise ValueError(message)
@@ -165,6 +166,8 @@ def read(data: bytes, directory_id: int) -> Read:
     found = Read(known, {}, [], 0 if known is None else FILE_HEAD_BYTES, len(data))
     for position, after, synced in _records(data, found.end, seed):
         if position > found.end:
+            # A record says what was synced when it was written. If that is more than what is before the
+            # hole, the hole was synced once: it is damage.
             found.holes.append(Hole(found.end, position, torn=synced <= found.end))
         elif found.holes:
             _harden(found.holes, synced)

@@ -41,7 +41,9 @@ class PartitionLog:
         self.end = end
         self.flushed_end = end
         self.synced_end = end
+        # Until the store is opened again.
         self.failure: StorageError | None = None
+        # Until the pending records have failed: see `lose`.
         self.refusal: StorageError | None = None
         self.busy = False
         """A write to its segments is in flight; at most one is."""
@@ -60,9 +62,11 @@ class PartitionLog:
         self._formatted = False
         """A pending message has a message-format that is not 0."""
         self._next = end
+        # The active segment may be empty: then the last timestamp is in an earlier one.
         self.last_ms = segments.active.last_timestamp_ms or max(
             (part.last_timestamp_ms for part in segments.row), default=0
         )
+        # `last_ms` of the visible records: `give_up_pending` goes back to it.
         self._visible_ms = self.last_ms
         self._admit: Final = admit
 
@@ -127,6 +131,7 @@ class PartitionLog:
             # its frames in memory.
             raise error.with_traceback(None)
         size = sum(map(len, messages))
+        # May refuse: nothing has changed yet.
         self._admit(self, size, now_ms)
         base = self._next
         self._next += count
@@ -222,6 +227,7 @@ class PartitionLog:
         if synced:
             self.synced_end = staged.end
             self.unsynced_bytes = 0
+        # A segment is synced before its successor gets its first byte: see the laws of `segments.py`.
         elif closed:
             self.synced_end = max(self.synced_end, self.segments.active.base)
         return closed
@@ -267,6 +273,7 @@ class PartitionLog:
     def seek_timestamp(self, after_ms: int) -> int:
         """See `Partition.seek_timestamp`."""
         tail = self.tail
+        # If the first run in memory begins later, the wanted record may be in a segment.
         if not tail or tail[0].timestamps[0] > after_ms:
             found = self.segments.seek_timestamp(after_ms)
             if found is not None and (not tail or found < tail[0].base):

@@ -11,6 +11,7 @@ from amqp_streams.storage.formats.record import Batch
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.ports import Use
 
+# Memory of an entry in addition to its bytes: many small entries must count as well.
 _ENTRY_BYTES: Final = 256
 _Key = tuple[Path, int, int, int]
 """Path, seed, position, until.
@@ -44,6 +45,7 @@ class Reading:
         if file is None:
             file = self._open[path] = OpenFile(self.files, path, create=create, write=True)
             if len(self._open) > self._open_files:
+                # A read that still has the file keeps it open: see `OpenFile`.
                 self._open.popitem(last=False)
         else:
             self._open.move_to_end(path)
@@ -52,6 +54,7 @@ class Reading:
     def forget(self, path: Path) -> None:
         """The file will be removed: drop it from both caches."""
         self._open.pop(path, None)
+        # Searches the whole cache: only retention and deletion call this.
         for key in [key for key in self._cache if key[0] == path]:
             self._cached -= self._cache.pop(key)[0]
 
@@ -73,6 +76,7 @@ class Reading:
         if found is None:
             buffer = self.file(path).read(until - position, position)
             batches, damage = recovery.batches_in(buffer, seed=seed, base_position=position)
+            # The file is shorter than its index says: it was cut.
             if len(buffer) < until - position:
                 damage.append(recovery.Damage(position + len(buffer), until, 0, 0))
             found = (batches, damage)
@@ -116,5 +120,6 @@ class Reading:
         size += _ENTRY_BYTES
         self._cache[key] = (size, value)
         self._cached += size
+        # The last entry stays: without it, a stretch larger than the cache would be decoded for each read.
         while self._cached > self._cache_bytes and len(self._cache) > 1:
             self._cached -= self._cache.popitem(last=False)[1][0]

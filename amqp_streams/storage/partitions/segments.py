@@ -127,6 +127,7 @@ class Segments:
         """
         staged = Staged(end=chunks[-1].base + len(chunks[-1]))
         segment, position = self.active, self.active.bytes
+        # All writes to a file in one work have the same `size_before`: a failure undoes all or none.
         began, first_ms = position, segment.first_timestamp_ms
         # A segment is synced before its successor gets its first byte: see the laws of this module.
         if not position and self._closed_file:
@@ -140,6 +141,7 @@ class Segments:
                 segment_ms=settings.segment_ms,
                 segment_bytes=settings.segment_bytes,
             ):
+                # The old segment before the first byte of the new one.
                 staged.steps.append(SyncFile(self._reading.file(segment.path)))
                 segment, position, began = (
                     Segment(segment_path(self.folder, piece.base), piece.base, piece.base),
@@ -317,6 +319,7 @@ class Segments:
         batches, damage = self._batches(segment, position, until, segment.base)
         expected = batches[0].head.base if batches else self._index(segment).bases[0]
         for batch in batches:
+            # The numbers have a gap: the wanted record may be among the damaged ones.
             if batch.head.base != expected and damage:
                 return expected
             if batch.timestamps[-1] > after_ms:
@@ -327,6 +330,7 @@ class Segments:
     def _extent(self, segment: Segment, at: int) -> tuple[int, int]:
         try:
             return self._index(segment).extent_of(at, segment.bytes)
+        # Retention removes a segment from `row` before its file, on this thread. A missing file is damage.
         except FileNotFoundError:
             raise self._corruption(segment, 0, at, segment.end) from None
         except OSError as error:
@@ -351,6 +355,7 @@ class Segments:
         parts, end = [chunk], chunk.base + len(chunk)
         for batch in batches[index : index + _CHUNK_PARTS_MAX]:
             room -= batch.head.body_bytes
+            # Stop at a gap in the numbers, and where `cut` did not take the whole first batch.
             if room < 0 or batch.head.base != end or parts[-1].base + len(parts[-1]) != end:
                 break
             parts.append(batch.all())

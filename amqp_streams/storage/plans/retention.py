@@ -57,6 +57,7 @@ def aging_from(timestamp_ms: int, noticed_ms: int | None, now_ms: int) -> tuple[
     """
     if timestamp_ms <= now_ms + AHEAD_MS:
         return timestamp_ms, None
+    # min: the clock may have stepped back since.
     noticed = now_ms if noticed_ms is None else min(noticed_ms, now_ms)
     return noticed, noticed
 
@@ -74,6 +75,7 @@ class Aging(Protocol):
 def notice(segments: Sequence[Aging], now_ms: int) -> None:
     """Mark the segments with future timestamps: the last ones, because timestamps never decrease."""
     for segment in reversed(segments):
+        # The segments before it were marked in an earlier call.
         if segment.noticed_ms is not None:
             return
         _, segment.noticed_ms = aging_from(segment.last_timestamp_ms, None, now_ms)
@@ -103,6 +105,7 @@ class SteadyClock:
             self.ahead_ms, self._jumped_ms = 0, None
         elif self._jumped_ms is None:
             self._jumped_ms = monotonic_ms
+        # Not believed yet: if the clock steps back within this time, nothing was removed.
         if self._jumped_ms is not None and monotonic_ms - self._jumped_ms < HOLD_MS:
             return believed
         self._jumped_ms = None
