@@ -121,6 +121,8 @@ class Checkpoint:
 
 def seal(content: Mapping[str, Any]) -> bytes:
     """Encode JSON together with the CRC of its content."""
+    # The CRC is of this exact text. `unseal` encodes the parsed content again and must get the same text,
+    # so the order of keys and the separators are fixed.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f'{{"crc32":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
@@ -132,6 +134,7 @@ def unseal(data: bytes) -> dict[str, Any] | None:
         content = outer["content"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return content if isinstance(content, dict) and crc32(text.encode()) == outer["crc32"] else None
+    # RecursionError: damage may look like deeply nested JSON.
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -148,6 +151,8 @@ def lock(files: Files, root: Path) -> int:
         pid = read_file(files, path).decode(errors="replace").strip() or "unknown"
         message = f"{root} is in use by process {pid}: stop that process, or use another data directory"
         raise DirectoryLockedError(message)
+    # The lock is the flock, which ends with the process. The pid is only for the message to the next
+    # process.
     files.truncate(fd, 0)
     files.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
     return fd
@@ -168,6 +173,8 @@ def read_format(
     try:
         content = unseal(read_file(files, path))
     except FileNotFoundError:
+        # `format.json` is written before the folder `logs` is created, so a directory with `logs` had the
+        # file.
         if "logs" not in files.listdir(root):
             return None
     if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED, FORMAT_FORMATS}:
@@ -187,7 +194,8 @@ def read_format(
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
     if repair:
-        # The lost file may have said so.
+        # The highest format: the lost file may have had it, and an older version must not open data that it
+        # cannot read.
         write_format(files, root, Format(checkpoint.directory_id, FORMAT_FORMATS))
     return Format(checkpoint.directory_id, FORMAT_FORMATS)
 
@@ -218,6 +226,8 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
                 bool(content["clean"]), int(content["id"], 16), logs, bounds, int(content.get("states", 0))
             )
     except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
+        # The CRC matched, so another version wrote what this one does not understand. Like damage, it costs
+        # only a check of every file.
         pass
     words = "is damaged; every file is checked as after a crash"
     findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, words))
@@ -233,6 +243,8 @@ def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone
     try:
         replace_file(files, path, data, sync=True)
     except OSError as error:
+        # On a full disk, the removal below must come first. If the node is killed before the second
+        # attempt, the next start reports the removed records as missing: the old checkpoint still has them.
         full = error.errno in FULL
         if not full:
             raise
@@ -281,10 +293,12 @@ def read_log(
         content = unseal(read_file(files, path))
         if content is not None:
             log = LogRecord.from_json(content)
+            # A copied or renamed folder has another log's name and ids: do not serve one log under two
+            # names.
             if log.name == name:
                 return log
     except (FileNotFoundError, ValueError, KeyError, TypeError, ValidationError, AttributeError):
-        pass
+        pass  # the checkpoint has the same content
     if checkpoint and name in checkpoint.logs:
         findings.append(Finding(Severity.WARNING, relative, None, f"is missing or damaged; {_AGAIN}"))
         if repair:
@@ -300,6 +314,22 @@ def read_log(
 def write_log(files: Files, folder: Path, log: LogRecord) -> None:
     """Write `log.json` of a log durably."""
     replace_file(files, folder / LOG_FILE, seal(log.as_json()), sync=True)
+
+
+def create_log(files: Files, root: Path, log: LogRecord) -> None:
+    """Create the folder of a log durably, with a folder for each partition.
+
+    Raises:
+        OSError: the disk failed; the log does not exist.
+    """
+    # Made in the trash and then renamed: after a crash, the log is complete, or the next start removes it.
+    folder = root / "trash" / f"new-{log.uid:016x}"
+    files.mkdir(folder)
+    for index in range(log.settings.partitions):
+        files.mkdir(folder / str(index))
+    write_log(files, folder, log)
+    files.rename(folder, root / "logs" / log.name)
+    files.fsync_dir(root / "logs")
 
 
 def remove_tree(files: Files, path: Path) -> None:

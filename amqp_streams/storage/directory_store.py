@@ -20,6 +20,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.closing import move_to_segments
 from amqp_streams.storage.commits.commits import Committer
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles
@@ -49,9 +50,6 @@ from amqp_streams.storage.ports import (
 )
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import retain
-
-_CLOSED_TOGETHER: Final = 16
-"""Partitions whose records are moved to segments at a stop before the time is looked at again."""
 
 
 class DirectoryStore:
@@ -114,11 +112,14 @@ class DirectoryStore:
         )
         self._records: Final[dict[str, LogRecord]] = {}
         self._logs: Final[dict[str, StoredLog]] = {}
+        # Names of deleted logs whose files the keeper may still be removing: see `create`.
         self._deleted: Final[set[str]] = set()
         self._ahead_ms: Final[dict[str, int]] = {}
+        # What the next calls of `apply_retention` examine.
         self._to_retain: Final[deque[PartitionLog]] = deque()
         for log, parts in opened.logs:
             self._add(log, parts)
+        # Not clean from now on: after a crash, the next start must not find the mark of the last stop.
         self._write_checkpoint(clean=False)
 
     @classmethod
@@ -194,16 +195,10 @@ class DirectoryStore:
             self._wait_for_threads()  # first end their work on files of a deleted log of this name
             self._deleted.discard(name)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), incarnation, settings)
-        folder = self._root / "trash" / f"new-{log.uid:016x}"
         try:
-            self._files.mkdir(folder)
-            for index in range(settings.partitions):
-                self._files.mkdir(folder / str(index))
-            catalog.write_log(self._files, folder, log)
-            self._files.rename(folder, self._folder(name))
-            self._files.fsync_dir(self._root / "logs")
+            catalog.create_log(self._files, self._root, log)
         except OSError as error:
-            raise opening.storage_error(folder, error) from error
+            raise opening.storage_error(self._folder(name), error) from error
         folders = [self._folder(name) / str(index) for index in range(settings.partitions)]
         stored = self._add(
             log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders]
@@ -224,6 +219,7 @@ class DirectoryStore:
             catalog.write_log(self._files, self._folder(name), log)
         except OSError as error:
             raise opening.storage_error(self._folder(name), error) from error
+        # Only after the file is durable: if the write fails, the old settings stay in use.
         for partition in self._partitions(name):
             partition.settings = settings
         self._records[name] = log
@@ -238,11 +234,13 @@ class DirectoryStore:
         self._wait_for_threads()  # the keeper may be writing a checkpoint that still contains the log
         try:
             with contextlib.suppress(OSError):  # also on a full disk; the file is written again below
+                # After a crash here, the next start serves the log again: the deletion was not confirmed.
                 self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
             self._files.fsync_dir(self._root / "logs")
         except OSError as error:
             raise opening.storage_error(self._folder(name), error) from error
+        # The deletion is durable. Release what refers to the files: their disk space is free only then.
         for partition in partitions:
             partition.stop(StorageError(f"log {name} was deleted"))
             self._journal.drop(partition)
@@ -254,6 +252,7 @@ class DirectoryStore:
         del self._records[name], self._logs[name]
         self._deleted.add(name)
         checkpoint = self._checkpoint(clean=False)
+        # Removing large files takes time, so the keeper does it.
         step = Call(partial(catalog.checkpoint_and_delete, self._files, self._root, checkpoint, trash))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
@@ -278,6 +277,7 @@ class DirectoryStore:
         self._committer.start()
 
     def _admit(self, partition: PartitionLog, size: int, now_ms: int) -> None:
+        # First, because it may refuse the append: nothing has changed then.
         self._flusher.space.admit(size, now_ms)
         if partition.last_ms - now_ms > AHEAD_MS:
             self._ahead_ms[partition.log] = partition.last_ms - now_ms
@@ -290,6 +290,7 @@ class DirectoryStore:
     def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:
         """See `Store.apply_retention`."""
         if self._flusher.space.full:
+            # An append asks as well, but no append may come while the disk is full.
             self._flusher.space.ask(now_ms)
         for name in tuple(self._ahead_ms):
             self._ahead_ms[name] = max(partition.last_ms for partition in self._partitions(name)) - now_ms
@@ -329,10 +330,11 @@ class DirectoryStore:
                 break  # no task can free space: the pending records are lost, and were not accepted
             self._results.wait()
         self.states.finish()
+        # The remaining tasks only move records that were reported before.
         self.on_commit = _ignore
         everything = [partition for name in self._logs for partition in self._partitions(name)]
         self._drain()
-        self._move_to_segments(everything, deadline)
+        move_to_segments(everything, self._flusher, drain=self._drain, deadline=deadline)
         for executor in (self._writer, self._keeper, self._states_writer):
             executor.stop()
         self.states.close()
@@ -344,33 +346,16 @@ class DirectoryStore:
         except OSError as error:
             raise opening.storage_error(self._root, error) from error
         finally:
+            # Also if the checkpoint failed: the lock must not outlive the store.
             self._reading.close()
             self._journal.close()
             self._files.close(self._lock)
             self._lock = None
         return clean
 
-    def _move_to_segments(self, partitions: Sequence[PartitionLog], deadline: float) -> None:
-        """Write and sync what only the journal has, partition by partition, until the deadline.
-
-        Each partition costs several syncs. With hundreds of partitions on a busy disk they take longer than a
-        service manager waits after SIGTERM, and a kill in the middle would be worse than an ordered end.
-        """
-        for first in range(0, len(partitions), _CLOSED_TOGETHER):
-            some = partitions[first : first + _CLOSED_TOGETHER]
-            if time.monotonic() >= deadline:
-                return
-            for partition in some:
-                self._flusher.flush(partition)
-            self._drain()
-            for partition in some:
-                active = partition.segments.active
-                if active.bytes != active.covered or partition.synced_end < partition.end:
-                    self._flusher.sync(partition, with_index=True)
-            self._drain()
-
     def _wait_for_threads(self) -> None:
         for executor in (self._writer, self._keeper):
+            # An executor runs its tasks in order, so all earlier ones have run when this one does.
             reached = threading.Event()
             self._outstanding.submit(executor, [Work([Call(reached.set)])], _forget)
             reached.wait()
@@ -388,6 +373,7 @@ class DirectoryStore:
         every = self.sync.interval_ms / 1000 if self.sync.interval_ms else None
 
         def failed(file: OpenFile, error: OSError) -> None:
+            # A writing thread finds the failure, but only the loop's thread changes the store.
             loop_call(self._lazy_sync_failed, file, error)
 
         def thread(name: str, *, every: float | None = every) -> Executor:
@@ -395,6 +381,7 @@ class DirectoryStore:
                 f"amqp-streams-{name}", self._files, self._results, sync_every_s=every, on_lazy_failure=failed
             )
 
+        # The keeper's tasks contain the syncs that they need.
         return thread("writer"), thread("keeper", every=None), thread("states")
 
     def _lazy_sync_failed(self, file: OpenFile, error: OSError) -> None:
@@ -405,6 +392,7 @@ class DirectoryStore:
                 self._flusher.break_slot(slot, error)
         for name in self._logs:
             for partition in self._partitions(name):
+                # By folder, not by file: the segment may have been closed or dropped since.
                 if partition.segments.folder == file.path.parent:
                     self._flusher.stop(partition, error)
 
@@ -420,6 +408,7 @@ class DirectoryStore:
         return self._logs[log.name]
 
     def _partitions(self, name: str) -> list[PartitionLog]:
+        # `StoredLog` has the type of the interface; this store puts only `PartitionLog`s there.
         return [partition for partition in self._logs[name].partitions if isinstance(partition, PartitionLog)]
 
     def _folder(self, name: str) -> Path:

@@ -25,5 +25,5 @@ class Finding:
     words: str
 
     def __str__(self) -> str:
-        place = self.file if self.position is None else f"{self.file} at byte {self.position}"
-        return f"{self.severity}: {place}: {self.words}"
+        where = self.file if self.position is None else f"{self.file} at byte {self.position}"
+        return f"{self.severity}: {where}: {self.words}"

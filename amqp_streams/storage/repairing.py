@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import catalog, inspect, states
+from amqp_streams.storage import catalog, inspect, offline, states
 from amqp_streams.storage.catalog import Checkpoint, Format
 from amqp_streams.storage.commits.flushing import Tuning
 from amqp_streams.storage.commits.journal import FOLDER, read_all
@@ -88,7 +88,7 @@ def plan(root: Path) -> Plan:
         StorageError: the path is not a data directory, a newer version wrote it, or it cannot be read.
     """
     files = RealFiles()
-    with inspect.unlocked(root, force=False):
+    with offline.unlocked(root, force=False):
         try:
             return _plan(files, root)
         except OSError as error:
@@ -114,6 +114,8 @@ def repair(planned: Plan, *, name: str) -> Repaired:
     except OSError as error:
         raise storage_error(root, error) from error
     finally:
+        # `DirectoryStore.open` below takes the lock itself. A node that starts in between does the same
+        # opening.
         files.close(lock)
     DirectoryStore.open(root, loop_call=_at_once, threads=False, tuning=Tuning()).close()
     lost = [str(step) for step in planned.steps if step.lost]
@@ -126,7 +128,7 @@ def repair(planned: Plan, *, name: str) -> Repaired:
 
 
 def _plan(files: Files, root: Path) -> Plan:
-    inspect.must_be_ours(root)
+    offline.must_be_ours(root)
     checkpoint = catalog.read_checkpoint(files, root, [])
     steps: list[Step] = []
     directory_id = _identity(files, root, checkpoint, steps)
@@ -156,7 +158,7 @@ def _identity(files: Files, root: Path, checkpoint: Checkpoint | None, steps: li
     except catalog.UnknownFormatError:
         raise
     except StorageError:
-        pass
+        pass  # neither file has the id: look for it elsewhere
     else:
         return None
     known = _id_in_states(files, root)
@@ -241,6 +243,7 @@ def _carry_out(files: Files, root: Path, folder: Path, step: Step, directory_id:
         case Action.MOVE:
             _make_folder(files, root, target.parent)
             files.rename(source, target)
+            # The target first: after a power loss, the file must not be in neither folder.
             files.fsync_dir(target.parent)
             files.fsync_dir(source.parent)
         case Action.COPY:

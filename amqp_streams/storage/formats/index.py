@@ -94,6 +94,7 @@ def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table
     """The content of an index file."""
     table = producers.encode_table(reached) if reached else b""
     magic = MAGIC_NUMBERED if table else MAGIC
+    # Copies: `byteswap` changes an array in place.
     columns = [index.bases[:], index.stamps[:], index.positions[:]]
     if sys.byteorder == "big":
         for column in columns:
@@ -124,8 +125,8 @@ def decode(data: bytes, base: int, seed: int) -> Decoded | None:
     if crc32(memoryview(data)[8:], seed) != crc:
         return None
     index = Index()
-    for place, column in enumerate((index.bases, index.stamps, index.positions)):
-        column.frombytes(data[HEAD_BYTES + 8 * count * place : HEAD_BYTES + 8 * count * (place + 1)])
+    for number, column in enumerate((index.bases, index.stamps, index.positions)):
+        column.frombytes(data[HEAD_BYTES + 8 * count * number : HEAD_BYTES + 8 * count * (number + 1)])
         if sys.byteorder == "big":
             column.byteswap()
     return Decoded(

@@ -172,7 +172,7 @@ def plan(
     tail = _cover(covered, expected, reached)
     pieces += tail
     lost += _missing(tail, expected, reached)
-    last_keep = max((place for place, piece in enumerate(pieces) if isinstance(piece, Keep)), default=-1)
+    last_keep = max((number for number, piece in enumerate(pieces) if isinstance(piece, Keep)), default=-1)
     rewrite = not cut and any(isinstance(piece, Replay) for piece in pieces[: last_keep + 1])
     return Plan(tuple(pieces), rewrite, tuple(lost), reached)
 
@@ -189,10 +189,13 @@ def _walk(
         if position + HEAD_BYTES > start + len(block):
             block, start = read(min(_BLOCK_BYTES, size - position), position), position
         head = record.head_at(block, position - start)
+        # The batch continues after this block: read it whole.
         if head and head.length > start + len(block) - position and position + head.length <= size:
             block, start = read(min(max(_BLOCK_BYTES, head.length), size - position), position), position
         if (
             head
+            # A batch that repeats numbers or times is not the next one, even if its CRC matches: it may be
+            # a stale copy.
             and head.base >= expected
             and head.first_timestamp_ms >= last_ms
             and record.is_whole(block, position - start, head, seed)

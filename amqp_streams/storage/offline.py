@@ -1,0 +1,118 @@
+"""[io] What `verify` and `dump` share: the lock, the catalog, and single segments of a data directory.
+
+Never writes.
+"""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amqp_streams.errors import DirectoryLockedError, StorageError
+from amqp_streams.storage import catalog
+from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.commits.journal import Entry, read_all
+from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles, read_file
+from amqp_streams.storage.findings import Finding
+from amqp_streams.storage.formats import index as index_file
+from amqp_streams.storage.formats import journal_record, producers, record
+from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.plans import recovery
+from amqp_streams.storage.plans.recovery import Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The logs of a data directory, and by (uid, partition) the batches that the journal has."""
+
+    directory_id: int
+    checkpoint: Checkpoint | None
+    logs: tuple[LogRecord, ...]
+    entries: dict[tuple[int, int], list[Entry]]
+
+
+def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
+    """Read everything but segments and states; adds a finding for each problem."""
+    must_be_ours(root)
+    try:
+        checkpoint = catalog.read_checkpoint(files, root, findings)
+        format_ = catalog.read_format(files, root, checkpoint, findings, repair=False)
+        directory_id = format_.directory_id if format_ else 0
+        names = [name for name in files.listdir(root / "logs") if files.is_dir(root / "logs" / name)]
+        logs = tuple(
+            catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False)
+            for name in names
+        )
+        journal = read_all(files, root, journal_record.seed_of(directory_id), findings)
+    except OSError as error:
+        message = f"{error.filename or root}: {error.strerror or error}"
+        raise StorageError(message) from error
+    return Catalog(directory_id, checkpoint, logs, journal.entries)
+
+
+def scan_segment(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:
+    """Scan the whole segment. If `known` includes its own producers, the latest entry wins."""
+    file = OpenFile(files, path)
+    return recovery.scan(
+        file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base
+    )
+
+
+def read_index(path: Path, base: int, seed: int) -> index_file.Decoded | None:
+    """The index of a segment; None if it is missing or damaged."""
+    try:
+        return index_file.decode(path.with_suffix(".idx").read_bytes(), base, seed)
+    except FileNotFoundError:
+        return None
+
+
+def with_journal(table: Table, entries: Sequence[Entry], end: int) -> Table:
+    """The table after the next start has written the journal's records from number `end` on."""
+    for entry in sorted(entries, key=lambda entry: (entry.base, entry.end)):
+        if entry.end > end:
+            data = entry.file.read(entry.length, entry.position)
+            head = record.head_at(data, 0)
+            assert head is not None, "the journal's record was whole when it was found"
+            producers.apply(table, record.entries_at(data, 0, head), head.first_timestamp_ms)
+    return table
+
+
+def must_be_ours(root: Path) -> None:
+    """Raise StorageError if the path is not a data directory."""
+    if not (root / "logs").is_dir() or not (root / "journal").is_dir():
+        message = f"{root} is not a data directory: it does not contain 'logs' and 'journal'"
+        raise StorageError(message)
+
+
+def bases_in(folder: Path) -> list[int]:
+    """The numbers of the first records of a partition's segments, in order."""
+    if not folder.is_dir():
+        return []
+    bases = sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
+    # An empty last segment was created for records that were never written.
+    return bases[:-1] if len(bases) > 1 and not segment_path(folder, bases[-1]).stat().st_size else bases
+
+
+@contextlib.contextmanager
+def unlocked(root: Path, *, force: bool) -> Iterator[None]:
+    """Lock the directory against nodes; with `force`, continue even if a node has it open."""
+    try:
+        with (root / catalog.LOCK_FILE).open("rb") as lock:
+            try:
+                # Shared: several commands may read at once. The lock of a node is exclusive.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not force:
+                    pid = (
+                        read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip()
+                        or "unknown"
+                    )
+                    message = (
+                        f"{root} is in use by process {pid}: stop that process, or read anyway with --force"
+                    )
+                    raise DirectoryLockedError(message) from None
+            yield
+    except FileNotFoundError:
+        yield
