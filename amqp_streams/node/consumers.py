@@ -43,7 +43,15 @@ from amqp_streams.streams.consuming.start import (
     start_position,
 )
 from amqp_streams.streams.groups.claims import requested_claim
-from amqp_streams.streams.groups.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
+from amqp_streams.streams.groups.ownership import (
+    Assigned,
+    Change,
+    Evicted,
+    GroupLink,
+    Leaving,
+    Record,
+    Refused,
+)
 from amqp_streams.streams.redirects import Redirected, require_here
 
 ENDING: Final = "ending/"
@@ -65,14 +73,14 @@ class _Attach:
     filters: Compiled
     batching: Batching | None = None
     reads: int = 0
-    hold: Hold | None = None
+    group_link: GroupLink | None = None
     link: Pending | Consuming | None = None
     refusal: PeerError | None = None
     ended: bool = False
 
     @property
     def group(self) -> str | None:
-        return None if self.hold is None else self.hold.group
+        return None if self.group_link is None else self.group_link.group
 
     @property
     def bound_to(self) -> int | None:
@@ -80,8 +88,8 @@ class _Attach:
 
         None if it is agnostic or waits for any partition.
         """
-        if self.hold is not None:
-            return self.hold.partition
+        if self.group_link is not None:
+            return self.group_link.partition
         return None if self.partition is None else self.partition.index
 
 
@@ -116,7 +124,7 @@ class Consumers:
         self._reads = 0
         self._reads_max = limits.link_partitions
         self._attaches: dict[Pending | Consuming, _Attach] = {}
-        self._held: dict[Hold, _Attach] = {}
+        self._in_groups: dict[GroupLink, _Attach] = {}
 
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
         """Decide on a consumer's attach. Raises PeerError if it is refused."""
@@ -130,6 +138,7 @@ class Consumers:
         # An attach without a cursor can also take a partition from another link, so it is checked too.
         if request.durable or (claim is not None and claim.group):
             self.cursors.check(request, log, None if claim is None else claim.group)
+        # Only after the checks that may refuse the attach: a refused attach must not end the older link.
         self._steal(request, now_ms)
         reads = len(_here(log, self._elsewhere(log))) if asked is None and claim is None else 1
         self._require_room(reads)
@@ -137,10 +146,12 @@ class Consumers:
             self._count(attach, reads)
             self._open(attach, now_ms)
         else:
-            attach.hold, changes = self.groups.claim(log, claim, now_ms)
+            attach.group_link, changes = self.groups.claim(log, claim, now_ms)
             self._count(attach, reads)
-            self._held[attach.hold] = attach
+            # Before the changes are carried out: one of them may concern this link.
+            self._in_groups[attach.group_link] = attach
             self.groups.carry_out(log, changes, now_ms)
+        # The shell does not know the link yet, so its end is an exception here and not an effect.
         if attach.refusal is not None:
             raise attach.refusal
         if attach.link is None:
@@ -199,6 +210,7 @@ class Consumers:
         if partitions == consumer.partitions:
             return False
         start = partial(start_position, attach.filters)
+        # First the cursor: the positions of new partitions come from it.
         if consumer.progress is not None:
             self.cursors.widen(consumer.progress, partitions, start)
         self.reading.forget(consumer)
@@ -229,6 +241,7 @@ class Consumers:
 
         Its groups and cursors are removed.
         """
+        # First: the ends of the links below must not assign partitions of a log that does not exist.
         self.groups.leave(log)
         for attach in [
             attach for attach in self._attaches.values() if attach.log.incarnation == log.incarnation
@@ -245,7 +258,8 @@ class Consumers:
 
     def _changed(self, log: StoredLog, change: Change, now_ms: int) -> None:
         """Act on a change in a group for the link that it concerns."""
-        attach = self._held.get(change.hold)
+        # A change may concern a link that an earlier change ended.
+        attach = self._in_groups.get(change.link)
         if attach is None:
             return
         match change:
@@ -270,9 +284,11 @@ class Consumers:
         if not attach.request.durable:
             self._grant(attach, None)
             return
+        # `safe` needs what `open` returns, and is called later.
         opened: list[Progress] = []
 
         def safe(failure: StorageError | None, later_ms: int) -> None:
+            # The link may have ended while the disk was busy.
             if attach.ended:
                 return
             if failure is None:
@@ -297,8 +313,8 @@ class Consumers:
             self._grant(attach, progress)
 
     def _grant(self, attach: _Attach, progress: Progress | None) -> None:
-        hold, filters, partitions = attach.hold, attach.filters, self._partitions(attach)
-        agnostic = hold is None and attach.partition is None
+        group_link, filters, partitions = attach.group_link, attach.filters, self._partitions(attach)
+        agnostic = group_link is None and attach.partition is None
         if progress is not None and agnostic:  # the redirects may have changed while the attach waited
             self.cursors.widen(progress, partitions, partial(start_position, filters))
         batching = attach.batching
@@ -317,10 +333,11 @@ class Consumers:
             filters.in_force,
             announce=agnostic,
             group=attach.group,
-            epoch=None if hold is None else hold.epoch,
+            epoch=None if group_link is None else group_link.epoch,
             progress=progress,
             batching=batching,
         )
+        # The shell knows the waiting attach as a `Pending`: replace it everywhere by the link.
         pending = attach.link
         if isinstance(pending, Pending):
             self._links.remove(pending)
@@ -350,6 +367,7 @@ class Consumers:
 
         Then its partition is free for other links.
         """
+        # First, so that a write that ends later changes nothing: see `safe` in `_open`.
         link, attach.ended = attach.link, True
         self._count(attach, 0)
         if link is None:
@@ -359,13 +377,14 @@ class Consumers:
                 self._report(Closed(link, error) if isinstance(link, Consuming) else Denied(link, error))
             del self._attaches[link]
             self._links.remove(link)
+        # The cursor gets its last positions before the partition goes to the next link.
         if isinstance(link, Consuming):
             link.stopped = True
             self.reading.forget(link)
             self.cursors.leave(link)
-        if attach.hold is not None:
-            self._held.pop(attach.hold, None)
-            self.groups.release(attach.log, attach.hold, now_ms)
+        if attach.group_link is not None:
+            self._in_groups.pop(attach.group_link, None)
+            self.groups.release(attach.log, attach.group_link, now_ms)
 
 
 def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:

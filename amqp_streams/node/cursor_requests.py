@@ -82,6 +82,7 @@ class CursorRequests:
         cursor = self._found(request, log)
         if not request.permissions.changes_cursor(log.name, cursor.key.group, cursor.user):
             raise request.permissions.refusal(Right.MANAGE, log.name)
+        # The next settlement on the link would move the cursor again.
         if self.cursors.followers(cursor):
             raise RequestError(management.CONFLICT, "a link is using this cursor: close it first")
         return cursor
@@ -187,7 +188,7 @@ class GroupRequests:
         cursor = self._kept(log, group)
         if not request.permissions.changes_cursor(log.name, group, None if cursor is None else cursor.user):
             raise request.permissions.refusal(Right.MANAGE, log.name, group)
-        links = len(self.groups.of(log).holders(group))
+        links = len(self.groups.of(log).links(group))
         if links:
             raise RequestError(
                 management.CONFLICT, f"group {group[:64]!r} has {links} links: close them first"
@@ -196,16 +197,16 @@ class GroupRequests:
 
     def _described(self, log: StoredLog, group: str) -> dict[Value, Value]:
         owned = self.groups.of(log)
-        holders = owned.holders(group)
-        members = {hold.partition: hold.member for hold in holders if hold.partition is not None}
+        links = owned.links(group)
+        members = {link.partition: link.member for link in links if link.partition is not None}
         cursor = self._kept(log, group)
         if cursor is not None:
             self.cursors.present(cursor)
         return {
             names.NAME: group,
             **_whose(log, group, cursor),
-            names.CURSOR_ACTIVE: bool(holders),
-            names.CURSOR_WAITING: len(holders) - len(members),
+            names.CURSOR_ACTIVE: bool(links),
+            names.CURSOR_WAITING: len(links) - len(members),
             names.INFO_PARTITIONS: _described_positions(
                 log, cursor, range(len(log.partitions)), group, owned, members
             ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.groups.claims import UNNAMED, Hold
+from amqp_streams.streams.groups.claims import UNNAMED, GroupLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def group_figures(
                 _figures(
                     log,
                     group,
-                    owned.holders(group),
+                    owned.links(group),
                     {} if cursor is None else cursors.present(cursor).positions,
                 )
             )
@@ -65,13 +65,13 @@ def group_figures(
 
 
 def _figures(
-    log: StoredLog, group: str, holders: Sequence[Hold], positions: Mapping[int, int]
+    log: StoredLog, group: str, all_links: Sequence[GroupLink], positions: Mapping[int, int]
 ) -> GroupFigures:
-    links = sum(hold.partition is not None for hold in holders)
+    links = sum(link.partition is not None for link in all_links)
     lags = {
         index: max(0, log.partitions[index].end - max(at, log.partitions[index].start))
         for index, at in sorted(positions.items())
     }
     return GroupFigures(
-        log.name, group, len({hold.member for hold in holders}), links, len(holders) - links, lags
+        log.name, group, len({link.member for link in all_links}), links, len(all_links) - links, lags
     )

@@ -15,7 +15,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
 from amqp_streams.streams.groups.epochs import epoch_change, epochs_prefix, read_epochs
-from amqp_streams.streams.groups.ownership import Change, Claim, Hold, Ownership, Record
+from amqp_streams.streams.groups.ownership import Change, Claim, GroupLink, Ownership, Record
 from amqp_streams.streams.redirects import Redirected
 
 ElsewhereOf: TypeAlias = Callable[[StoredLog], Redirected]
@@ -49,6 +49,7 @@ class Groups:
         """The groups of a log."""
         found = self._known(log)
         if found is None:
+            # Read from the disk's states: a restart must not allow an epoch that an earlier claim exceeded.
             epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
             ownership = Ownership(
                 len(log.partitions),
@@ -62,21 +63,22 @@ class Groups:
             assert found is not None, "the entry was added above"
         return found
 
-    def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
-        """A link asks to join a group; call `carry_out` with the changes once its hold is registered.
+    def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[GroupLink, list[Change]]:
+        """A link asks to join a group; call `carry_out` with the changes once the link is registered.
 
         Raises PeerError.
         """
         return self.of(log).claim(claim, now_ms)
 
-    def release(self, log: StoredLog, hold: Hold, now_ms: int) -> None:
+    def release(self, log: StoredLog, link: GroupLink, now_ms: int) -> None:
         """The link has ended."""
         found = self._known(log)
         if found is not None:
-            self.carry_out(log, found.release(hold, now_ms), now_ms)
+            self.carry_out(log, found.release(link, now_ms), now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Called regularly with the current time."""
+        # A list: an ownership may be removed while the changes are carried out.
         for log in [log for log, ownership in self._owned.values() if ownership.groups()]:
             self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
@@ -132,15 +134,17 @@ class Groups:
             self._writes.write(changes)
 
     def _record(self, log: StoredLog, change: Record, now_ms: int) -> None:
-        then = partial(self._recorded, log, change.hold)
+        then = partial(self._recorded, log, change.link)
         try:
             self._writes.write(
                 epoch_change(log.incarnation, change.group, change.partition, change.epoch), then
             )
+        # The write was refused at once: report it in the same way as a write that failed later.
         except StorageError as error:
             then(error, now_ms)
 
-    def _recorded(self, log: StoredLog, hold: Hold, failure: StorageError | None, now_ms: int) -> None:
+    def _recorded(self, log: StoredLog, link: GroupLink, failure: StorageError | None, now_ms: int) -> None:
         found = self._known(log)
+        # The log may have been deleted while the disk was busy.
         if found is not None:
-            self.carry_out(log, found.recorded(hold, failure, now_ms), now_ms)
+            self.carry_out(log, found.recorded(link, failure, now_ms), now_ms)

@@ -23,7 +23,7 @@ class Free:
     partition: int
     reserved: bool
     """It was freed for this member."""
-    held_last: bool
+    owned_last: bool
     """This member was its last owner, and may still have its data in memory."""
     links: int
     """The number of its links in other groups."""
@@ -34,7 +34,9 @@ def choose(free: Collection[Free]) -> int | None:
     if not free:
         return None
     return min(
-        free, key=lambda each: (not each.reserved, not each.held_last, each.links, each.partition)
+        # Reserved first, then the partition whose data the member may still have, then the least used.
+        free,
+        key=lambda each: (not each.reserved, not each.owned_last, each.links, each.partition),
     ).partition
 
 
@@ -64,6 +66,7 @@ def moves(
         taker = min(want, key=load.__getitem__)
         giver = max(left, key=load.__getitem__)
         if load[giver] - load[taker] < MOVING_DIFFERENCE:
+            # The others differ less: no more moves.
             break
         decided.append(Move(left[giver].pop(0), giver, taker))
         load[giver] -= 1

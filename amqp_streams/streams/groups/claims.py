@@ -36,7 +36,7 @@ class Claim:
     member: str
 
 
-class HoldState(Enum):
+class GroupLinkState(Enum):
     """The state of a link in a group."""
 
     WAITING = auto()
@@ -50,14 +50,14 @@ class HoldState(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Hold:
+class GroupLink:
     """A link's claim in its group. The attach is answered with `epoch` once the state is `OWNING`."""
 
     claim: Claim
     since_ms: int
     partition: int | None = None
     epoch: int = 0
-    state: HoldState = HoldState.WAITING
+    state: GroupLinkState = GroupLinkState.WAITING
 
     @property
     def group(self) -> str:
@@ -72,7 +72,7 @@ class Hold:
     @property
     def owning(self) -> bool:
         """Whether events may be sent on it and its settlements count. Other links are fenced."""
-        return self.state is HoldState.OWNING or self.state is HoldState.LEAVING
+        return self.state is GroupLinkState.OWNING or self.state is GroupLinkState.LEAVING
 
 
 # -- changes, which the node turns into effects
@@ -80,16 +80,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The hold owns its partition from now on."""
+    """The link owns its partition from now on."""
 
-    hold: Hold
+    link: GroupLink
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Write this epoch, then call `Ownership.recorded`. Writes happen in the order of the changes."""
 
-    hold: Hold
+    link: GroupLink
     group: str
     partition: int
     epoch: int
@@ -97,9 +97,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The hold has ended: close its link now."""
+    """The link must end: close it now."""
 
-    hold: Hold
+    link: GroupLink
     error: PeerError
 
 
@@ -107,16 +107,16 @@ class Evicted:
 class Leaving:
     """Stop sending, close the link when all is settled or after `within_ms`, then `release` it."""
 
-    hold: Hold
+    link: GroupLink
     error: PeerError
     within_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The hold ended before it was granted: refuse its attach."""
+    """The link ended before it was granted: refuse its attach."""
 
-    hold: Hold
+    link: GroupLink
     error: PeerError
 
 
@@ -135,6 +135,7 @@ def requested_claim(properties: Mapping[str, Value], partition: int | None, memb
     if group is None and epoch is None:
         return None
     if epoch is not None and (
+        # In Python, a bool is an int.
         isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch <= EPOCH_MAX
     ):
         raise _invalid(f"link property {names.EPOCH} must be an integer from 0 to 2^64 - 1")

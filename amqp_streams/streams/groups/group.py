@@ -6,7 +6,7 @@ counts.
 
 from dataclasses import dataclass, field
 
-from amqp_streams.streams.groups.claims import Hold, HoldState
+from amqp_streams.streams.groups.claims import GroupLink, GroupLinkState
 
 
 @dataclass(slots=True, eq=False)
@@ -17,8 +17,8 @@ class Slot:
     """
 
     recorded: int = 0
-    hold: Hold | None = None
-    writing: list[Hold] = field(default_factory=list)
+    link: GroupLink | None = None
+    writing: list[GroupLink] = field(default_factory=list)
     last_member: str | None = None
     reserved: str | None = None
     taken: int = 0
@@ -26,7 +26,7 @@ class Slot:
     @property
     def issued(self) -> int:
         """The highest epoch on the disk or being written: a lower claim cannot be granted any more."""
-        return max([self.recorded, *(hold.epoch for hold in self.writing)])
+        return max([self.recorded, *(link.epoch for link in self.writing)])
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Group:
 
     name: str
     slots: dict[int, Slot] = field(default_factory=dict)
-    waiting: dict[Hold, None] = field(default_factory=dict)
+    waiting: dict[GroupLink, None] = field(default_factory=dict)
     wants: dict[str, Want] = field(default_factory=dict)
     moved_ms: int | None = None
 
@@ -56,21 +56,22 @@ class Group:
 
     def waits(self, member: str) -> bool:
         """Whether an attach of this member waits."""
-        return any(hold.member == member for hold in self.waiting)
+        return any(link.member == member for link in self.waiting)
 
     @property
     def idle(self) -> bool:
         """Whether forgetting the group would lose nothing."""
         return not (self.waiting or self.wants) and not any(
-            slot.hold or slot.issued for slot in self.slots.values()
+            slot.link or slot.issued for slot in self.slots.values()
         )
 
     def loads(self) -> dict[str, int]:
         """By member, the number of its partitions, reserved ones included and those being left excluded."""
         loads: dict[str, int] = {}
         for slot in self.slots.values():
-            staying = slot.hold is not None and slot.hold.state is not HoldState.LEAVING
-            owner = slot.hold.member if slot.hold is not None and staying else slot.reserved
+            # A link that leaves makes room for the member that its partition is reserved for.
+            staying = slot.link is not None and slot.link.state is not GroupLinkState.LEAVING
+            owner = slot.link.member if slot.link is not None and staying else slot.reserved
             if owner is not None:
                 loads[owner] = loads.get(owner, 0) + 1
         return loads
@@ -88,11 +89,11 @@ class Group:
         movable: dict[str, list[int]] = {}
         for partition, slot in sorted(self.slots.items(), key=lambda entry: -entry[1].taken):
             if (
-                slot.hold is not None
-                and slot.hold.state is HoldState.OWNING
-                and slot.hold.claim.partition is None
+                slot.link is not None
+                and slot.link.state is GroupLinkState.OWNING
+                and slot.link.claim.partition is None
             ):
-                movable.setdefault(slot.hold.member, []).append(partition)
+                movable.setdefault(slot.link.member, []).append(partition)
         return movable
 
     def wanted(self, now_ms: int, at_least_ms: int) -> dict[str, int]:
@@ -102,8 +103,8 @@ class Group:
         its last.
         """
         counts: dict[str, int] = {}
-        for hold in self.waiting:
-            counts[hold.member] = counts.get(hold.member, 0) + 1
+        for link in self.waiting:
+            counts[link.member] = counts.get(link.member, 0) + 1
         coming = self.coming()
         return {
             member: counts.get(member, 1) - coming.get(member, 0)

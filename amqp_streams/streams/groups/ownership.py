@@ -18,8 +18,8 @@ from amqp_streams.streams.groups.claims import (
     Change,
     Claim,
     Evicted,
-    Hold,
-    HoldState,
+    GroupLink,
+    GroupLinkState,
     Leaving,
     Record,
     Refused,
@@ -32,8 +32,8 @@ __all__ = [
     "Change",
     "Claim",
     "Evicted",
-    "Hold",
-    "HoldState",
+    "GroupLink",
+    "GroupLinkState",
     "Leaving",
     "Ownership",
     "Record",
@@ -67,7 +67,7 @@ class Ownership:
         self._groups_max: Final = groups_max
         self._waiting_max: Final = waiting_max
         self._groups: dict[str, Group] = {}
-        self._writing: dict[Hold, Slot] = {}
+        self._writing: dict[GroupLink, Slot] = {}
         self._links = [0] * partitions
         self._taken = 0
         for (group, partition), epoch in (epochs or {}).items():
@@ -75,8 +75,8 @@ class Ownership:
 
     # -- inputs
 
-    def claim(self, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
-        """A link asks to join a group. The state of the hold says whether it owns its partition or waits.
+    def claim(self, claim: Claim, now_ms: int) -> tuple[GroupLink, list[Change]]:
+        """A link asks to join a group. The link's state says whether it owns its partition or waits.
 
         Raises:
             PeerError: an active link or a higher epoch has the partition, no partition is free, the group
@@ -104,37 +104,40 @@ class Ownership:
                 f" {names.EPOCH}"
             )
             raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
+        # A refused claim must not leave an empty group behind: groups are limited.
         finally:
             self._forget_if_idle(group.name)
 
-    def recorded(self, hold: Hold, failure: StorageError | None, now_ms: int) -> list[Change]:
+    def recorded(self, link: GroupLink, failure: StorageError | None, now_ms: int) -> list[Change]:
         """The epoch of a `Record` is on the disk, or could not be written."""
-        slot = self._writing.pop(hold)
-        slot.writing.remove(hold)
+        slot = self._writing.pop(link)
+        slot.writing.remove(link)
         if failure is None:
-            slot.recorded = max(slot.recorded, hold.epoch)
-        if hold.state is not HoldState.RECORDING:
-            self._forget_if_idle(hold.group)
+            slot.recorded = max(slot.recorded, link.epoch)
+        # The link ended or was evicted while the disk was busy. The epoch stays recorded.
+        if link.state is not GroupLinkState.RECORDING:
+            self._forget_if_idle(link.group)
             return []
         if failure is None:
-            hold.state = HoldState.OWNING
-            return [Assigned(hold)]
+            link.state = GroupLinkState.OWNING
+            return [Assigned(link)]
         error = PeerError(
             names.INTERNAL_ERROR,
-            f"epoch {hold.epoch} of partition {hold.partition} could not be recorded: {failure}",
+            f"epoch {link.epoch} of partition {link.partition} could not be recorded: {failure}",
         )
-        return [Refused(hold, error), *self.release(hold, now_ms)]
+        return [Refused(link, error), *self.release(link, now_ms)]
 
-    def release(self, hold: Hold, now_ms: int) -> list[Change]:
+    def release(self, link: GroupLink, now_ms: int) -> list[Change]:
         """The link has ended, in any state. A second call changes nothing."""
-        if hold.state is HoldState.GONE:
+        if link.state is GroupLinkState.GONE:
             return []
-        group = self._groups[hold.group]
-        if hold.state is HoldState.WAITING:
-            self._stop_waiting(group, hold)
+        group = self._groups[link.group]
+        if link.state is GroupLinkState.WAITING:
+            self._stop_waiting(group, link)
         else:
-            self._vacate(group, hold)
-        hold.state = HoldState.GONE
+            self._vacate(group, link)
+        # Before the partition is assigned again: a second release must find the state.
+        link.state = GroupLinkState.GONE
         changes = self._fill(group, now_ms)
         self._forget_if_idle(group.name)
         return changes
@@ -143,6 +146,7 @@ class Ownership:
         """Called several times in each `pause_ms`: ends waits and moves partitions."""
         changes: list[Change] = []
         for group in [group for group in self._groups.values() if group.waiting or group.wants]:
+            # Waits end before partitions are assigned: an attach that waited too long is refused.
             changes += self._end_waits(group, now_ms)
             changes += self._fill(group, now_ms)
             changes += self._rebalance(group, now_ms)
@@ -150,20 +154,20 @@ class Ownership:
         return changes
 
     def remove(self, group: str) -> None:
-        """Forget a group and its epochs. The caller has checked that it has no links (`holders`)."""
-        assert not self.holders(group), "a group in use must not be removed"
+        """Forget a group and its epochs. The caller has checked that it has no links (`links`)."""
+        assert not self.links(group), "a group in use must not be removed"
         self._groups.pop(group, None)
 
     # -- views
 
-    def owner(self, group: str, partition: int) -> Hold | None:
+    def owner(self, group: str, partition: int) -> GroupLink | None:
         """The owning link.
 
         A link that is leaving still owns; one whose epoch is being recorded does not own yet.
         """
         found = self._groups.get(group)
         slot = found.slots.get(partition) if found else None
-        return slot.hold if slot and slot.hold and slot.hold.owning else None
+        return slot.link if slot and slot.link and slot.link.owning else None
 
     def groups(self) -> Sequence[str]:
         """The groups with links or recorded epochs, by name; includes `claims.UNNAMED`."""
@@ -173,13 +177,13 @@ class Ownership:
         """Whether a group has links or recorded epochs."""
         return group in self._groups
 
-    def holders(self, group: str) -> Sequence[Hold]:
+    def links(self, group: str) -> Sequence[GroupLink]:
         """The links of a group: those with a partition, by its number, then waiting ones, oldest first."""
         found = self._groups.get(group)
         if found is None:
             return ()
         return (
-            *(slot.hold for _, slot in sorted(found.slots.items()) if slot.hold is not None),
+            *(slot.link for _, slot in sorted(found.slots.items()) if slot.link is not None),
             *found.waiting,
         )
 
@@ -193,14 +197,15 @@ class Ownership:
 
     def _claim_one(
         self, group: Group, claim: Claim, partition: int, now_ms: int
-    ) -> tuple[Hold, list[Change]]:
+    ) -> tuple[GroupLink, list[Change]]:
         """A claim of a named partition. Spec: 4.5.2."""
         slot = group.slot(partition)
-        issued, active = slot.issued, slot.hold
+        issued, active = slot.issued, slot.link
         changes: list[Change] = []
         if claim.epoch is None:
             if active is not None:
                 raise _locked(slot, partition, "attach with a greater epoch to take it over")
+        # Spec 4.5.2: also an epoch that is being written counts, or two claims could be granted.
         elif claim.epoch < issued:
             raise _locked(slot, partition, f"epoch {claim.epoch} is lower than a previous one")
         elif active is not None:
@@ -210,19 +215,22 @@ class Ownership:
                 names.LINK_STOLEN, f"partition {partition} was taken over with epoch {claim.epoch}"
             )
             changes.append(
-                Refused(active, stolen) if active.state is HoldState.RECORDING else Evicted(active, stolen)
+                Refused(active, stolen)
+                if active.state is GroupLinkState.RECORDING
+                else Evicted(active, stolen)
             )
             self._vacate(group, active)
-            active.state = HoldState.GONE
-        hold = Hold(claim, now_ms)
-        return hold, [*changes, self._take(group, hold, partition)]
+            active.state = GroupLinkState.GONE
+        link = GroupLink(claim, now_ms)
+        return link, [*changes, self._take(group, link, partition)]
 
-    def _claim_any(self, group: Group, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
+    def _claim_any(self, group: Group, claim: Claim, now_ms: int) -> tuple[GroupLink, list[Change]]:
         """A claim of any partition. Spec: 4.5.1."""
-        hold = Hold(claim, now_ms)
+        link = GroupLink(claim, now_ms)
         partition = self._free_for(group, claim.member)
         if partition is not None:
-            return hold, [self._take(group, hold, partition)]
+            return link, [self._take(group, link, partition)]
+        # Without waiting, the want is remembered, so that the next attach of the member finds a partition.
         if not self.settings.wait_ms:
             self._note_want(group, claim.member, now_ms)
             raise _none_left(self._partitions)
@@ -232,34 +240,36 @@ class Ownership:
                 " the limit 'group_waiting'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-        group.waiting[hold] = None
+        group.waiting[link] = None
         self._note_want(group, claim.member, now_ms, always=True)
-        return hold, []
+        return link, []
 
-    def _take(self, group: Group, hold: Hold, partition: int) -> Change:
+    def _take(self, group: Group, link: GroupLink, partition: int) -> Change:
         """Assign a free partition. A member that it was reserved for continues to wait."""
         slot = group.slot(partition)
-        assert slot.hold is None, "a partition has one owner within a group"
+        assert slot.link is None, "a partition has one owner within a group"
         self._taken += 1
         self._links[partition] += 1
-        hold.partition, hold.epoch = partition, max(hold.claim.epoch or 0, slot.issued)
-        slot.hold, slot.reserved, slot.last_member, slot.taken = hold, None, hold.member, self._taken
-        if not group.waits(hold.member):
-            group.forget_want(hold.member)
-        if hold.epoch == slot.recorded:
-            hold.state = HoldState.OWNING
-            return Assigned(hold)
-        hold.state = HoldState.RECORDING
-        slot.writing.append(hold)
-        self._writing[hold] = slot
-        return Record(hold, group.name, partition, hold.epoch)
+        # Epochs never decrease: a claim without an epoch gets the current one.
+        link.partition, link.epoch = partition, max(link.claim.epoch or 0, slot.issued)
+        slot.link, slot.reserved, slot.last_member, slot.taken = link, None, link.member, self._taken
+        if not group.waits(link.member):
+            group.forget_want(link.member)
+        # The epoch is on the disk already: nothing to write.
+        if link.epoch == slot.recorded:
+            link.state = GroupLinkState.OWNING
+            return Assigned(link)
+        link.state = GroupLinkState.RECORDING
+        slot.writing.append(link)
+        self._writing[link] = slot
+        return Record(link, group.name, partition, link.epoch)
 
-    def _vacate(self, group: Group, hold: Hold) -> None:
-        assert hold.partition is not None, "this link waits"
-        slot = group.slot(hold.partition)
-        assert slot.hold is hold, "only the holder of a partition can leave it"
-        slot.hold = None
-        self._links[hold.partition] -= 1
+    def _vacate(self, group: Group, link: GroupLink) -> None:
+        assert link.partition is not None, "this link waits"
+        slot = group.slot(link.partition)
+        assert slot.link is link, "only the holder of a partition can leave it"
+        slot.link = None
+        self._links[link.partition] -= 1
 
     # -- waiting
 
@@ -270,18 +280,19 @@ class Ownership:
         elif always or len(group.wants) < self._waiting_max:
             group.wants[member] = Want(now_ms, now_ms)
 
-    def _stop_waiting(self, group: Group, hold: Hold) -> None:
-        del group.waiting[hold]
-        if not group.waits(hold.member):
-            group.forget_want(hold.member)
+    def _stop_waiting(self, group: Group, link: GroupLink) -> None:
+        del group.waiting[link]
+        if not group.waits(link.member):
+            group.forget_want(link.member)
 
     def _end_waits(self, group: Group, now_ms: int) -> list[Change]:
         changes: list[Change] = []
-        for hold in [hold for hold in group.waiting if now_ms - hold.since_ms >= self.settings.wait_ms]:
-            del group.waiting[hold]
-            group.wants[hold.member].seen_ms = now_ms
-            hold.state = HoldState.GONE
-            changes.append(Refused(hold, _none_left(self._partitions)))
+        for link in [link for link in group.waiting if now_ms - link.since_ms >= self.settings.wait_ms]:
+            del group.waiting[link]
+            # The member stays known for a while: its client attaches again.
+            group.wants[link.member].seen_ms = now_ms
+            link.state = GroupLinkState.GONE
+            changes.append(Refused(link, _none_left(self._partitions)))
         return changes
 
     def _free(self, group: Group) -> dict[int, Slot | None]:
@@ -291,7 +302,7 @@ class Ownership:
             for partition in range(self._partitions)
             if partition not in self.elsewhere
         )
-        return {partition: slot for partition, slot in slots if slot is None or slot.hold is None}
+        return {partition: slot for partition, slot in slots if slot is None or slot.link is None}
 
     def _free_for(self, group: Group, member: str) -> int | None:
         """The partition that a link of this member would get now."""
@@ -300,7 +311,7 @@ class Ownership:
                 Free(
                     partition,
                     reserved=slot is not None and slot.reserved == member,
-                    held_last=slot is not None and slot.last_member == member,
+                    owned_last=slot is not None and slot.last_member == member,
                     links=self._links[partition],
                 )
                 for partition, slot in self._free(group).items()
@@ -314,32 +325,35 @@ class Ownership:
         changes: list[Change] = []
         while group.waiting:
             kept_for = {slot.reserved if slot else None for slot in self._free(group).values()}
-            takers = [hold for hold in group.waiting if None in kept_for or hold.member in kept_for]
+            # A reserved partition is free only for its member.
+            takers = [link for link in group.waiting if None in kept_for or link.member in kept_for]
             if not takers:
                 break
             loads = group.loads()
-            hold = min(takers, key=lambda taker: loads.get(taker.member, 0))
-            partition = self._free_for(group, hold.member)
+            link = min(takers, key=lambda taker: loads.get(taker.member, 0))
+            partition = self._free_for(group, link.member)
             assert partition is not None, "a partition is free for this member"
-            del group.waiting[hold]
-            changes.append(self._take(group, hold, partition))
+            del group.waiting[link]
+            changes.append(self._take(group, link, partition))
         return changes
 
     def _rebalance(self, group: Group, now_ms: int) -> list[Change]:
         """Free partitions for members that have waited long enough, at most once in each pause."""
         pause_ms = self.settings.pause_ms
+        # One round of moves must settle before the next: clients need time to attach again.
         if group.moved_ms is not None and now_ms - group.moved_ms < pause_ms:
             return []
         changes: list[Change] = []
         for move in moves(group.loads(), group.wanted(now_ms, pause_ms), group.movable()):
             slot = group.slot(move.partition)
-            assert slot.hold is not None, "only held partitions move"
-            slot.hold.state, slot.reserved = HoldState.LEAVING, move.taker
+            assert slot.link is not None, "only held partitions move"
+            # The owner keeps the partition until it has settled everything: docs/decisions/0005.
+            slot.link.state, slot.reserved = GroupLinkState.LEAVING, move.taker
             error = PeerError(
                 names.LINK_DETACH_FORCED,
                 "rebalance: this partition moves to another member; attach again without a partition",
             )
-            changes.append(Leaving(slot.hold, error, self.settings.handover_ms))
+            changes.append(Leaving(slot.link, error, self.settings.handover_ms))
         if changes:
             group.moved_ms = now_ms
         return changes

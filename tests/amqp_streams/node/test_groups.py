@@ -4,7 +4,7 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, HoldState
+from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, GroupLinkState
 from amqp_streams.streams.redirects import NOWHERE
 from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.node.bench import Bench, attach, member
@@ -27,9 +27,9 @@ class Node:
         )
 
     def claim(self, log: StoredLog, epoch: int, group: str = "g") -> None:
-        hold, changes = self.groups.claim(log, Claim(group, 0, epoch, "m"), 0)
+        link, changes = self.groups.claim(log, Claim(group, 0, epoch, "m"), 0)
         self.groups.carry_out(log, changes, 0)
-        self.hold = hold
+        self.link = link
 
 
 def logs(store: MemoryStore) -> tuple[StoredLog, StoredLog]:
@@ -44,7 +44,7 @@ def test_an_epoch_is_reported_when_it_is_on_the_disk_and_read_again_after_a_rest
     node.claim(one, 3)
     assert node.changes == []
     store.states.complete()
-    assert node.changes == [(one, Assigned(node.hold))]
+    assert node.changes == [(one, Assigned(node.link))]
     restarted = Node(store).groups
     assert (
         restarted.of(one).epoch("g", 0),
@@ -60,7 +60,7 @@ def test_a_group_that_is_removed_takes_its_epochs_along_and_no_others() -> None:
     for log, group in ((one, "g"), (one, "h"), (two, "g")):
         node.claim(log, 3, group)
         store.states.complete()
-        node.groups.release(log, node.hold, 0)
+        node.groups.release(log, node.link, 0)
     node.groups.remove(one, "g")
     node.groups.remove(one, "unheard of")
     node = Node(store)
@@ -79,10 +79,10 @@ def test_nothing_more_is_reported_of_a_deleted_log() -> None:
     node.groups.leave(one)
     node.groups.forget(one.incarnation)
     store.states.complete()
-    node.groups.release(one, node.hold, 0)
+    node.groups.release(one, node.link, 0)
     node.groups.tick(10**6)
     assert node.changes == []
-    assert node.hold.state is HoldState.RECORDING
+    assert node.link.state is GroupLinkState.RECORDING
     assert store.states.items("") == []
     assert node.groups.of(two).groups() == []
 

@@ -21,8 +21,8 @@ from amqp_streams.streams.groups.ownership import (
     Change,
     Claim,
     Evicted,
-    Hold,
-    HoldState,
+    GroupLink,
+    GroupLinkState,
     Leaving,
     Ownership,
     Record,
@@ -40,7 +40,7 @@ PAUSE, WAIT = 30, 100
 class Write:
     """An epoch that is being written to the disk."""
 
-    hold: Hold
+    link: GroupLink
     share: Share
     epoch: int
 
@@ -64,8 +64,8 @@ class Groups(RuleBasedStateMachine):
         self.ownership = Ownership(self.partitions, self.settings, epochs=dict(self.durable))
         self.writes: list[Write] = []
         self.failed.clear()
-        self.waiting: dict[Hold, None] = {}
-        self.owners: dict[Share, Hold] = {}
+        self.waiting: dict[GroupLink, None] = {}
+        self.owners: dict[Share, GroupLink] = {}
 
     # -- what peers and disks do
 
@@ -104,12 +104,12 @@ class Groups(RuleBasedStateMachine):
         """A link ends: it detaches, or its connection ends, while it is granted, waits, or its epoch is being
         written.
         """
-        known = [*self.waiting, *self.owners.values(), *(write.hold for write in self.writes)]
-        hold = data.draw(st.sampled_from(known))
-        self.waiting.pop(hold, None)
-        self.owners = {share: owner for share, owner in self.owners.items() if owner is not hold}
-        self.follow(self.ownership.release(hold, self.now_ms))
-        assert hold.state is HoldState.GONE
+        known = [*self.waiting, *self.owners.values(), *(write.link for write in self.writes)]
+        link = data.draw(st.sampled_from(known))
+        self.waiting.pop(link, None)
+        self.owners = {share: owner for share, owner in self.owners.items() if owner is not link}
+        self.follow(self.ownership.release(link, self.now_ms))
+        assert link.state is GroupLinkState.GONE
 
     @precondition(lambda self: self.writes)
     @rule(fails=st.integers(0, 3))
@@ -120,17 +120,17 @@ class Groups(RuleBasedStateMachine):
             self.durable |= self.failed
             self.durable[write.share] = write.epoch
             self.failed.clear()
-            self.follow(self.ownership.recorded(write.hold, None, self.now_ms))
+            self.follow(self.ownership.recorded(write.link, None, self.now_ms))
         else:
             self.failed[write.share] = write.epoch
-            self.follow(self.ownership.recorded(write.hold, StorageError("no"), self.now_ms))
+            self.follow(self.ownership.recorded(write.link, StorageError("no"), self.now_ms))
 
     @rule(ms=st.sampled_from([1, PAUSE // 2, PAUSE, WAIT]))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
         self.follow(self.ownership.tick(self.now_ms))
-        for hold in self.waiting:
-            assert self.now_ms - hold.since_ms < self.settings.wait_ms, "no attach is held pending forever"
+        for link in self.waiting:
+            assert self.now_ms - link.since_ms < self.settings.wait_ms, "no attach is held pending forever"
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
@@ -145,12 +145,12 @@ class Groups(RuleBasedStateMachine):
 
     def claim(self, claim: Claim) -> PeerError | None:
         try:
-            hold, changes = self.ownership.claim(claim, self.now_ms)
+            link, changes = self.ownership.claim(claim, self.now_ms)
         except PeerError as error:
             return error
-        if hold.state is HoldState.WAITING:
+        if link.state is GroupLinkState.WAITING:
             assert not changes
-            self.waiting[hold] = None
+            self.waiting[link] = None
         self.follow(changes)
         return None
 
@@ -158,42 +158,42 @@ class Groups(RuleBasedStateMachine):
         """Do what a node would do, and compare each change with the known state."""
         leaving: Counter[str] = Counter()
         for change in changes:
-            hold = change.hold
-            share = (hold.group, -1 if hold.partition is None else hold.partition)
+            link = change.link
+            share = (link.group, -1 if link.partition is None else link.partition)
             match change:
                 case Assigned():
-                    self.grant(hold, share)
+                    self.grant(link, share)
                 case Record(epoch=epoch):
                     assert share not in self.owners, "the old link is closed first"
                     assert epoch >= self.told.get(share, 0)
-                    self.waiting.pop(hold, None)
-                    self.writes.append(Write(hold, share, epoch))
+                    self.waiting.pop(link, None)
+                    self.writes.append(Write(link, share, epoch))
                 case Evicted(error=error):
                     assert error.condition == names.LINK_STOLEN
-                    assert self.owners.pop(share) is hold
+                    assert self.owners.pop(share) is link
                 case Leaving(error=error):
                     assert error.condition == names.LINK_DETACH_FORCED
-                    assert self.owners[share] is hold
-                    assert hold.claim.partition is None, "who asked for a partition keeps it"
-                    leaving[hold.group] += 1
+                    assert self.owners[share] is link
+                    assert link.claim.partition is None, "who asked for a partition keeps it"
+                    leaving[link.group] += 1
                 case Refused():
-                    assert hold not in self.owners.values(), "what was granted is not refused"
-                    self.waiting.pop(hold, None)
+                    assert link not in self.owners.values(), "what was granted is not refused"
+                    self.waiting.pop(link, None)
         for group in leaving:
             assert self.now_ms - self.moved_ms.get(group, -PAUSE) >= PAUSE, "one move a pause"
             self.moved_ms[group] = self.now_ms
 
-    def grant(self, hold: Hold, share: Share) -> None:
+    def grant(self, link: GroupLink, share: Share) -> None:
         assert share not in self.owners, "one owner"
-        self.owners[share] = hold
-        self.waiting.pop(hold, None)
-        assert hold.state is HoldState.OWNING
-        assert hold.claim.partition in (None, hold.partition)
-        assert hold.epoch >= max(self.told.get(share, 0), hold.claim.epoch or 0), (
+        self.owners[share] = link
+        self.waiting.pop(link, None)
+        assert link.state is GroupLinkState.OWNING
+        assert link.claim.partition in (None, link.partition)
+        assert link.epoch >= max(self.told.get(share, 0), link.claim.epoch or 0), (
             "epochs never fall, and nobody gets less than it gave"
         )
-        assert hold.epoch <= self.durable.get(share, 0), "what is told is on the disk"
-        self.told[share] = hold.epoch
+        assert link.epoch <= self.durable.get(share, 0), "what is told is on the disk"
+        self.told[share] = link.epoch
 
     # -- what always holds
 
@@ -205,16 +205,16 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def everybody_known_is_a_holder_and_nobody_else(self) -> None:
-        recording = {write.hold for write in self.writes if write.hold.state is HoldState.RECORDING}
+        recording = {write.link for write in self.writes if write.link.state is GroupLinkState.RECORDING}
         known = {*self.waiting, *self.owners.values(), *recording}
-        assert {hold for group in GROUPS for hold in self.ownership.holders(group)} == known
+        assert {link for group in GROUPS for link in self.ownership.links(group)} == known
 
     @invariant()
     def no_partition_is_idle_while_somebody_waits(self) -> None:
         """Except the partitions that are reserved for a member that still wants them."""
-        for group in {hold.group for hold in self.waiting}:
+        for group in {link.group for link in self.waiting}:
             known = self.ownership._groups[group]
-            taken = {hold.partition for hold in self.ownership.holders(group)}
+            taken = {link.partition for link in self.ownership.links(group)}
             for partition in set(range(self.partitions)) - taken:
                 reserved = known.slot(partition).reserved
                 assert reserved is not None

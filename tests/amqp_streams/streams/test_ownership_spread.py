@@ -15,8 +15,8 @@ from amqp_streams.streams.groups.ownership import (
     Assigned,
     Change,
     Claim,
-    Hold,
-    HoldState,
+    GroupLink,
+    GroupLinkState,
     Leaving,
     Ownership,
     Refused,
@@ -37,42 +37,42 @@ class Crowd:
         self.retry_ms = retry_ms
         self.now_ms = 0
         self.wants: dict[str, int] = {}
-        self.links: dict[Hold, None] = {}
+        self.links: dict[GroupLink, None] = {}
         self.again: list[tuple[int, str]] = []
         self.leavings: list[int] = []
 
     def set_links(self, member: str, count: int) -> None:
         """This member wants so many links from now on."""
         self.wants[member] = count
-        mine = [hold for hold in self.links if hold.member == member]
+        mine = [link for link in self.links if link.member == member]
         self.again = [(at, who) for at, who in self.again if who != member]
-        for hold in mine[count:]:
-            self.lose(hold)
+        for link in mine[count:]:
+            self.lose(link)
         for _ in range(count - len(mine)):
             self.attach(member)
 
     def attach(self, member: str) -> None:
         try:
-            hold, changes = self.ownership.claim(Claim("g", None, None, member), self.now_ms)
+            link, changes = self.ownership.claim(Claim("g", None, None, member), self.now_ms)
         except PeerError:
             self.again.append((self.now_ms + self.retry_ms, member))
         else:
-            self.links[hold] = None
+            self.links[link] = None
             self.follow(changes)
 
-    def lose(self, hold: Hold) -> None:
-        del self.links[hold]
-        self.follow(self.ownership.release(hold, self.now_ms))
+    def lose(self, link: GroupLink) -> None:
+        del self.links[link]
+        self.follow(self.ownership.release(link, self.now_ms))
 
     def follow(self, changes: Sequence[Change]) -> None:
         for change in changes:
             match change:
-                case Leaving(hold=hold):
+                case Leaving(link=link):
                     self.leavings.append(self.now_ms)
-                    self.again.append((self.now_ms + STEP, hold.member))
-                case Refused(hold=hold):
-                    del self.links[hold]
-                    self.again.append((self.now_ms + self.retry_ms, hold.member))
+                    self.again.append((self.now_ms + STEP, link.member))
+                case Refused(link=link):
+                    del self.links[link]
+                    self.again.append((self.now_ms + self.retry_ms, link.member))
                 case Assigned():
                     pass
                 case _:
@@ -81,8 +81,8 @@ class Crowd:
     def step(self) -> None:
         """Time passes: members that were asked to leave have left, and returning members are back."""
         self.now_ms += STEP
-        for hold in [hold for hold in self.links if hold.state is HoldState.LEAVING]:
-            self.lose(hold)
+        for link in [link for link in self.links if link.state is GroupLinkState.LEAVING]:
+            self.lose(link)
         due = [member for at, member in self.again if at <= self.now_ms]
         self.again = [(at, member) for at, member in self.again if at > self.now_ms]
         for member in due:
@@ -94,7 +94,7 @@ class Crowd:
             self.step()
 
     def loads(self) -> Counter[str]:
-        owners = [hold.member for hold in self.links if hold.owning]
+        owners = [link.member for link in self.links if link.owning]
         return Counter({member: owners.count(member) for member in self.wants})
 
     def assert_even(self) -> None:

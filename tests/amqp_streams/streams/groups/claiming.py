@@ -10,7 +10,7 @@ from amqp_streams.streams.groups.ownership import (
     Assigned,
     Change,
     Claim,
-    Hold,
+    GroupLink,
     Ownership,
     Record,
 )
@@ -40,16 +40,16 @@ def one(partition: int, epoch: int | None = None, member: str = "m", group: str 
     return Claim(group, partition, epoch, member)
 
 
-def joined(owned: Ownership, member: str, count: int = 1, now_ms: int = 0) -> list[Hold]:
+def joined(owned: Ownership, member: str, count: int = 1, now_ms: int = 0) -> list[GroupLink]:
     return [owned.claim(any_of(member), now_ms)[0] for _ in range(count)]
 
 
-def recorded(owned: Ownership, claim: Claim, now_ms: int = 0) -> Hold:
+def recorded(owned: Ownership, claim: Claim, now_ms: int = 0) -> GroupLink:
     """A claim whose epoch is written at once."""
-    hold, changes = owned.claim(claim, now_ms)
+    link, changes = owned.claim(claim, now_ms)
     if isinstance(changes[-1], Record):
-        assert owned.recorded(hold, None, now_ms) == [Assigned(hold)]
-    return hold
+        assert owned.recorded(link, None, now_ms) == [Assigned(link)]
+    return link
 
 
 def refusal(owned: Ownership, claim: Claim, now_ms: int = 0) -> PeerError:

@@ -10,8 +10,8 @@ from amqp_streams.streams.groups.balance import Free, Move, choose, moves
 MEMBERS = "abcdef"
 
 
-def free(partition: int, *, reserved: bool = False, held_last: bool = False, links: int = 0) -> Free:
-    return Free(partition, reserved, held_last, links)
+def free(partition: int, *, reserved: bool = False, owned_last: bool = False, links: int = 0) -> Free:
+    return Free(partition, reserved, owned_last, links)
 
 
 def test_nothing_free_gives_nothing() -> None:
@@ -19,8 +19,8 @@ def test_nothing_free_gives_nothing() -> None:
 
 
 def test_a_member_gets_what_was_freed_for_it_then_what_it_had_then_the_least_used_then_the_first() -> None:
-    assert choose([free(0), free(1, links=0, held_last=True), free(2, reserved=True, links=9)]) == 2
-    assert choose([free(0), free(1, links=5, held_last=True)]) == 1
+    assert choose([free(0), free(1, links=0, owned_last=True), free(2, reserved=True, links=9)]) == 2
+    assert choose([free(0), free(1, links=5, owned_last=True)]) == 1
     assert choose([free(0, links=1), free(1), free(2)]) == 1
 
 

@@ -9,8 +9,8 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.streams.groups.claims import (
     Claim,
-    Hold,
-    HoldState,
+    GroupLink,
+    GroupLinkState,
     check_configured,
     is_group_name,
     requested_claim,
@@ -82,11 +82,11 @@ def test_only_configured_groups_exist_when_a_setting_names_them() -> None:
 
 
 def test_only_owners_and_leaving_members_may_have_events() -> None:
-    hold = Hold(Claim("g", None, None, "me"), 0)
-    assert (hold.group, hold.member) == ("g", "me")
+    link = GroupLink(Claim("g", None, None, "me"), 0)
+    assert (link.group, link.member) == ("g", "me")
     owning = set()
-    for state in HoldState:
-        hold.state = state
-        if hold.owning:
+    for state in GroupLinkState:
+        link.state = state
+        if link.owning:
             owning.add(state)
-    assert owning == {HoldState.OWNING, HoldState.LEAVING}
+    assert owning == {GroupLinkState.OWNING, GroupLinkState.LEAVING}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from amqp_streams.streams.groups.claims import Claim, Hold, HoldState
+from amqp_streams.streams.groups.claims import Claim, GroupLink, GroupLinkState
 from amqp_streams.streams.groups.group import Group, Want
 
 
@@ -16,32 +16,32 @@ def held(
     partition: int,
     member: str,
     *,
-    state: HoldState = HoldState.OWNING,
+    state: GroupLinkState = GroupLinkState.OWNING,
     asked: bool = False,
     reserved: str | None = None,
-) -> Hold:
-    hold = Hold(Claim("g", partition if asked else None, None, member), 0, partition, 0, state)
+) -> GroupLink:
+    link = GroupLink(Claim("g", partition if asked else None, None, member), 0, partition, 0, state)
     slot = group.slot(partition)
-    slot.hold, slot.reserved, slot.taken = (
-        hold,
+    slot.link, slot.reserved, slot.taken = (
+        link,
         reserved,
-        sum(each.hold is not None for each in group.slots.values()),
+        sum(each.link is not None for each in group.slots.values()),
     )
-    return hold
+    return link
 
 
-def waiting(group: Group, member: str, since_ms: int = 0) -> Hold:
-    hold = Hold(Claim("g", None, None, member), since_ms)
-    group.waiting[hold] = None
+def waiting(group: Group, member: str, since_ms: int = 0) -> GroupLink:
+    link = GroupLink(Claim("g", None, None, member), since_ms)
+    group.waiting[link] = None
     group.wants.setdefault(member, Want(since_ms, since_ms))
-    return hold
+    return link
 
 
 def test_a_partition_of_a_leaving_member_counts_for_the_member_it_is_reserved_for(group: Group) -> None:
     held(group, 0, "a")
-    held(group, 1, "a", state=HoldState.LEAVING, reserved="b")
-    held(group, 2, "a", state=HoldState.LEAVING)
-    held(group, 3, "c", state=HoldState.RECORDING)
+    held(group, 1, "a", state=GroupLinkState.LEAVING, reserved="b")
+    held(group, 2, "a", state=GroupLinkState.LEAVING)
+    held(group, 3, "c", state=GroupLinkState.RECORDING)
     group.slot(4).reserved = "b"
     assert group.loads() == {"a": 1, "b": 2, "c": 1}
     assert group.coming() == {"b": 2}
@@ -51,15 +51,15 @@ def test_only_what_the_node_assigned_and_is_owned_may_be_moved_the_last_taken_fi
     held(group, 4, "a")
     held(group, 2, "a")
     held(group, 1, "a", asked=True)
-    held(group, 0, "a", state=HoldState.LEAVING)
-    held(group, 3, "a", state=HoldState.RECORDING)
+    held(group, 0, "a", state=GroupLinkState.LEAVING)
+    held(group, 3, "a", state=GroupLinkState.RECORDING)
     assert group.movable() == {"a": [2, 4]}
 
 
 def test_a_waiting_member_wants_its_waiting_links_less_the_partitions_in_handover(group: Group) -> None:
     for member, since_ms in (("late", 50), ("early", 10), ("late", 60), ("late", 60)):
         waiting(group, member, since_ms)
-    held(group, 0, "a", state=HoldState.LEAVING, reserved="late")
+    held(group, 0, "a", state=GroupLinkState.LEAVING, reserved="late")
     assert list(group.wanted(100, 0).items()) == [("early", 1), ("late", 2)]
     assert group.wanted(100, 51) == {"early": 1}
 
@@ -88,11 +88,11 @@ def test_a_group_is_idle_without_members_and_without_an_epoch(group: Group) -> N
     waiting(group, "w")
     assert not group.idle
     other = Group("h")
-    hold = held(other, 0, "a")
+    link = held(other, 0, "a")
     assert not other.idle
     written = Group("j")
-    hold.epoch = 3
-    written.slot(0).writing.append(hold)
+    link.epoch = 3
+    written.slot(0).writing.append(link)
     assert written.slot(0).issued == 3
     assert not written.idle
     recorded = Group("i")

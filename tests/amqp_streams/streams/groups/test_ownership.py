@@ -11,7 +11,7 @@ from amqp_streams.streams.groups.ownership import (
     Assigned,
     Claim,
     Evicted,
-    HoldState,
+    GroupLinkState,
     Leaving,
     Ownership,
     Record,
@@ -35,10 +35,10 @@ from tests.amqp_streams.streams.groups.claiming import (
 
 def test_a_member_without_a_wish_gets_a_free_partition_at_once() -> None:
     owned = ownership()
-    hold, changes = owned.claim(any_of("a"), 0)
-    assert changes == [Assigned(hold)]
-    assert (hold.partition, hold.epoch, hold.state) == (0, 0, HoldState.OWNING)
-    assert owned.owner("g", 0) is hold
+    link, changes = owned.claim(any_of("a"), 0)
+    assert changes == [Assigned(link)]
+    assert (link.partition, link.epoch, link.state) == (0, 0, GroupLinkState.OWNING)
+    assert owned.owner("g", 0) is link
     assert joined(owned, "b")[0].partition == 1
 
 
@@ -53,10 +53,10 @@ def test_a_member_that_comes_back_gets_the_partition_it_had() -> None:
     for member in "abc":
         joined(owned, member)
     for partition in (0, 1, 2):
-        hold = owned.owner("g", partition)
-        assert hold is not None
+        link = owned.owner("g", partition)
+        assert link is not None
         if partition != 0:
-            owned.release(hold, 10)
+            owned.release(link, 10)
     assert joined(owned, "c")[0].partition == 2
     assert joined(owned, "b")[0].partition == 1
 
@@ -64,14 +64,14 @@ def test_a_member_that_comes_back_gets_the_partition_it_had() -> None:
 def test_with_none_free_an_attach_waits_and_is_refused_when_its_time_is_up() -> None:
     owned = ownership(1)
     joined(owned, "a")
-    hold, changes = owned.claim(any_of("b"), 100)
-    assert (hold.state, changes) == (HoldState.WAITING, [])
+    link, changes = owned.claim(any_of("b"), 100)
+    assert (link.state, changes) == (GroupLinkState.WAITING, [])
     assert owned.tick(100 + WAIT - 1) == []
     (refused,) = owned.tick(100 + WAIT)
     assert isinstance(refused, Refused)
-    assert (refused.hold, refused.error.condition) == (hold, names.LINK_DETACH_FORCED)
-    assert hold.state is HoldState.GONE
-    assert owned.release(hold, 100 + WAIT) == [], "the shell may say once more that it is gone"
+    assert (refused.link, refused.error.condition) == (link, names.LINK_DETACH_FORCED)
+    assert link.state is GroupLinkState.GONE
+    assert owned.release(link, 100 + WAIT) == [], "the shell may say once more that it is gone"
 
 
 def test_with_none_free_and_no_waiting_an_attach_is_refused_at_once() -> None:
@@ -116,18 +116,18 @@ def test_partitions_move_to_a_member_that_has_waited_for_a_pause() -> None:
     waiting = joined(owned, "b", 3)
     assert owned.tick(PAUSE - 1) == []
     changes = owned.tick(PAUSE)
-    assert [change.hold for change in changes if isinstance(change, Leaving)] == [first[3], first[2]]
+    assert [change.link for change in changes if isinstance(change, Leaving)] == [first[3], first[2]]
     for change in changes:
         assert isinstance(change, Leaving)
         assert (change.error.condition, change.within_ms) == (names.LINK_DETACH_FORCED, HANDOVER)
         assert "rebalance" in change.error.description
-        assert change.hold.owning, "until it is released nobody else is assigned"
-        assert owned.owner("g", change.hold.partition or 0) is change.hold
+        assert change.link.owning, "until it is released nobody else is assigned"
+        assert owned.owner("g", change.link.partition or 0) is change.link
     assert owned.tick(5 * PAUSE) == [], "what is on its way counts"
     (back,) = joined(owned, "a", 1, PAUSE + 1)
     assert owned.release(first[3], PAUSE + 2) == [Assigned(waiting[0])]
     assert owned.release(first[2], PAUSE + 3) == [Assigned(waiting[1])]
-    assert back.state is HoldState.WAITING
+    assert back.state is GroupLinkState.WAITING
 
 
 def test_a_partition_asked_for_by_its_number_is_never_moved() -> None:
@@ -200,7 +200,7 @@ def test_a_member_that_was_refused_after_waiting_still_counts_as_waiting() -> No
         joined(owned, "b", 1, now)
         owned.tick(now)
         assert kinds(owned.tick(now + PAUSE // 2))[0] is Refused
-    assert [hold.state for hold in owned.holders("g")] == [HoldState.OWNING, HoldState.LEAVING]
+    assert [link.state for link in owned.links("g")] == [GroupLinkState.OWNING, GroupLinkState.LEAVING]
 
 
 # -- consumer-negotiated: 4.5.2
@@ -208,11 +208,11 @@ def test_a_member_that_was_refused_after_waiting_still_counts_as_waiting() -> No
 
 def test_the_epoch_begins_at_0_and_a_claim_without_one_learns_it() -> None:
     owned = ownership()
-    hold, changes = owned.claim(one(0), 0)
-    assert (hold.epoch, changes) == (0, [Assigned(hold)])
-    owned.release(hold, 0)
-    recorded_hold = recorded(owned, one(0, 7))
-    owned.release(recorded_hold, 0)
+    link, changes = owned.claim(one(0), 0)
+    assert (link.epoch, changes) == (0, [Assigned(link)])
+    owned.release(link, 0)
+    recorded_link = recorded(owned, one(0, 7))
+    owned.release(recorded_link, 0)
     assert owned.claim(one(0), 0)[0].epoch == 7
     assert owned.epoch("g", 0) == 7
     assert (owned.epoch("g", 1), owned.epoch("unknown", 0)) == (0, 0)
@@ -233,11 +233,11 @@ def test_a_greater_epoch_closes_the_old_link_first_and_is_reported_after_it_is_r
     new, changes = owned.claim(one(0, 8), 0)
     evicted, record = changes
     assert isinstance(evicted, Evicted)
-    assert (evicted.hold, evicted.error.condition) == (old, names.LINK_STOLEN)
+    assert (evicted.link, evicted.error.condition) == (old, names.LINK_STOLEN)
     assert record == Record(new, "g", 0, 8)
     assert (old.state, new.state, owned.owner("g", 0), owned.epoch("g", 0)) == (
-        HoldState.GONE,
-        HoldState.RECORDING,
+        GroupLinkState.GONE,
+        GroupLinkState.RECORDING,
         None,
         7,
     )
@@ -252,18 +252,18 @@ def test_without_an_active_link_the_same_epoch_is_granted_and_a_lower_one_refuse
     owned.release(recorded(owned, one(0, 7)), 0)
     error = refusal(owned, one(0, 6))
     assert (error.condition, error.info[names.EPOCH]) == (names.RESOURCE_LOCKED, "7")
-    hold, changes = owned.claim(one(0, 7), 0)
-    assert (hold.epoch, changes) == (7, [Assigned(hold)])
+    link, changes = owned.claim(one(0, 7), 0)
+    assert (link.epoch, changes) == (7, [Assigned(link)])
 
 
 def test_an_epoch_that_could_not_be_recorded_is_refused_and_the_old_one_stays() -> None:
     owned = ownership()
     recorded(owned, one(0, 7))
     new, _ = owned.claim(one(0, 8), 0)
-    (waiting,) = [hold for hold in joined(owned, "w", 2) if hold.state is HoldState.WAITING]
+    (waiting,) = [link for link in joined(owned, "w", 2) if link.state is GroupLinkState.WAITING]
     refused, assigned = owned.recorded(new, StorageError("no"), 0)
     assert isinstance(refused, Refused)
-    assert (refused.hold, refused.error.condition) == (new, names.INTERNAL_ERROR)
+    assert (refused.link, refused.error.condition) == (new, names.INTERNAL_ERROR)
     assert assigned == Assigned(waiting), "the partition is free again"
     assert (waiting.epoch, owned.epoch("g", 0)) == (7, 7)
 
@@ -276,7 +276,7 @@ def test_a_claim_that_is_being_recorded_can_be_overtaken_and_is_then_refused() -
     second, changes = owned.claim(one(0, 6), 0)
     refused, record = changes
     assert isinstance(refused, Refused)
-    assert (refused.hold, refused.error.condition, record) == (
+    assert (refused.link, refused.error.condition, record) == (
         first,
         names.LINK_STOLEN,
         Record(second, "g", 0, 6),
@@ -312,7 +312,7 @@ def test_a_member_assigned_by_the_node_can_be_evicted_by_an_epoch() -> None:
     new, changes = owned.claim(one(0, 1), 0)
     assert kinds(changes) == [Evicted, Record]
     owned.recorded(new, None, 0)
-    assert (old.state, owned.owner("g", 0)) == (HoldState.GONE, new)
+    assert (old.state, owned.owner("g", 0)) == (GroupLinkState.GONE, new)
 
 
 def test_a_link_asked_to_leave_can_be_evicted_and_what_was_promised_is_forgotten() -> None:
@@ -322,15 +322,15 @@ def test_a_link_asked_to_leave_can_be_evicted_and_what_was_promised_is_forgotten
     owned.tick(PAUSE)
     assert kinds(owned.claim(one(1, 1, "z"), PAUSE)[1]) == [Evicted, Record]
     assert owned.release(first[1], PAUSE) == []
-    assert waiting.state is HoldState.WAITING
+    assert waiting.state is GroupLinkState.WAITING
     assert owned.release(first[0], PAUSE + 1) == [Assigned(waiting)]
 
 
 def test_an_epoch_needs_a_partition_unless_the_log_has_only_one() -> None:
     error = refusal(ownership(2), Claim("g", None, 3, "a"))
     assert (error.condition, names.PARTITION in error.description) == (names.INVALID_FIELD, True)
-    hold, changes = ownership(1).claim(Claim("g", None, 3, "a"), 0)
-    assert changes == [Record(hold, "g", 0, 3)]
+    link, changes = ownership(1).claim(Claim("g", None, 3, "a"), 0)
+    assert changes == [Record(link, "g", 0, 3)]
 
 
 def test_epochs_without_a_group_are_a_scope_of_their_own() -> None:
@@ -344,11 +344,11 @@ def test_epochs_without_a_group_are_a_scope_of_their_own() -> None:
 
 def test_groups_are_limited_and_those_without_links_and_epochs_do_not_count() -> None:
     owned = ownership(groups_max=2)
-    hold = recorded(owned, one(0, 1, group="a"))
+    link = recorded(owned, one(0, 1, group="a"))
     other, _ = owned.claim(one(0, group="b"), 0)
     error = refusal(owned, one(0, group="c"))
     assert (error.condition, "'groups'" in error.description) == (names.RESOURCE_LIMIT_EXCEEDED, True)
-    owned.release(hold, 0)
+    owned.release(link, 0)
     assert owned.groups() == ["a", "b"], "its epoch is to be known forever"
     owned.release(other, 0)
     assert owned.claim(one(0, group="c"), 0)
@@ -394,17 +394,17 @@ def test_the_links_of_a_group_are_listed_by_partition_then_the_waiting_ones() ->
     owned.claim(one(1), 0)
     owned.claim(any_of("a"), 0)
     owned.claim(any_of("b"), 0)
-    assert [(hold.partition, hold.member) for hold in owned.holders("g")] == [(0, "a"), (1, "m"), (None, "b")]
-    assert owned.holders("unknown") == ()
+    assert [(link.partition, link.member) for link in owned.links("g")] == [(0, "a"), (1, "m"), (None, "b")]
+    assert owned.links("unknown") == ()
     assert owned.owner("unknown", 0) is None
 
 
 def test_a_removed_group_begins_again() -> None:
     owned = ownership()
-    hold = recorded(owned, one(0, 7))
+    link = recorded(owned, one(0, 7))
     with pytest.raises(AssertionError, match="in use"):
         owned.remove("g")
-    owned.release(hold, 0)
+    owned.release(link, 0)
     lost, _ = owned.claim(one(1, 9), 0)
     owned.release(lost, 0)
     owned.remove("g")
