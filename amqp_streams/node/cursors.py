@@ -81,6 +81,7 @@ class KeptCursors:
         try:
             self._begin(cursor, partitions, changes, then)
         except StorageError as error:
+            # A cursor without its start on the disk must not stay in memory.
             if known is None:
                 self._cursors.remove([cursor])
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the cursor cannot be stored: {error}") from error
@@ -119,6 +120,7 @@ class KeptCursors:
         progress = consumer.progress
         if progress is None:
             return
+        # The last settlements of the link, before its progress is removed.
         self._advance(consumer)
         consumer.progress = None
         self._moved.pop(consumer, None)

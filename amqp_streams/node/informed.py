@@ -48,6 +48,7 @@ class Informed:
             return kept.message
         message = info.value_message(info.log_info(log, self._sync, elsewhere))
         self._kept[log.name] = _Kept(log, elsewhere, mark, now_ms + KEPT_MS, message)
+        # The least recently computed answer is the first to go.
         self._kept.move_to_end(log.name)
         if len(self._kept) > ANSWERS_MAX:
             self._kept.popitem(last=False)

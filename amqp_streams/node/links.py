@@ -37,6 +37,7 @@ class Links:
     def remove(self, link: Grant | Pending) -> bool:
         """Forget a link; returns whether it was registered by its name or its log."""
         identity = self._names.pop(link, None)
+        # A newer link may have the name: see `Consumers._name`.
         if identity is not None and self._by_name.get(identity) is link:
             del self._by_name[identity]
         if isinstance(link, Producing | Consuming | Informing):

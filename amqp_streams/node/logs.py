@@ -65,6 +65,7 @@ class Logs:
     def _advice(self, address: str, permissions: Permissions) -> str:
         """The advice for an unknown address: a similar name, a valid form, or how to create the log."""
         known = [name for name in islice(self._store.logs, _COMPARED_MAX) if permissions.sees(name)]
+        # Slow for long texts and many names, so both are bounded.
         close = get_close_matches(address[:_NAME_CHARACTERS_MAX], known, n=1, cutoff=0.7)
         if close:
             return f"; did you mean {close[0]!r}?"

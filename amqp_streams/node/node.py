@@ -93,6 +93,7 @@ class Node:
             report=self._effects.append,
             steal=self._steal,
         )
+        # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held = 0, self._consumers.reading.held
         kept = store.logs, self._consumers.groups, self._consumers.cursors
@@ -120,10 +121,12 @@ class Node:
         """
         self._now_ms = now_ms
         permissions = self.access.of(request.identity)
+        # Before the log is looked up: a refusal must not reveal whether the log exists.
         require_attach(permissions, request)
         log = None if request.address is None else self._addressed(request, request.address, permissions)
         if log is not None and request.consumer and not _wants_info(request):
             return self._consumers.attach(request, log, now_ms)
+        # A producer or a receiver without a source ends its older link only after it was granted.
         grant = self._granted(request, log, permissions)
         if isinstance(grant, Producing | Kept):
             self._steal(request, now_ms)
@@ -192,6 +195,7 @@ class Node:
                 raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
             return None
         producer = producer_id(given)
+        # Only now does the directory need the newer format: older versions refuse it.
         self._store.allow_numbers()
         return self._numbering.attach(log, producer, partition, user=request.user)
 
@@ -201,6 +205,7 @@ class Node:
         self._let_go(link)
         if isinstance(link, Consuming | Pending):
             self._consumers.end(link, now_ms)
+        # Only a close by the client ends the subscription: a lost connection must not lose its cursor.
         elif self._links.remove(link) and isinstance(link, Kept) and closed:
             kept = self._consumers.cursors.of_link(link.request, self._store.logs.values())
             self._consumers.cursors.remove([cursor for _, cursor in kept])
@@ -274,6 +279,7 @@ class Node:
         Raises:
             PeerError: the log does not exist, or another container has all of it.
         """
+        # A log that exists here is served here, even if a redirect of the whole log matches.
         container = self.redirects.whole(address) if address not in self._store.logs else None
         if container is not None:
             raise container.error(address)
@@ -292,6 +298,7 @@ class Node:
     def _deleted(self, log: StoredLog) -> None:
         """A log was deleted: close its links and remove its groups and cursors."""
         error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
+        # The consumers first: they still refer to the groups and cursors of the log.
         self._consumers.forget(log, self._now_ms, error)
         self._intake.forget(log)
         for link in self._links.of(log.name):
@@ -345,6 +352,7 @@ class Node:
         if consumer.stopped:
             return None
         run = record(consumer, partition_index, number)
+        # Retention removed the record: nothing can be settled any more, so the cursor must not wait for it.
         if run is None:
             self._consumers.cursors.settled(consumer, partition_index, number)
         return run
@@ -379,6 +387,7 @@ class Node:
         """A commit ended: the consumers that waited for records of its partitions."""
         self._numbering.committed(done)
         if done.failures:
+            # The cache compares starts and ends, which a failure does not change.
             self._informed.forget()
         return self._consumers.reading.committed(done, partitions)
 

@@ -50,6 +50,7 @@ class Reading:
 
     def _wait(self, consumer: Consuming) -> None:
         if len(consumer.partitions) > 1:
+            # Registered once and not for each wait: see `Reader.followed`.
             consumer.reader.followed = True
             self._followers.setdefault(consumer.log.name, {})[consumer] = None
             return
@@ -99,6 +100,7 @@ def record(consumer: Consuming, partition_index: int, number: int) -> Run | None
         chunk = partition.read(number, 1)
     except StorageError as error:
         raise storage_refusal(error) from error
+    # `read` continues at the next record if retention removed this one.
     if chunk is None or not chunk.base <= number < chunk.base + len(chunk):
         return None
     return Run(partition, chunk, number - chunk.base, 1, 0)

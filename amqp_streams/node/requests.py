@@ -55,6 +55,7 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
         return outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
         return error.answer
+    # Management has status codes and not AMQP conditions.
     except PeerError as error:
         return Answer(
             management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN,
@@ -95,6 +96,7 @@ def listed(
         ):
             break
         described.append(describe(item))
+        # One more for each item: a list of empty items must pause as well.
         since += width(item) + 1
         if since >= _STEP:
             since = 0
@@ -205,6 +207,7 @@ class LogRequests:
         """Change the settings of a log."""
         log = self._managed(request)
         settings = management.requested_settings(request, log.settings)
+        # Events with a key would change their partition: see `routing.py`.
         if settings.partitions != log.settings.partitions:
             raise RequestError(
                 management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created"
@@ -214,6 +217,7 @@ class LogRequests:
     def delete(self, request: Request) -> Answer:
         """Delete a log, its events and its cursors."""
         log = self._managed(request)
+        # In this order: a crash after the mark lets the next start complete what is missing.
         self.ending(log)
         self.logs.delete(log.name)
         self.deleted(log)

@@ -71,6 +71,7 @@ class Permissions:
         decided = self._decisions.get(asked)
         if decided is None:
             if len(self._decisions) >= DECISIONS_MAX:
+                # Emptied instead of evicting single entries: rules decide again quickly.
                 self._decisions.clear()
             decided = self._decisions[asked] = any(rule.allows(right, log, group) for rule in self._rules)
         return decided
@@ -159,6 +160,7 @@ class Access:
         if user is None:
             return {ANONYMOUS}
         groups = identity.groups | self._groups_of.get(user, set())
+        # Such a name would mean every user, or a group, in the rules.
         own = set() if user in (ANYONE, ANONYMOUS) or user.startswith(GROUP_PREFIX) else {user}
         return {ANYONE, *own, *(GROUP_PREFIX + group for group in groups)}
 
@@ -174,4 +176,5 @@ def _compiled(rule: AccessRule) -> _Rule:
 
 def _any_of(patterns: Sequence[str]) -> _Match:
     """Whether a name matches one of the patterns, by the rules of `fnmatchcase`."""
+    # One expression for all patterns: a match costs the same for one pattern and for many.
     return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns)).match

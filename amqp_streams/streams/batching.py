@@ -43,6 +43,7 @@ def requested_batching(
     """
     if names.CAPABILITY_BATCHED_DELIVERIES not in capabilities:
         return None
+    # A settlement of a batch cannot name single events.
     if durable or names.CONSUMER_GROUP in properties or names.EPOCH in properties:
         description = (
             f"{names.CAPABILITY_BATCHED_DELIVERIES} is for links without a consumer group, an epoch or a"
@@ -60,6 +61,7 @@ def requested_batching(
 
 def _number(properties: Mapping[str, Value], name: str, otherwise: int) -> int:
     value = properties.get(name, otherwise)
+    # In Python, a bool is an int.
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise PeerError(
             names.INVALID_FIELD,

@@ -97,7 +97,9 @@ class _Batch:
             partition.append(messages, header_sizes, self.now_ms, formats=formats)
         except StorageError as error:
             self.receipt.refused += [
-                (index, error) for index in (range(len(messages)) if indices is None else indices)
+                # The whole share: an append takes all of its messages or none.
+                (index, error)
+                for index in (range(len(messages)) if indices is None else indices)
             ]
             return error
         self.receipt.parts.append(Part(partition, indices, len(messages), self.store.pending_bytes - before))
@@ -133,6 +135,7 @@ class Intake:
 
         All links of a log share one round-robin, so that links with one event each also spread.
         """
+        # By incarnation: a log that is created again begins anew.
         turns = self._turns.setdefault(log.incarnation, RoundRobin())
         return Producing(log, partition, turns, elsewhere=elsewhere, numbered=numbered)
 
@@ -149,6 +152,8 @@ class Intake:
         """
         receipt = Receipt(self._store.sequence)
         try:
+            # Hot path: one call in C speed for the usual batch. Only a batch with an invalid message is taken
+            # apart.
             stored, header_sizes = strip_batch(messages)
         except MessagesRefusedError as refused:
             self._receive_others(grant, messages, formats, refused, now_ms=now_ms, receipt=receipt)
@@ -186,9 +191,11 @@ class Intake:
     def _route(self, grant: Producing, batch: _Batch) -> None:
         log, bound = grant.log, grant.partition
         plain = batch.stored is batch.messages  # no message has delivery annotations, so none has a hint
+        # Hot path: nothing in the messages decides, so no message is looked at.
         if plain and (bound is not None or len(log.partitions) == 1):
             batch.append_all(bound or log.partitions[0])
             return
+        # Hot path: a search of the bytes shows that no message can have a group key.
         if plain and without_annotations(batch.messages):
             for index, share in grant.round_robin.deal(len(batch.messages), self._running(grant)):
                 self._note(log.partitions[index], batch.append_share(log.partitions[index], share))
@@ -223,6 +230,7 @@ class Intake:
             everyone = [index for index in everyone if index not in grant.elsewhere]
         if not self._stopped:
             return everyone
+        # If every partition has stopped, the producer gets the error of one of them.
         return [index for index in everyone if log.partitions[index] not in self._stopped] or everyone
 
     def _note(self, partition: Partition, error: StorageError | None) -> None:
@@ -240,6 +248,7 @@ class Intake:
                 continue
             receipt = Receipt(batch.receipt.sequence)
             stored, sizes = [batch.stored[index]], batch.header_sizes[index : index + 1]
+            # `_route` recognizes messages without annotations by the identity of the lists.
             same = stored[0] is message
             messages = stored if same else [message]
             formats = formats_at(batch.formats, (index,))
@@ -263,6 +272,7 @@ class Intake:
             grant.permissions.require(Right.SEND, address)
         log = self._log_at(address, grant.permissions)
         elsewhere = self._elsewhere(log)
+        # The log may have been created again, or the redirects may have changed.
         if known is None or known.log is not log or known.elsewhere is not elsewhere:
             require_here(log.name, len(log.partitions), elsewhere, None)
             known = grant.producing[address] = self.producing(log, None, elsewhere)

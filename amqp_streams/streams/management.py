@@ -124,6 +124,7 @@ def parse_request(message: bytes) -> Request:
 
 def answer_message(request: Request, answer: Answer) -> bytes:
     """The answer as a message."""
+    # Clients look for different spellings: both are set.
     codes: dict[Value, Value] = {name: Int(answer.status) for name in names.STATUS_CODES}
     words: dict[Value, Value] = dict.fromkeys(names.STATUS_DESCRIPTIONS, answer.description)
     properties: list[Value] = [None] * (_CORRELATION_ID + 1)
@@ -182,6 +183,7 @@ def requested_extents(request: Request) -> Extents:
     except ValueError as error:
         raise RequestError(BAD_REQUEST, f"{names.EXTENT_LOGS!r}: {error}") from error
     missing_ok = request.body.get(names.EXTENT_MISSING_OK) is True
+    # The search is for events after a time, and the request means events at or after it.
     return Extents(logs, partitions, None if at_ms is None else int(at_ms) - 1, missing_ok)
 
 

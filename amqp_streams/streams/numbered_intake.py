@@ -49,6 +49,7 @@ class NumberedIntake:
         receipt = Receipt(self._store.sequence)
         split = split_batch(messages)
         by_partition: dict[int, list[int]] | None = None
+        # Not every message has its sequence where the fast path looks: look at each one.
         if split is None:
             split, kept = _taken_apart(messages, receipt)
             by_partition = _routed(grant, numbered, messages, kept, receipt)
@@ -58,6 +59,7 @@ class NumberedIntake:
             and not without_annotations(split.stored)
         ):
             by_partition = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
+        # The home partition is elsewhere: each message gets the redirect as its error.
         elif numbered.home in grant.elsewhere:
             by_partition = _routed(grant, numbered, messages, range(len(messages)), receipt)
         if formats is not None:
@@ -82,11 +84,14 @@ class NumberedIntake:
             appended = None if whole and indices is None else [known[at] for at in fresh]
             error = self._append(batch, partition, appended, taken)
             if error is not None:
+                # Not stored, so the client must send from here on again.
                 numbered.owe(partition, taken.sequences[0], error)
+                # A repetition of an event that was refused is refused with it.
                 sifted.refused += [(at, error) for at in (*fresh, *sifted.twins)]
                 sifted.twins.clear()
             elif sifted.twins:
                 sifted.current += sifted.twins
+        # Hot path: all events are new.
         if whole and not sifted.refused:
             return
         receipt.refused += [(known[at], reason) for at, reason in sifted.refused]
@@ -110,6 +115,7 @@ class NumberedIntake:
             partition.append(share.stored, share.header_sizes, batch.now_ms, numbers, share.formats)
         except (PeerError, StorageError) as error:
             return error
+        # Only after the append: a refused append must not count as in flight.
         self._numbering.appended(numbered, partition, numbers, receipt.sequence)
         receipt.parts.append(Part(partition, indices, len(share.stored), self._store.pending_bytes - before))
         return None

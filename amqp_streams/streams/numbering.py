@@ -135,6 +135,7 @@ class Numbering:
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1
+        # By the producer's name: its repetitions reach the same partition, also after it attached again.
         home = partition_of_key(name, len(log.partitions)) if bound is None else bound.index
         reached = [self._reached(partition, producer) for partition in log.partitions]
         highest = max(reached)
@@ -157,6 +158,7 @@ class Numbering:
         `commit`: the number of the next commit.
         """
         highest = self._reached(partition, numbered.producer)
+        # Hot path: all events are new and in order. `map` compares in C.
         if (
             sequences[0] > highest
             and partition not in numbered.holes
@@ -198,6 +200,7 @@ class Numbering:
             if hole is not None and sequence == hole.sequence:
                 hole = None
                 del numbered.holes[partition]
+        # If their commit fails, this link must send them again as well, though another link appended them.
         self._share(numbered, partition, commit - 1, [sequences[index] for index in sifted.earlier])
         self._share(numbered, partition, commit, [sequences[index] for index in sifted.current])
         return sifted
@@ -237,6 +240,7 @@ class Numbering:
     def appended(self, numbered: Numbered, partition: Partition, numbers: Numbers, commit: int) -> None:
         """Events were added to the commit of this number."""
         in_flight = self._in_flight.setdefault(partition, {}).setdefault(numbered.producer, [])
+        # One entry for each commit: the highest sequence is enough.
         if in_flight and in_flight[-1][0] == commit:
             in_flight.pop()
         in_flight.append((commit, numbers.sequences[-1]))
@@ -272,6 +276,7 @@ class Numbering:
     def _reached(self, partition: Partition, producer: str) -> int:
         """The highest sequence that is durable or in flight; -1 if none is."""
         in_flight = self._in_flight.get(partition)
+        # What is in flight is higher than what is durable.
         if in_flight is not None and producer in in_flight:
             return in_flight[producer][-1][1]
         reached = partition.producers.get(producer)

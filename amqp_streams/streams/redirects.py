@@ -70,6 +70,7 @@ class Redirects:
         if known is None:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
+            # One object for "nowhere", so that callers can compare by identity.
             known = self._known[asked] = self._look_up(log, partition_count) or NOWHERE
         return known
 
@@ -90,6 +91,7 @@ class Redirects:
             if fnmatchcase(log, rule.log):
                 for index in range(partition_count) if rule.partitions is None else rule.partitions:
                     if index < partition_count:
+                        # The first redirect that matches applies.
                         found.setdefault(index, container)
         return found
 

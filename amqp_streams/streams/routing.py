@@ -20,6 +20,7 @@ def partition_index(name: str, partition_count: int) -> int | None:
 
     Names are opaque to peers; ours are the numbers 0 to count - 1 without leading zeros.
     """
+    # Longer texts are not partitions, and must not become large numbers.
     if not (name.isascii() and name.isdecimal()) or (len(name) > 1 and name[0] == "0") or len(name) > 4:
         return None
     index = int(name)
@@ -53,6 +54,7 @@ class RoundRobin:
             shares = [slice(start, min(start + run, count)) for start in range(0, count, run)]
             self._next = (first + len(shares)) % width
         else:
+            # A slice with a step: no list of indices is made.
             shares = [slice(turn, count, width) for turn in range(min(width, count))]
             self._next = (first + count) % width
         return [(partitions[(first + turn) % width], share) for turn, share in enumerate(shares)]

@@ -158,6 +158,7 @@ class Cursors:
         begins = {
             each.index: start(each) if each.index not in cursor.positions else each.end
             for each in partitions
+            # A position beyond the end: see the docstring.
             if cursor.positions.get(each.index, each.end + 1) > each.end
         }
         cursor.positions.update(begins)
@@ -187,6 +188,7 @@ class Cursors:
 
     def advance(self, cursor: Cursor, partition: int, position: int) -> None:
         """All records below `position` are settled. A lower position than the current one changes nothing."""
+        # Redelivery and late settlements may report a lower position.
         if position > cursor.positions[partition]:
             cursor.positions[partition] = position
             self._dirty[cursor] = None
@@ -205,6 +207,7 @@ class Cursors:
 
     def remove(self, cursors: Iterable[Cursor]) -> Changes:
         """Remove these cursors."""
+        # Another cursor may have the key since.
         gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
         for cursor in gone:
             self._dirty.pop(cursor, None)

@@ -40,6 +40,7 @@ class Held:
         size = _CHUNK_BYTES + _RECORD_BYTES * len(chunk) + sum(map(len, chunk.messages))
         self._holders[holder] = size
         self.bytes += size
+        # Each `forget` calls `release`, which removes the entry.
         while self.bytes > self.bytes_max and len(self._holders) > 1:
             next(iter(self._holders)).forget()
 
@@ -49,6 +50,7 @@ class Held:
 
     def age(self) -> None:
         """Drop the chunks that were not used since the last call."""
+        # A copy: `forget` changes the collection.
         for holder in list(self._holders):
             if holder.used:
                 holder.used = False

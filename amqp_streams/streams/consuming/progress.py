@@ -34,5 +34,6 @@ class Progress:
         skipped by filters, so the cursor can pass them.
         """
         for index, tracker in self.trackers.items():
+            # Before the position is read: records that no filter passed have no settlement to wait for.
             tracker.skipped(examined.get(index, 0))
             yield index, tracker.position

@@ -96,6 +96,7 @@ class Reader:
         self._states.extend(bytes(max(0, width - known)))
         if self._filters is not None:
             self._latest.extend([0] * (width - len(self._latest)))
+        # Absent unless named below: a partition that left keeps its position but is not read.
         before, self._states = self._states, bytearray(len(self._states))
         for partition, position in wanted:
             index = partition.index
@@ -124,6 +125,7 @@ class Reader:
         Raises:
             CorruptionError, StorageError: from the store; the reader keeps its position.
         """
+        # A bound link has no other partition to wait for.
         turn = count_max if len(self._partitions) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
             run = self._cursor(self._ready[0]).run(turn, now_ms, bytes_max)
@@ -167,6 +169,7 @@ class Reader:
             index = self._ready.popleft().index
             cursor = self._cursors[index]
             self._states[index] = _State.FINISHED if cursor.finished else _State.CAUGHT_UP
+            # Records that retention removed are not reported yet: the cursor must stay until the next run.
             if len(self._partitions) > 1 and not cursor.missed:
                 self._close(index)
             return False
@@ -188,6 +191,7 @@ class Reader:
     def wake(self, partition: Partition) -> bool:
         """More records of this partition became durable; returns whether the reader must look for them."""
         index = partition.index
+        # A partition that is ready is in the queue already, and a finished one has nothing for this reader.
         if index >= len(self._states) or self._states[index] != _State.CAUGHT_UP:
             return False
         self._states[index] = _State.READY

@@ -103,6 +103,7 @@ class Room:
             self.overhead + (0 if formats is None else self.formatted),
         )
         count = len(ends)
+        # All fit: the usual case, without a search.
         if ends[-1] + overhead * count > self.size:
             count = bisect_right(
                 range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1)
@@ -157,6 +158,7 @@ class PartitionCursor:
         if chunk is None:
             return None
         start = self.position - chunk.base
+        # Hot path: without filters, no record is looked at.
         if self.filters is None:
             count = min(count_max, len(chunk) - start)
             if bytes_max is not None:
@@ -186,6 +188,7 @@ class PartitionCursor:
         indices = list(islice(self.chosen, count_max))
         messages = list(map(chunk.messages.__getitem__, indices))
         count, size = room.counted(messages, chunk.formats)
+        # Not even one record fits: the caller sends what it has, and calls again.
         if not count:
             return Passed(0)
         for _ in range(count):
@@ -224,6 +227,7 @@ class PartitionCursor:
             return Passed(0)
         last = low + count
         self.position = chunk.base + last
+        # The records from `high` on are beyond a bound, so no later one matches.
         self.finished = last == high < len(chunk)
         first = chunk.base + low
         numbers = array("Q", range(first, first + count))
@@ -240,6 +244,7 @@ class PartitionCursor:
         """The chunk at the position; None if there is nothing to read."""
         if self.end is not None and self.position >= self.end:
             self.finished = True
+        # Records that were chosen earlier must still be taken.
         if self.finished and not self.chosen:
             return None
         chunk = self.chunk
@@ -250,6 +255,7 @@ class PartitionCursor:
                 self.held.release(self)
                 return None
             self.held.hold(self, chunk)
+        # Retention removed the records in between.
         if chunk.base > self.position:
             self.missed += chunk.base - self.position
             self.position = chunk.base
@@ -257,6 +263,7 @@ class PartitionCursor:
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
         """Apply the filters to the next records of the chunk; returns the number of records examined."""
+        # A filter of content may be slow, so it examines few records at once. Bounds cost one search.
         stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
         end = min(len(chunk), start + stretch)
         chosen, end = filters.judge(
@@ -305,6 +312,7 @@ class PartitionCursor:
         """Drop the chunk. Records that matched and were not taken are filtered again."""
         self.held.release(self)
         self.chunk = None
+        # The indices belong to the dropped chunk.
         if self.chosen:
             self.chosen.clear()
             self.finished = False

@@ -35,6 +35,7 @@ class Tracker:
             "records are sent in log order; a redelivered record never ceased to be unsettled"
         )
         self.next = first + count
+        # Adjacent ranges become one, so that a link that settles in order has one range.
         if self._ends and self._ends[-1] == first:
             self._ends[-1] = self.next
         else:
@@ -52,6 +53,7 @@ class Tracker:
         """
         starts, ends = self._starts, self._ends
         after = first + count
+        # Hot path: a client settles its oldest delivery.
         if starts and starts[0] == first and after < ends[0]:
             starts[0] = after
         else:
