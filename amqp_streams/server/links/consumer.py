@@ -8,24 +8,21 @@ owner of the cursor.
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.errors import PeerError, WireError
+from amqp_streams.errors import PeerError
 from amqp_streams.node import skipped_text
 from amqp_streams.proton import links, outcomes, records, sending
 from amqp_streams.proton.pointers import Pointer
+from amqp_streams.server.links import assembling
 from amqp_streams.server.links.link import OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming import outcome
 from amqp_streams.streams.consuming.reader import Passed, Run
-from amqp_streams.wire.annotations import AnnotationWriter, assemble, section
-from amqp_streams.wire.offsets import offset_text
-from amqp_streams.wire.sections import with_delivery_count
-from amqp_streams.wire.types import Array, Symbol, Timestamp
+from amqp_streams.wire.annotations import assemble
 
 TURN_EVENTS: Final = 1000
 """How many records one link sends before other connections are served."""
@@ -47,16 +44,6 @@ class _Redelivery:
     partition: int
     number: int
     delivery_count: int
-
-
-class _Writers(dict[int, AnnotationWriter]):
-    """One writer for each partition, created when the partition is first read: the partitions of a link may
-    change (4.6.5).
-    """
-
-    def __missing__(self, partition: int) -> AnnotationWriter:
-        writer = self[partition] = AnnotationWriter(str(partition))
-        return writer
 
 
 class ConsumerLink(OutgoingLink[Consuming]):
@@ -95,7 +82,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.presettled = presettled
         self.size_max: int = links.peer_size_max(pointer)
         """The largest message that the client accepts, in bytes. 0: any size."""
-        self.writers = _Writers()
+        self.writers = assembling.Writers()
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self._full = False
@@ -132,6 +119,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         budget, until = TURN_EVENTS, perf_counter() + TURN_S
         unsettled_max = self.service.limits.unsettled
         while (credit := links.credit(pointer)) > 0:
+            # The client does not read: more output would only use memory of the node.
             if self.clogged():
                 self.owner.await_room(self)
                 return
@@ -146,6 +134,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
                 if not room:
                     return
                 bytes_max = throttle.room(self)
+            # Events that were given back come first: they are older than the next ones of the log.
             if self.again:
                 self._redeliver(self.again.popleft())
                 continue
@@ -165,6 +154,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             if run is None:
                 self.answer_drain()
                 return
+            # The clock after each run: filters may have taken long.
             budget = 0 if perf_counter() > until else budget - run.count
             self._send(run)
 
@@ -215,6 +205,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         owned = self.keeps or self.grant.group is not None
         if not self.alive or not owned or by is self.owner or error.condition == names.RESOURCE_DELETED:
             return
+        # What the link has sent may still be in Proton: write it before looking whether the client reads.
         self.owner.flush()
         if links.queued(self.pointer) or self.owner.blocked():
             self.owner.cut(
@@ -253,6 +244,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if self.keeps and not self.closing:
             if self.second and self._held(delivery):
                 return
+            # Hot path: one call for the usual outcome.
             record = records.settle_accepted(delivery)
             if record is not None:
                 self._note(*record)
@@ -311,6 +303,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             failed=returned.failed,
             undeliverable_here=returned.undeliverable_here,
         )
+        # Bounded: a client that gives everything back must not fill the memory.
         if verdict is None or len(self.again) >= self.service.limits.unsettled:
             return False
         self.again.append(_Redelivery(returned.partition, returned.number, verdict.delivery_count))
@@ -323,6 +316,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.warn(
                 "consumer_overtaken", link=self.name, log=self.grant.log.name, detail=skipped_text(run)
             )
+        # Only the first record of a run can differ: the others are written in bulk.
         if self.grant.announce or run.skipped:
             self._send_announced(run)
             start += 1
@@ -331,7 +325,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             return
         annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
         messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
-        fitting = self._fitting(messages) if self.size_max else len(messages)
+        fitting = assembling.fitting(messages, self.size_max) if self.size_max else len(messages)
         first, taken = chunk.base + start, messages if fitting == len(messages) else messages[:fitting]
         formats = None if chunk.formats is None else chunk.formats[start : start + fitting]
         if formats is not None and any(formats):
@@ -348,6 +342,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
+            # After the records before it were sent and counted.
             raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
 
     def _send_formatted(
@@ -375,46 +370,17 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.node.sent(self.grant, run, count)
             self.service.cursors_moved()
 
-    def _fitting(self, messages: Sequence[bytes]) -> int:
-        """How many messages, from the first, are not larger than the client accepts."""
-        return next(
-            (index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages)
-        )
-
     def _too_large(self, partition: int, number: int, size: int) -> PeerError:
-        where = f"offset {number} of partition {partition}"
-        return PeerError(
-            names.LINK_MESSAGE_SIZE_EXCEEDED,
-            f"the event at {where} has {size} bytes, but this link accepts at most {self.size_max} (AMQP"
-            " 2.7.3)",
-        )
+        return assembling.too_large(partition, number, size, self.size_max)
 
     def _send_announced(self, run: Run) -> None:
-        """Send the first record of a run with additional annotations: the partitions of the link (4.6.5) and
-        how many events were skipped.
-        """
-        annotations: dict[str, object] = {
-            names.OFFSET: Symbol(offset_text(run.first)),
-            names.TIMESTAMP: Timestamp(run.chunk.timestamps[run.start]),
-            names.SOURCE_PARTITION: Symbol(str(run.partition.index)),
-        }
-        if self.grant.announce:
-            self.grant.announce = False
-            associated = tuple(Symbol(str(partition.index)) for partition in self.grant.partitions)
-            annotations[names.ASSOCIATED_PARTITIONS] = Array(Symbol, associated)
-        if run.skipped:
-            annotations[names.EVENTS_SKIPPED] = run.skipped
-        self._send_single(run, run.start, section(annotations))
+        """Send the first record of a run with additional annotations."""
+        partitions = [partition.index for partition in self.grant.partitions] if self.grant.announce else None
+        self.grant.announce = False
+        self._send_single(run, run.start, assembling.announcement(run, partitions))
 
     def _send_single(self, run: Run, index: int, annotations: bytes, *, delivery_count: int = 0) -> None:
-        stored, header_size = run.chunk.messages[index], run.chunk.header_sizes[index]
-        if delivery_count:
-            rest = len(stored) - header_size
-            # A header that cannot be decoded stays as the producer wrote it.
-            with suppress(WireError):
-                stored = with_delivery_count(stored, header_size, delivery_count)
-            header_size = len(stored) - rest
-        message = stored[:header_size] + annotations + stored[header_size:]
+        message = assembling.single(run.chunk, index, annotations, delivery_count)
         if self.size_max and len(message) > self.size_max:
             raise self._too_large(run.partition.index, run.chunk.base + index, len(message))
         message_format = 0 if run.chunk.formats is None else run.chunk.formats[index]
