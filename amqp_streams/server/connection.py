@@ -106,6 +106,7 @@ class AmqpConnection:
         self._reads += 1
         # Proton cuts names at a NUL and drops the message-format: both finders read the same bytes.
         self.nuls.feed(data, opened=dispatch.opened)
+        # False: Proton failed. The end of the input makes it report the error as an event.
         if not engine.push(data):
             engine.end_of_input()
         self.formats.feed(data, engine.incomplete)
@@ -147,6 +148,7 @@ class AmqpConnection:
             return False
         done = self._run()
         if done:
+            # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
             self._other_frames = self._engine.frames - self._dispatch.messages
             self.resume(Pause.TURN)
         self._end_turn(done)
@@ -203,9 +205,11 @@ class AmqpConnection:
         engine = self._engine
         if engine is None or self._lost:
             return
+        # What Proton has already handed out must be written, even if the client does not read.
         while engine.held or not self.blocked():
             data = engine.pull()
             if not data and self._flows is not None:
+                # Only when Proton has nothing left: the flows must follow the deliveries that they count.
                 data = self._flows.write()
             if not data:
                 if engine.finished:
@@ -374,6 +378,7 @@ class AmqpConnection:
         reconnects would not attach it again.
         """
         if self._engine is not None and self._dispatch is not None:
+            # First the links: the node forgets them, and the effects below concern other connections.
             self._dispatch.lost()
             self._engine.close(error)
             self._service.effects.soon()

@@ -280,6 +280,7 @@ class Dispatch:
 
     def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
         """Answer a pending attach."""
+        # The real link takes its place, so it is counted only once.
         del self.links[pointer]
         self._owner.account.links -= 1
         if isinstance(outcome, PeerError):

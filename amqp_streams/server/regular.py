@@ -72,6 +72,7 @@ class Regular:
     def tick(self) -> None:
         """Do each step once. A step that fails does not stop the others."""
         if self._ticker is not None:
+            # First, so that a failing step cannot end the regular work.
             self._ticker = self._loop.call_later(TICK_S, self.tick)
         self._ticks += 1
         for name, step in self._steps:
@@ -81,6 +82,7 @@ class Regular:
                 self.faults[name] += 1
                 if name not in self._failing:
                     log.exception("regular_work_failed", step=name)
+                # Shown by `/readyz`, which must stay short.
                 self._failing[name] = f"{type(error).__name__}: {error}"[:200]
             else:
                 if self._failing.pop(name, None) is not None:

@@ -86,6 +86,7 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread | None) 
     later = sorted(name for name in changed if name.split(".")[0] not in AT_ONCE)
     if later:
         log.warning("restart_needed", settings=", ".join(later))
+    # Only the settings that may change: the others stay as the node started with them.
     service.settings = now = old.model_copy(update={name: getattr(new, name) for name in AT_ONCE})
     guard.change(now)
     service.quotas.change(now.quotas)
@@ -116,6 +117,7 @@ def reload_users(service: EventService, users: UsersFile | None) -> Reloaded:
         return Reloaded.FAILED
     if changed:
         known = set(users.names)
+        # A copy: `shut` may end the connection at once.
         for connection in tuple(service.connections):
             if connection.mechanism in PASSWORD_MECHANISMS and connection.user not in known:
                 log.warning("user_removed", user=connection.user)

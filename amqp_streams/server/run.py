@@ -181,6 +181,7 @@ class Server:
             # Set after the service exists: WebSocket requests before this point are answered with 503.
             self._admin.factory = self._connect
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
+        # Before the AMQP listeners: the first client must find the configured logs.
         self._make_logs(store)
         self._bound_connections(store)
         self._listeners = await listen(
@@ -191,6 +192,7 @@ class Server:
         self.service.ready = True
         if self._admin is not None:
             self._admin.phase = Phase.READY
+        # Without garbage: what is frozen is never collected.
         gc.collect()
         gc.freeze()  # start-up objects stay alive, so later collections skip them
         warn_if_open(settings)
@@ -260,11 +262,13 @@ class Server:
 
         Takes about twice `limits.drain`. Returns whether the next start needs no recovery.
         """
+        # Before the connections are closed: their time counts toward the promised twice `limits.drain`.
         deadline = time.monotonic() + _DRAINS_AT_STOP * self.settings.limits.drain_ms / 1000
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
         if self.service is not None:
+            # Regular work first: it must not touch links while they end.
             self.service.stop()
             if self._listeners is not None:
                 self._listeners.stop()
@@ -277,6 +281,7 @@ class Server:
             await self._listeners.close(drain_s)
         if self._admin is not None:
             await self._admin.close(drain_s)
+        # Password checks have no client any more.
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self.service is not None:
             self.service.finish()

@@ -121,6 +121,7 @@ class EventService:
         self.turns = Turns(loop.call_soon)
         self.backlog = Turns(loop.call_soon, "received")
         """Connections whose received bytes need more than one loop iteration."""
+        # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False
@@ -210,6 +211,7 @@ class EventService:
         for entry in waiting:
             try:
                 entry.link.committed(entry.deliveries, entry.receipt, done)
+            # One link that fails costs its connection; the other producers get their outcomes.
             except Exception:
                 log.exception("connection_failed", link=entry.link.name, during="committed")
                 entry.link.owner.cut("the node failed to answer a link")
@@ -269,6 +271,7 @@ class EventService:
         the next loop iteration.
         """
         until = perf_counter() + PUMP_TURN_S
+        # Not links that are added meanwhile: the loop must serve its sockets in between.
         for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
             link = self._pumps.popleft()
             link.scheduled = False
@@ -362,6 +365,7 @@ class EventService:
         """Write the remaining cursors after all connections have ended. The caller closes the store next."""
         if self._cursor_flush is not None:
             self._cursor_flush.cancel()
+            # The flush is done in parts: see `flush_cursors`.
             while self.node.flushing_cursors or self.node.cursors_waiting:
                 self.node.flush_cursors(self.now_ms())
 

@@ -176,6 +176,7 @@ class Guard:
         the client send a secret.
         """
         offered: dict[str, Callable[[], Mechanism]] = {}
+        # Offered only with a certificate: clients choose EXTERNAL first, and would fail without one.
         if channel.certificate and self._settings.external:
             offered["EXTERNAL"] = partial(self._external, channel)
         for algorithm in (ScramAlgorithm.SHA_512, ScramAlgorithm.SHA_256):
@@ -223,6 +224,8 @@ class Guard:
         assert self._checks is not None, "PLAIN is offered where there are passwords"
 
         def checked(good: bool) -> None:
+            # The name as the file has it: access rules and cursors must not depend on how the client writes
+            # it.
             called = self._keys.called(asked.user) if self._keys is not None else None
             on_result(Success(called or asked.user) if good else Failure("wrong user or password"))
 

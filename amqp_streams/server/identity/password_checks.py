@@ -74,8 +74,10 @@ class PasswordChecks:
             address, queue = self._queues.popitem(last=False)
             check = queue.popleft()
             self.waiting -= 1
+            # Back to the end: the next address is served first.
             if queue:
                 self._queues[address] = queue
+            # The client may have left while its password waited.
             if check.wanted():
                 self._running += 1
                 future = self._executor.submit(self._verify, check.asked.user, check.asked.password)

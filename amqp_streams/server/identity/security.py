@@ -92,6 +92,7 @@ class SecurityLayer:
                 self._told(self._guard.find_keys(user, algorithm))
             case VerifyPlain():
                 self._asking = True
+                # One question at a time: bytes that follow must not be read before the answer.
                 self._channel.pause_reading()
                 if not self._guard.check_password(
                     self._channel.peer, question, wanted=self._wanted, on_result=self._told
@@ -141,6 +142,7 @@ class SecurityLayer:
 
     def _count(self, reason: str) -> None:
         if not self._counted and self._sasl is not None:
+            # Once for each connection: an exchange has several messages that can fail.
             self._counted = True
             mechanism, user = self._sasl.mechanism or OTHER, self._sasl.claimed
             self._guard.note_failure(self._channel.peer, mechanism=mechanism, user=user, reason=reason)

@@ -157,7 +157,7 @@ class UsersFile:
         try:
             name, prepared = user_name(saslprep(name, stored=True)), saslprep(password, stored=True)
         except PreparationError:
-            pass
+            pass  # the user can log in with PLAIN only: see the docstring
         else:
             credentials |= {
                 algorithm.lower(): self._made_keys(algorithm, name, prepared) for algorithm in ScramAlgorithm
@@ -330,6 +330,7 @@ def _read(path: Path, secret: bytes) -> _Contents:
     Raises:
         ConfigError: see `UsersFile.load`.
     """
+    # Before the file is read: if the file is replaced in between, the next refresh reads it again.
     stamp = _stamp(path)
     try:
         with path.open("rb") as file:
@@ -401,6 +402,7 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
+    # Also after Ctrl-C: no temporary file with hashes must stay behind.
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()

@@ -35,8 +35,10 @@ class Failures(Generic[_K]):
 
     def add(self, key: _K, now_ms: int) -> None:
         """Count a failure."""
+        # The count never exceeds the burst, so a user waits at most for one interval.
         count = min(float(self._burst), self._count(key, now_ms) + 1)
         self._table[key] = count, now_ms
+        # The least recently used key is at the front and is forgotten first.
         self._table.move_to_end(key)
         if len(self._table) > TABLE_MAX:
             self._table.popitem(last=False)
@@ -89,11 +91,13 @@ def network_of(peer: str) -> str:
     """
     host = peer.rpartition(":")[0].strip("[]")
     try:
+        # A link-local IPv6 address has its interface after the `%`.
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
+    # A dual-stack listener sees IPv4 clients in this form: they must not share one /64.
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, 64), strict=False))

@@ -89,6 +89,7 @@ class Account:
         before = self.bytes_in, self.bytes_out
         self.bytes_in = self._throttle(self.bytes_in, quota.bytes_in)
         self.bytes_out = self._throttle(self.bytes_out, quota.bytes_out)
+        # Links that wait in a limit that was removed would wait without end.
         for was, now in zip(before, (self.bytes_in, self.bytes_out), strict=True):
             if was is not None and now is None:
                 was.end()
@@ -118,6 +119,7 @@ class Account:
     def _throttle(self, throttle: Throttle | None, rate: int | None) -> Throttle | None:
         if rate is None:
             if throttle is not None:
+                # The figures of a removed limit must not disappear from the metrics: counters never decrease.
                 ended = (throttle, None) if throttle is self.bytes_in else (None, throttle)
                 self._ended += _figures(*ended)
             return None
@@ -172,6 +174,7 @@ class Quotas:
     def _quota(self, user: str | None) -> Quota:
         if user is None:
             return self._quotas.get(ANONYMOUS, _NONE)
+        # A user with one of these names must not get the quota that the name stands for.
         own = None if user in (ANONYMOUS, ANYONE) else self._quotas.get(user)
         return own or self._quotas.get(ANYONE, _NONE)
 

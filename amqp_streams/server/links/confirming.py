@@ -56,6 +56,7 @@ class Confirming:
         if failure is not None:
             self._again()
             return
+        # A copy: `confirm` may end a link, which changes the dictionary.
         for link, held in list(self._held.items()):
             # Only deliveries from before this write: later ones are covered by the next.
             due = [delivery for delivery, since in held.items() if since < turn]

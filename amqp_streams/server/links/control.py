@@ -50,6 +50,7 @@ class InfoLink(OutgoingLink[Informing]):
         """Send a message soon if there is credit; the next one follows after `INFO_INTERVAL_MS`."""
         if not self.alive or self.closing or self.waiting:
             return
+        # Through `Turns` and not at once: an answer about many partitions takes milliseconds.
         if links.credit(self.pointer) > 0:
             self.service.turns.add(self)
 
@@ -153,6 +154,7 @@ class ManagementLink(IncomingLink[Managing]):
         except StopIteration as ended:
             self._answer(running, ended.value)
         except Exception as error:
+            # One failed request must get an answer: without it, its client waits.
             log.exception(
                 "request_failed", operation=running.request.operation[:64], type=running.request.type[:64]
             )
@@ -171,6 +173,7 @@ class ManagementLink(IncomingLink[Managing]):
                 " $management or a dynamic source"
             )
             return self._refuse(waiting, names.PRECONDITION_FAILED, description)
+        # Credit first: the answer of an executed request must never be lost for lack of credit.
         if not carrier.reserve(self):
             return False  # the reply link adds this link to `Turns` again when it has credit
         self._running = _Running(
@@ -193,6 +196,7 @@ class ManagementLink(IncomingLink[Managing]):
         self.service.audit.managed(self.owner.user, running.request, answer)
         outcomes.give([running.waiting.delivery], outcomes.ACCEPTED)
         running.carrier.post(self, _encoded(running.request, answer))
+        # The request may have closed links: their detaches must be written before anything else is sent.
         self.service.effects.carry_out()
         self.top_up()
         self.owner.flush()
@@ -260,6 +264,7 @@ class ReplyLink(OutgoingLink[Replying]):
             self.sent += 1
             self.delivery_count += 1
             sending.send_message(self.pointer, self.queue.popleft(), number=self.sent)
+        # A drained link has no credit left, so all reserved answers go first.
         if not self.queue and not self._reserved:
             self.answer_drain()
         if self._waiting and self._room() > 0:

@@ -78,6 +78,7 @@ def _by_session(owed: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[Outgoin
 
 def _session_flow(written: bytes) -> Frame | None:
     """Returns the last flow frame of a session in these bytes."""
+    # Only the last one has the state after everything that was written before it.
     for frame in reversed(list(read_frames(written))):
         if (
             frame.body

@@ -296,6 +296,7 @@ class IncomingLink(Link[G_co]):
 
         Closes the link if a message exceeds `size_max`.
         """
+        # The client may not have seen the detach yet, so transfers may still arrive.
         if self.closing:
             receiving.discard(self.pointer)
             return receiving.Arrivals()
@@ -326,6 +327,7 @@ class IncomingLink(Link[G_co]):
 
     def let_go(self) -> None:
         """Drop the bytes of an incomplete message."""
+        # A new object: Proton's part may still refer to the old one.
         if self.partial:
             self.partial = bytearray()
             self.service.unfinished.holds(self, 0)

@@ -87,6 +87,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         deliveries, throttle = arrivals.deliveries, self.owner.account.bytes_in
         if throttle is not None:
             size = sum(map(len, arrivals.messages))
+            # Bytes of incomplete and of aborted messages count as well: otherwise they would be free.
             throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
             self._hold_back(throttle.debt_ms())
         taken = len(deliveries)
@@ -108,6 +109,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         removed from `arrivals`.
         """
         deliveries, messages, formats = arrivals.deliveries, arrivals.messages, arrivals.formats
+        # Rare: a client wrote the message-format in a form that the node cannot read.
         if UNKNOWN in formats:
             kept = [index for index, number in enumerate(formats) if number != UNKNOWN]
             for delivery, number in zip(deliveries, formats, strict=True):
@@ -154,6 +156,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         """Send the outcomes: the commit that contains these deliveries has ended."""
         if not self.alive:
             return
+        # Hot path: usually all deliveries of the commit are accepted in one call.
         if receipt.refused or done.failures:
             deliveries = self._stored(deliveries, receipt, done)
         self._accept(deliveries)
@@ -191,6 +194,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         # The node failed, not the message: `modified` with delivery-failed lets the client send it again.
         elif error.condition == names.INTERNAL_ERROR:
             outcomes.modify_failed(delivery, settle=not self.second)
+            # Another partition may still work. A bound link has no other, so it ends.
             bound = isinstance(self.grant, Producing) and self.grant.partition is not None
             if bound:
                 self.close(error)

@@ -83,6 +83,7 @@ def require_whole(owner: Owner, what: str, *cut: str) -> None:
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
     """Fill in the source, target, settle modes and properties of the answering attach frame."""
     source, target = termini.source(link), termini.target(link)
+    # AMQP 2.6.3: the answer echoes the client's own terminus.
     target.copy(termini.peer_target(link))
     if request.consumer:
         _answer_source(source, request, grant)

@@ -106,6 +106,7 @@ class Turns:
         began = now = perf_counter()
         while self._ready and now - began < BUDGET_S:
             worker = self._ready.popleft()
+            # Before the work: during it, the worker may be added again.
             self._members.discard(worker)
             if self._work(worker):
                 self.add(worker)

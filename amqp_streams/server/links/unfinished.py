@@ -82,6 +82,8 @@ class Unfinished:
         else:
             held.size, held.heard_ms = size, self._clock_ms()
         while self.bytes > self._bytes_max:
+            # The user with the most bytes, not the one that came last: an attacker pays with its own
+            # messages.
             most = max(self._users.values(), key=lambda each: each.size)
             _end(
                 next(iter(most.links)),
@@ -93,6 +95,7 @@ class Unfinished:
         not read from the connection does not count.
         """
         now_ms = self._clock_ms()
+        # Copies: closing a link changes both dictionaries.
         for user in list(self._users.values()):
             for link, held in list(user.links.items()):
                 if link.owner.paused:

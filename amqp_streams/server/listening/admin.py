@@ -156,16 +156,20 @@ class AdminServer:
             channel.abort()
         if self._state.tasks:
             await asyncio.wait(self._state.tasks)
-        while self._state.connections:  # noqa: ASYNC110  asyncio calls `connection_lost` in later loop iterations, and offers nothing to wait for
+        # asyncio calls `connection_lost` in later loop iterations, and offers nothing to wait for.
+        while self._state.connections:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def _http(self) -> asyncio.BaseProtocol:
-        return self._config.http_protocol_class(config=self._config, server_state=self._state, app_state={})  # type: ignore[call-arg]  # uvicorn's own protocols take these
+        # uvicorn's own protocols take these arguments.
+        make: Any = self._config.http_protocol_class
+        return cast("asyncio.BaseProtocol", make(config=self._config, server_state=self._state, app_state={}))
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
         """Accept every connection. At the limit, close the oldest connection of the network with the most:
         one client cannot keep probes out.
         """
+        # Ended connections are removed only now: counting each end would cost every request.
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
             self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
@@ -200,7 +204,8 @@ class AdminServer:
                 *(WebSocketRoute(path, self._websocket) for path in WEBSOCKET_PATHS),
                 WebSocketRoute("/{path:path}", self._no_websocket),
             ],
-            exception_handlers={HTTPException: _in_words},  # type: ignore[dict-item]  # Starlette calls it with this exception only
+            # Starlette calls it with this exception only.
+            exception_handlers={HTTPException: _in_words},  # type: ignore[dict-item]
         )
 
     async def _healthz(self, _request: Request) -> Response:
@@ -322,6 +327,7 @@ class _Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _give_up(self) -> None:
+        # No request is complete yet, so there is nothing to answer.
         if cast("object | None", self.cycle) is None:
             self.transport.abort()
         else:
@@ -354,6 +360,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
         self._count_empty()
         if self.transport.get_write_buffer_size() > PONG_BYTES_MAX:
             self.transport.abort()
+        # After an abort the pong would wait in the protocol without limit.
         if self.transport.is_closing():
             self.conn.data_to_send()  # dropped
         else:

@@ -284,6 +284,7 @@ class Listeners:
 
     def _send_away(self, channel: Channel) -> None:
         channel.abort()
+        # Its TLS handshake may still be running: then only the acceptor can end it.
         for acceptor in self._acceptors:
             acceptor.give_up(channel)
 

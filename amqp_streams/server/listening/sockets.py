@@ -192,6 +192,7 @@ async def bind(listener: Listener) -> list[socket.socket]:
 def _bound_socket(family: int, address: object) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # A restart must be able to bind while old connections are in TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -292,6 +293,7 @@ class Acceptor:
 
     def _admit(self, sock: socket.socket, peer: str) -> None:
         protocol = self._make()
+        # Counted before the handshake: handshakes cost work, so they are limited as well.
         if not self._enter(protocol, peer):
             sock.close()
             return
@@ -301,7 +303,9 @@ class Acceptor:
 
     async def _open(self, sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:
         sock.setblocking(False)
+        # Each flush is a complete answer: waiting for more bytes would only delay it.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Finds clients that disappeared before their AMQP `open`, when no idle timeout is agreed yet.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._tls is None:
             await self._loop.connect_accepted_socket(lambda: protocol, sock)

@@ -114,6 +114,7 @@ class WebSocketChannel:
         if self._closing:
             return
         self._closing = True
+        # A receiver that is paused must run to drop what arrives, and to see the client's close.
         self._reading.set()
         self._to_send.set()
         self._linger = asyncio.get_running_loop().call_later(self._linger_s, self._underneath.abort)
@@ -169,6 +170,7 @@ class WebSocketChannel:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
+            # The connection may have been paused while the message was awaited.
             await self._reading.wait()
             if self._closing:
                 continue  # read and dropped: a reset must not destroy what is still being sent

@@ -58,6 +58,7 @@ class Audit:
         """Log a request to `$management` that was answered. Requests that only read are not logged."""
         if answer.status == FORBIDDEN:
             self.refused(user, answer.description)
+        # A failed request changed nothing.
         elif request.operation not in _READING and answer.status < 300:
             what = {"operation": request.operation, "type": request.type, "name": request.name[:_SHOWN_MAX]}
             where = {"log": request.log[:_SHOWN_MAX]} if request.log else {}
