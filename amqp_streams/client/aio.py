@@ -41,7 +41,8 @@ from amqp_streams.client.options import (
     TlsOptions,
     start_of,
 )
-from amqp_streams.client.producing.producer import Pending, Producer, Receipt
+from amqp_streams.client.producing.pending import Pending, Receipt
+from amqp_streams.client.producing.producer import Producer
 
 __all__ = [
     "Client",
@@ -309,6 +310,7 @@ class Client:
     async def __aenter__(self) -> Self:
         try:
             await self.connect()
+        # BaseException: Ctrl-C while connecting must close the connections as well.
         except BaseException:
             await self.close()
             raise
@@ -325,6 +327,7 @@ class Client:
             wire = await self._pool.question_wire()
             try:
                 return await ask(wire)
+            # The request changes nothing, so sending it again is safe. The connector limits the attempts.
             except ConnectionLostError:
                 continue
 

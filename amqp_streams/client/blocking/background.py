@@ -9,7 +9,8 @@ import uvloop
 
 from amqp_streams.client.errors import ClosedError, TimedOutError
 from amqp_streams.client.producing.outbox import Entry
-from amqp_streams.client.producing.producer import Producer, Receipt
+from amqp_streams.client.producing.pending import Receipt
+from amqp_streams.client.producing.producer import Producer
 from amqp_streams.errors import AmqpStreamsError
 
 _T = TypeVar("_T")
@@ -20,6 +21,7 @@ class Background:
 
     def __init__(self) -> None:
         self.loop: Final = uvloop.new_event_loop()
+        # A daemon: a program that forgets to close its client must still be able to end.
         self._thread: Final = threading.Thread(target=self._run, name="amqp-streams-client", daemon=True)
         self._thread.start()
 
@@ -34,12 +36,14 @@ class Background:
         if the thread was stopped, and what `work` raises.
         """
         if self.loop.is_closed():
+            # A coroutine that never runs would cause a warning.
             work.close()
             message = "the client is closed"
             raise ClosedError(message)
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        # Ctrl-C must not leave the call running on the loop's thread.
         except BaseException:
             future.cancel()
             raise
@@ -99,5 +103,6 @@ class Pending:
 
     def wake(self) -> None:
         """Report that the outcome is known. Called on the loop's thread."""
+        # First the room: a thread that `result` wakes may post at once.
         self._room.release()
         self._known.set()

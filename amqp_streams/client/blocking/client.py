@@ -20,8 +20,9 @@ from amqp_streams.client.blocking.ranges import RangeReader
 from amqp_streams.client.blocking.wrapper import Wrapper, makes, waits
 from amqp_streams.client.errors import SequenceError, TimedOutError
 from amqp_streams.client.options import ACCEPTED, Outcome
+from amqp_streams.client.producing.contents import Sent, encode, format_of
 from amqp_streams.client.producing.outbox import Entry
-from amqp_streams.client.producing.producer import NO_NUMBERS, Sent, encode, format_of
+from amqp_streams.client.producing.producer import NO_NUMBERS
 from amqp_streams.client.received import ReceivedEvent
 
 _P = ParamSpec("_P")
@@ -59,6 +60,7 @@ class Producer(Wrapper[aio.Producer]):
         """
         if sequence is not None and self._inner.producer_id is None:
             raise SequenceError(NO_NUMBERS)
+        # Encoded on the caller's thread: the loop's thread is the bottleneck.
         entry = Entry(event, encode(event, partition), format_of(event))
         if not self._room.acquire(timeout=timeout):
             obstacle = self._inner.obstacle
@@ -138,6 +140,7 @@ class Consumer(Wrapper[aio.Consumer]):
                 try:
                     yield event
                 except GeneratorExit:
+                    # Events that the program has not seen must not be lost with the loop.
                     self._inner.put_back(batch[index + 1 :])
                     raise
 

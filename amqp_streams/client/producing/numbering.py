@@ -63,6 +63,7 @@ class Numbering:
                 f" after {previous})"
             )
             raise SequenceError(description)
+        # First everything is computed: an error must change nothing.
         for entry, message in zip(
             entries, with_sequences([entry.message for entry in entries], numbers), strict=True
         ):

@@ -126,6 +126,7 @@ class Outbox:
         popleft = self._unsent.popleft
         for _ in range(min(count_max, len(self._unsent))):
             entry = popleft()
+            # Checked here and not when it is cancelled: removing it from the middle of the queue is slow.
             if entry.cancelled:
                 self._leave(entry, _CANCELLED)
                 continue
@@ -183,6 +184,7 @@ class Outbox:
 
     def lost(self) -> None:
         """Record the loss of the link: all events without an outcome will be sent again, in order."""
+        # Both parts may contain older events: `_to_front` sorts them by number.
         again = [entry for entry in self._in_flight if entry.outcome is None] + self._released
         self._in_flight.clear()
         self._in_flight_count = 0

@@ -6,8 +6,7 @@ sequence numbers.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from amqp_streams import names
@@ -25,17 +24,13 @@ from amqp_streams.client.errors import (
     SequenceError,
     TimedOutError,
 )
-from amqp_streams.client.events import Event
-from amqp_streams.client.message import with_target_partition
+from amqp_streams.client.producing.contents import Sent, encode, format_of
 from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
-from amqp_streams.client.received import ReceivedEvent
-from amqp_streams.errors import AmqpStreamsError, WireError
+from amqp_streams.client.producing.pending import Pending, Receipt
+from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.proton.sending import Sendable
 from amqp_streams.wire.codec import Symbol
-
-Sent = Event | ReceivedEvent | bytes
-"""What can be sent: an event, a received event, or the bytes of an AMQP message."""
 
 WINDOW_BYTES_MAX: Final = 64 << 20
 """Bytes of events without an outcome that one producer holds in memory, whatever its `window` is. The event
@@ -44,43 +39,6 @@ that reaches the limit may exceed it.
 NO_NUMBERS: Final = "sequence= needs a producer with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
 """Events that one loop iteration sends or encodes, so that other links of the client are not delayed."""
-_SHOWN_MAX: Final = 60
-_FORMAT_MAX: Final = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The event is durable in its log.
-
-    `attempts`: how often it was sent. If more than once, it may be stored more than once, unless the producer
-    has an id.
-    """
-
-    attempts: int
-
-
-class Pending(Awaitable[Receipt]):
-    """An event without an outcome yet. Await it for its receipt. Raises what `Producer.send` raises."""
-
-    __slots__ = ("_entry",)
-
-    def __init__(self, entry: Entry) -> None:
-        self._entry: Final = entry
-
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._entry.outcome is not None
-
-    def __await__(self) -> Generator[object, None, Receipt]:
-        entry = self._entry
-        while entry.outcome is None:
-            future = asyncio.get_running_loop().create_future()
-            entry.on_outcome = _chain(entry.on_outcome, future)
-            yield from future.__await__()
-        if isinstance(entry.outcome, AmqpStreamsError):
-            raise entry.outcome
-        return Receipt(entry.attempts)
 
 
 class Producer(Endpoint):
@@ -155,6 +113,7 @@ class Producer(Endpoint):
                 return await pending
         except BaseException as error:
             if entry.outcome is None:
+                # Not sent yet: `take` drops it. Already sent: its outcome counts, but it is not sent again.
                 entry.cancelled = True
             if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
                 message = f"waiting for an outcome took longer than {timeout} s"
@@ -225,6 +184,7 @@ class Producer(Endpoint):
                 self._outbox.add_failed(entry, error)
             else:
                 self._outbox.add([entry])
+        # The producer has failed: no link will follow, so the events get their outcome now.
         if self._failure is not None:
             self._outbox.fail(self._failure)
         self._pump_soon()
@@ -298,6 +258,7 @@ class Producer(Endpoint):
         link = attachment.link
         while outbox.ready and (room := link.room()) > 0:
             batch = outbox.take(min(room, _TURN_MAX))
+            # Compared with the largest event first: usually no event is too large, and none is looked at.
             if outbox.largest > (largest := link.message_bytes_max) > 0:
                 batch = [entry for entry in batch if self._fits(entry, largest)]
             formatted = outbox.formatted
@@ -307,6 +268,7 @@ class Producer(Endpoint):
             if sent < len(batch):
                 outbox.put_back(batch[sent:])
                 break
+        # The buffers are full, not the credit: continue when the output is written.
         if outbox.ready and link.credit > 0:
             attachment.wire.send_later(attachment)
 
@@ -362,6 +324,8 @@ class Producer(Endpoint):
         """
         attachment = self._attachment
         if attachment is not None:
+            # `close` detaches, and `end` lets `_life` attach again: the node does not report an end that the
+            # client requested.
             attachment.close()
             attachment.end(
                 ConnectionLostError(
@@ -398,6 +362,7 @@ class Producer(Endpoint):
         self._pump_soon()
 
     def _suspend(self) -> None:
+        # First: `lost` puts the released events in order with the others.
         self._cancel_resend()
         self._outbox.lost()
 
@@ -413,48 +378,3 @@ class Producer(Endpoint):
 
 def _order(refused: tuple[Entry, EndpointError]) -> int:
     return refused[0].number
-
-
-def _chain(earlier: Callable[[], None] | None, future: "asyncio.Future[None]") -> Callable[[], None]:
-    def wake() -> None:
-        if earlier is not None:
-            earlier()
-        if not future.done():
-            future.set_result(None)
-
-    return wake
-
-
-def encode(event: Sent, partition: str | int | None) -> bytes:
-    """Return the message bytes of an event, with `partition` as its target partition if given.
-
-    Raises: TypeError if it cannot be sent; WireError.
-    """
-    message = event if type(event) is bytes else _encoded(event)
-    return message if partition is None else with_target_partition(message, str(partition))
-
-
-def format_of(event: Sent) -> int:
-    """Return the message-format of an event. Raises WireError if it is not from 0 to 2^32 - 1."""
-    message_format = event.message_format if isinstance(event, Event | ReceivedEvent) else 0
-    if not 0 <= message_format <= _FORMAT_MAX:
-        message = f"message_format must be from 0 to {_FORMAT_MAX} (got {message_format})"
-        raise WireError(message)
-    return message_format
-
-
-def _encoded(event: object) -> bytes:
-    if isinstance(event, Event | ReceivedEvent):
-        return event.encode()
-    if isinstance(event, bytes | bytearray | memoryview):
-        return bytes(event)
-    shown = (
-        f"Event({event!r})"
-        if isinstance(event, str | dict | list | int | float) and len(repr(event)) <= _SHOWN_MAX
-        else "Event(…)"
-    )
-    message = (
-        f"a {type(event).__name__} cannot be sent: give {shown}, a ReceivedEvent, or the bytes of an AMQP"
-        " message"
-    )
-    raise TypeError(message)
