@@ -140,7 +140,8 @@ class RetryPolicy:
     wait_max_ms: int = 5_000
     factor: float = 2.0
     first_connect: bool = False
-    jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), compare=False)  # noqa: S311 (spreads load, keeps no secret)
+    # Jitter spreads the load and keeps no secret.
+    jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), compare=False)  # noqa: S311
 
     def wait_s(self, attempt: int) -> float:
         """Return the wait in seconds before attempt number `attempt` (from 0)."""

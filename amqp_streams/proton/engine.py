@@ -221,6 +221,7 @@ class Engine:
         if self.freed:
             return
         self.freed = True
+        # In this order: the transport must not refer to a connection that is gone.
         lib.pn_transport_unbind(self.transport)
         lib.pn_decref(self.transport)
         lib.pn_connection_release(self.connection)

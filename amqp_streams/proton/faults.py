@@ -22,6 +22,7 @@ def watch_faults(engine: Engine) -> list[str]:
         if _FAULT in words and not faults:
             faults.append(words)
 
+    # The binding's tracer needs a record on the transport, which its own classes usually create.
     record = lib.pn_transport_attachments(engine.transport)
     cproton.pn_record_def_py(record)
     cproton.pn_record_set_py(record, {})

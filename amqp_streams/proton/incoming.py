@@ -32,9 +32,9 @@ class Incoming:
         before, known = self._room, self._frames
         room, frames = lib.pn_transport_capacity(transport), lib.pn_transport_get_frames_input(transport)
         self._room, self._frames = room, frames
-        if (
-            room < 0
-        ):  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
+        if room < 0:
+            # An error ended the connection: what was whole before it counts, and where the rest begins does not
+            # matter.
             self.incomplete = 0
         elif frames == known:  # the buffer may have grown, but all bytes belong to one frame
             self.incomplete += taken

@@ -44,12 +44,14 @@ def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = s
     arrivals, memory, held = Arrivals(), scratch, len(partial)
     messages, deliveries = arrivals.messages, arrivals.deliveries
     take_message, take_delivery = messages.append, deliveries.append
+    # Hot path: local names, and only three C calls for a message that arrived whole.
     current, is_partial, recv, advance = (
         lib.pn_link_current,
         lib.pn_delivery_partial,
         lib.pn_link_recv,
         lib.pn_link_advance,
     )
+    # A read that fills the buffer may have more to come.
     buffer, view, whole_max = memory.buffer, memory.view, min(size_max, BUFFER_BYTES - 1)
     for _ in repeat(None, count_max):
         delivery = current(link)
@@ -62,6 +64,7 @@ def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = s
                 if len(partial) > size_max:
                     arrivals.oversized = True
                     break
+                # An incomplete message: wait for its next transfer.
                 if not lib.pn_delivery_aborted(delivery):
                     break
                 arrivals.aborted += 1
@@ -108,6 +111,7 @@ def discard(link: Pointer) -> None:
     while delivery := lib.pn_link_current(link):
         while lib.pn_link_recv(link, buffer, BUFFER_BYTES) > 0:
             pass
+        # More transfers of this delivery follow: it cannot be settled yet.
         if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
             return
         lib.pn_link_advance(link)

@@ -43,6 +43,7 @@ class Rotation:
         """Record that `address` did not answer: try the next one, unless another connection has already
         switched.
         """
+        # Several connections may fail with the same address at once: change the address only once.
         if self.current is address:
             self._next = (self._next + 1) % len(self.addresses)
 
@@ -112,6 +113,7 @@ class Connector:
         for _ in self._rotation.addresses:
             try:
                 wire = await self._open()
+            # Other addresses belong to the same node or its replacements: they would refuse the same login.
             except AuthenticationError:
                 raise
             except ConnectError as error:
@@ -140,6 +142,7 @@ class Connector:
         if task is None or task.done():
             task = self._start()
         try:
+            # Several tasks may wait for one attempt: if one is cancelled, the others continue.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
@@ -157,7 +160,7 @@ class Connector:
             try:
                 await wire.close()
             except TimeoutError:
-                pass
+                pass  # the peer does not answer the close: the connection is abandoned below
             finally:
                 wire.abandon(ClosedError("the client is closed"))
 
@@ -167,6 +170,7 @@ class Connector:
         self._wire, self._lost_by = None, error
         if not self._closed:
             _logger.warning("connection_lost address=%s reason=%s", wire.address, error)
+        # A node that accepts connections and loses them at once must not cause attempts without a pause.
         if asyncio.get_running_loop().time() - wire.opened_at >= _STABLE_S:
             self._attempt = 0
         if not self._closed and self._retry.attempts_max > 0:

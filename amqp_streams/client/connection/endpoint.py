@@ -71,6 +71,7 @@ class Signal:
         try:
             await future
         finally:
+            # A cancelled waiter must not stay in the list: signals may fire rarely.
             if future.cancelled():
                 self._waiting = [other for other in self._waiting if other is not future]
 
@@ -126,6 +127,7 @@ class Endpoint(ABC):
         self._task = asyncio.create_task(self._run())
         try:
             await self._until(lambda: self._started or self._failure is not None, timeout, "attaching")
+        # Also after a timeout: the task would attach later without an owner.
         except BaseException:
             self._stop(ClosedError("closed"))
             raise
@@ -220,6 +222,7 @@ class Endpoint(ABC):
                 self._ended_by = error
                 if error is None:
                     continue
+                # A link that worked for a while shows that the problem has passed: the waits begin again.
                 attempt = 0 if self._progress else attempt
                 if not self._worth_another(error) or attempt >= self._pool.retry.attempts_max:
                     raise error
@@ -253,6 +256,7 @@ class Endpoint(ABC):
             await self._live(wire)
         except NoRoomError:
             return None
+        # The redirect may be out of date: ask the client's own node again.
         except ConnectionLostError:
             self._forget_redirects()
         except EndpointError as error:
@@ -284,6 +288,7 @@ class Endpoint(ABC):
         self._redirects = 0
         self._resume(attachment)
         self._signal.fire()
+        # The future belongs to the connection: cancelling this task must not cancel it.
         ended_by = await asyncio.shield(attachment.ended)
         self._attachment = None
         self._suspend()

@@ -149,6 +149,7 @@ class SenderLink(Link):
         it.
         """
         state = outcomes.peer_state(delivery)
+        # Not a final outcome: the peer may change the state until it settles.
         if state != _ACCEPTED and state not in _REFUSALS and not outcomes.settled_by_peer(delivery):
             return
         event = self._in_flight.pop(delivery, None)
@@ -260,6 +261,8 @@ class ReceiverLink(Link):
         taken = self._take(count_max)
         if messages := taken.messages:
             size = sum(map(len, messages)) // len(messages)
+            # The average of the last estimate and the last messages, so that one large message changes it
+            # slowly.
             self._size = max(1, size, (self._size + size) // 2)
         return taken.messages, taken.deliveries, taken.aborted
 

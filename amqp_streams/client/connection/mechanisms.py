@@ -83,6 +83,7 @@ class Credentials:
         Raises: AuthenticationError: no mechanism matches, or none may be used on this connection; the message
         names what the peer offers.
         """
+        # In the order of our preference, not of the peer's: a peer could otherwise choose the weakest.
         common = [name for name in self.mechanisms() if name in offered]
         allowed = [name for name in common if self.private or name not in _SHOWS_SECRETS]
         if allowed:

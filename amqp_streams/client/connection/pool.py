@@ -146,6 +146,7 @@ class Pool:
         idle = [connector for connector in self._more if connector.idle]
         for connector in idle[idle_max - 1 :]:
             self._more.remove(connector)
+            # In the background: the caller wants a link and must not wait for a close.
             closing = asyncio.create_task(connector.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

@@ -130,6 +130,7 @@ class ConnectionProtocol:
         taken = self._engine.push(data)
         self._formats.feed(memoryview(data), self._engine.incomplete)
         self._collect(protocol_events)
+        # The messages of these bytes were taken or will be asked for: older positions are not needed.
         self._formats.release()
         return protocol_events if taken else self._end(protocol_events, self._transport_error())
 

@@ -79,6 +79,7 @@ class Sessions:
         If the peer ended it because of a limit, no more sessions than the remaining ones are used.
         """
         session = self._open.pop(pointer, None)
+        # The peer has a limit that it did not announce: learn it.
         if session is not None and condition == names.RESOURCE_LIMIT_EXCEEDED:
             self.sessions_max = max(1, len(self._open))
         return session

@@ -152,6 +152,7 @@ class WebSocketStream(Stream):
                     self._listener.received(memoryview(event.data))
             elif not self.handshake.done():
                 self._settle_handshake()
+        # While the stream is full, everything that is written is an answer to the peer.
         self._unread_answers = self._unread_answers + self._send() if self.full else 0
         self._send()
         if self._unread_answers > _ANSWER_BYTES_MAX:

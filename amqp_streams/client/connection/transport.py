@@ -82,6 +82,7 @@ class Attachment:
         """
         try:
             async with asyncio.timeout(limit_s):
+                # The future belongs to the link: a timeout here must not cancel it.
                 await asyncio.shield(self.attached)
         except TimeoutError:
             self.close()
@@ -169,6 +170,7 @@ class Wire:
             wire._stream = await open_stream(address, tls, wire)
             wire.flush()
             opened = await wire._opened
+        # Also if the task is cancelled: a half-open connection must not stay.
         except BaseException as error:
             wire._end(error if isinstance(error, AmqpStreamsError) else ConnectError("gave up"))
             raise
@@ -256,8 +258,10 @@ class Wire:
         taken = sum(
             1
             for attachment in self._attachments.values()
+            # Links for short requests end soon and say nothing about the limit.
             if attachment.attached.done() and not attachment.brief
         )
+        # At least one: a limit of 0 would never allow another attempt.
         self._links_max = min(self._links_max, max(1, taken))
         return taken > 0
 
@@ -342,6 +346,7 @@ class Wire:
 
     def _tick(self) -> None:
         """Send heartbeats that are due, and detect a silent peer."""
+        # Proton takes 0 as "no time", so the time must be greater.
         protocol_events, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
         self._handle(protocol_events)
         self.flush_soon()
@@ -413,6 +418,7 @@ class Wire:
         if self._timer is not None:
             self._timer.cancel()
         if self._stream is not None:
+            # The close frame, if Proton can still write it.
             if data := self._protocol.take_output():
                 self._stream.write(data)
             self._stream.close()
@@ -422,8 +428,10 @@ class Wire:
         self._protocol.end()
         if not self._opened.done():
             self._opened.set_exception(error if isinstance(error, ConnectError) else ConnectError(str(error)))
+            # Read it, or asyncio logs it if no task waits.
             self._opened.exception()
             return
+        # First everything is removed: the callbacks may start new links on this connection.
         attachments = list(self._attachments.values())
         self._attachments.clear()
         for attachment in attachments:

@@ -53,6 +53,7 @@ class Candidates:
 
     def due(self, held: int, now_s: float) -> int:
         """Return how many attaches to start now. `held`: how many partitions the member owns."""
+        # After a refusal or a failure, one attach shows whether the situation has changed.
         most = 1 if self._refusals or self._failures else self._most
         room = most if self.partitions is None else min(most, self.partitions - held)
         missing = max(0, room - self.waiting)
@@ -92,6 +93,7 @@ class Candidates:
         self._names.append(name)
         if not held:
             self.waiting -= 1
+        # Not the fault of the link: the new connection attaches again at once.
         if isinstance(error, ConnectionLostError):
             return Ending.AGAIN
         if not isinstance(error, EndpointError):

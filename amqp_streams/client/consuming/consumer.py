@@ -355,6 +355,7 @@ class Consumer(Endpoint):
         """
         self._owed += count
         link = self._link
+        # In portions of a quarter of what is in flight: more flow frames cost more than they gain.
         if link is not None and (room := self._room(link)) > 0 and 3 * room >= link.credit:
             link.grant(room)
             self._owed -= room

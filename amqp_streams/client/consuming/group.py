@@ -88,6 +88,7 @@ class GroupConsumer:
         self._pool: Final = pool
         self._credit: Final = credit
         self.auto: Final = settle == "auto"
+        # The node keeps the position: this filter counts only in partitions where the group has none.
         position = Cursor(start, None, kept=True).filters(())
         self._filters: Final = {**filters, **(position or NEW_EVENTS)} if filters else position
         self._on_assigned: Final = on_assigned
@@ -136,6 +137,7 @@ class GroupConsumer:
             raise ValueError(message)
         now_s = asyncio.get_running_loop().time
         self._pace.asked(now_s())
+        # First, because it may return credit.
         self._settle_handed()
         events = self._take(max_events)
         if not events and timeout != 0:
@@ -168,6 +170,7 @@ class GroupConsumer:
         """Return received events that the program has not used. The next `receive` starts with those that
         still belong to this member.
         """
+        # By identity: equal events are different deliveries.
         back = set(map(id, events))
         self._handed = [event for event in self._handed if id(event) not in back]
         self._again.extendleft(reversed(events))
@@ -356,6 +359,7 @@ class GroupConsumer:
         now_s = asyncio.get_running_loop().time
         since_s, share = now_s(), None
         try:
+            # Without a time limit: the node answers when a partition is free.
             await attachment.wait(None)
             share = self._assigned(attachment)
             self._candidates.granted()
@@ -411,6 +415,7 @@ class GroupConsumer:
         if self._shares.pop(share.link, None) is None:
             return
         self._order.remove(share)
+        # They must not be settled: the next owner receives them.
         self._handed = [event for event in self._handed if event._link is not share.link]
         self._schedule_callback(self._on_revoked, share.partition)
 

@@ -96,6 +96,7 @@ class RangeReader(Endpoint):
             self._properties[names.BATCH_EVENTS] = UInt(batch_events)
         self._batch_bytes: Final = batch_bytes
         self._size = batch_bytes
+        # At least two batches: one is processed while the next one is in flight.
         self._prefetch_bytes: Final = max(prefetch_bytes, 2 * batch_bytes)
         self._incarnation = incarnation
         self._timeout: Final = timeout
@@ -133,6 +134,7 @@ class RangeReader(Endpoint):
             if self._left:
                 runs, self._left = self._left[:batches_max], self._left[batches_max:]
                 return runs
+            # The runs that had arrived were returned above; now wait for the next link.
             if self._link is None:
                 self._check()
                 await self._wait()
@@ -164,6 +166,7 @@ class RangeReader(Endpoint):
             async with asyncio.timeout(self._timeout) as limit:
                 await self._signal.wait()
         except TimeoutError:
+            # Another time limit: that of a caller around this call.
             if not limit.expired():
                 raise
             message = (
@@ -180,6 +183,7 @@ class RangeReader(Endpoint):
         assert link is not None
         while not self._done and len(runs) < batches_max:
             messages, deliveries, aborted = link.take(batches_max - len(runs))
+            # Settled at once: the node keeps nothing for this reader, which continues at its own position.
             link.settle(deliveries, ACCEPTED)
             for message in messages:
                 self._note(message, runs)
@@ -210,11 +214,13 @@ class RangeReader(Endpoint):
             broken = LinkError(names.DECODE_ERROR, f"the node sent a batch that is not valid: {error}")
             self._stop(broken)
             raise broken from error
+        # The node works: a later failure begins its own series of attempts.
         self._progress, self._faults = True, 0
         offsets = batch.offsets
         if offsets:
             self._next = offsets[-1] + 1
             runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.messages, batch.formats))
+        # A batch without events reports how far the filter has skipped.
         self._next = max(self._next, batch.next_offset or 0)
         if self._end is not None and self._next >= self._end:
             self._done = True
@@ -280,6 +286,7 @@ class RangeReader(Endpoint):
         self._link = None
 
     def _worth_another(self, error: AmqpStreamsError) -> bool:
+        # Only these are counted here: the other errors have their own limits.
         if isinstance(error, EndpointError) and error.condition == names.INTERNAL_ERROR:
             self._faults += 1
             if self._faults > _FAULTS_MAX:

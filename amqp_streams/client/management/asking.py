@@ -54,6 +54,7 @@ class _Line:
             self._incoming.link.grant(_CREDIT)
             self.wire.flush_soon()
             await self._outgoing.wait()
+        # Both links or none: a half-open pair would occupy the node's limits.
         except BaseException:
             self.close()
             raise
@@ -79,6 +80,7 @@ class _Line:
             self._outgoing.link.send([Entry(request, request.encode())])
             self.wire.flush_soon()
             return await answer
+        # Also if the call is cancelled: an answer that arrives later finds no call and is ignored.
         finally:
             del self._waiting[identity]
 
@@ -105,7 +107,7 @@ class _Line:
         try:
             answer = self._waiting.get(str(reply.correlation_id))
         except AmqpStreamsError:
-            return
+            return  # without a correlation-id, no call can be found
         if answer is None or answer.done():
             return
         try:
@@ -121,6 +123,7 @@ class _Line:
                 answer.set_exception(error)
 
     def _ended(self, ended: "asyncio.Future[AmqpStreamsError]") -> None:
+        # A call that waits for credit must see that the link has ended.
         self._room.set()
         for answer in self._waiting.values():
             if not answer.done():
@@ -151,6 +154,7 @@ class Asker:
                 continue
 
     async def _on(self, wire: Wire) -> _Line:
+        # One task opens the links, the others wait for it.
         async with self._opening:
             line = self._line
             if line is None or line.wire is not wire or not line.usable:

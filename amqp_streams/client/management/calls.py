@@ -165,6 +165,7 @@ class Management:
                 answer = await manage(wire, "QUERY", None, {}, type_=type_, log=log, offset=at or None)
                 page = listed(answer, what)
                 entries += page
+                # An empty page must end the list, whatever the node says about the next page.
                 at = answer.get(names.QUERY_NEXT) if page else None
             return entries
 

@@ -53,6 +53,7 @@ async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dic
     try:
         return read_extents(await ask(names.EXTENTS, extents_body(logs, missing_ok=missing_ok)))
     except ManagementError as error:
+        # One log cannot be divided: the error is the answer.
         if error.status != _BAD_REQUEST or len(logs) < 2:
             raise
     middle = len(logs) // 2

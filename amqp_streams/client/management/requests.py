@@ -49,6 +49,7 @@ class _Inbox:
                 await _first(came, attachment.ended)
             finally:
                 came.cancel()
+            # After the take above: a message that arrived before the end still counts.
             if attachment.ended.done():
                 raise attachment.ended.result()
 
@@ -83,11 +84,13 @@ class _Looks:
 
     async def ask(self, wire: Wire, log: str) -> LogInfo:
         if self.asking is not None:
+            # `wait`, not `await`: a failure of that request belongs to its own callers.
             await asyncio.wait({self.asking})
         self.asking, self.next = self.next, None
         try:
             return await read_info(wire, log)
         finally:
+            # No call waits, so the object is not needed.
             if self.next is None:
                 wire.looks.pop(log, None)
 
@@ -102,6 +105,7 @@ async def shared_info(wire: Wire, log: str) -> LogInfo:
     if looks.next is None:
         looks.next = asyncio.create_task(looks.ask(wire, log))
         looks.next.add_done_callback(_seen)
+    # Several calls wait for one request: if one is cancelled, the others continue.
     return await asyncio.shield(looks.next)
 
 
@@ -224,6 +228,7 @@ async def _manage(
         outgoing.link.send([Entry(request, request.encode())])
         wire.flush_soon()
         answering = asyncio.ensure_future(inbox.message())
+        # The node may reject the request itself: then no answer follows.
         await _first(answering, refusal)
         if not answering.done() and refusal.done():
             answering.cancel()
