@@ -36,6 +36,7 @@ class BatchReader(DataSourceReader):
         """Plan the tasks of the batch."""
         options = self._options
         assert options.ending is not None
+        # One request for the start and the end, so that both are of the same moment.
         available = requests.available(options.connection, options.streams)
         start = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         ends = beginning(numbers(options, options.ending, available, Edge.LATEST), available)
@@ -44,6 +45,7 @@ class BatchReader(DataSourceReader):
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         report_losses(options, planned.losses)
         if options.filter is not None:
+            # On the driver: a mistake must fail once and not in every task.
             requests.check_filter(options.connection, options.streams[0], options.filter)
         found = partitions_of(options, planned.ranges)
         settle()

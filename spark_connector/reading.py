@@ -57,6 +57,7 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
     if isinstance(where, Positions):
         report_losses(options, replaced(where, available))
         return located(renewed(where, available), available, edge)
+    # Checks the named partitions before any request about times.
     located(Positions(edge, where.named), available, edge)
     return {
         stream: _at_times(options, where, stream, state.partitions, edge)
@@ -79,6 +80,7 @@ def _at_times(
     for time_ms, indexes in wanted.items():
         answer = requests.offsets_at(options.connection, stream, indexes, time_ms)
         for index in indexes:
+            # The log may have grown since: all partitions end at the moment of `available`.
             found[index] = min(answer[index], held[index].next)
             if edge is Edge.EARLIEST and options.late_start_fails and found[index] == held[index].next:
                 raise OffsetError(
@@ -149,6 +151,7 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
             if options.filter is None:
                 for low, high in gaps(run, expected):
                     reason = "retention has removed them since this was planned"
+                    # A new request, only now: usually no event is missing.
                     _report_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
             expected = run.offsets[-1] + 1
             yield run
@@ -204,6 +207,7 @@ def _report_at_reading(options: ReadOptions, loss: Loss) -> None:
 def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
     """Return the offsets that are missing before and within a run, as [low, high)."""
     offsets = run.offsets
+    # Hot path: without gaps, nothing is looked at one by one.
     if offsets[0] == expected and offsets[-1] - offsets[0] == len(offsets) - 1:
         return []
     found = []

@@ -67,7 +67,8 @@ class AmqpStreamsDataSource(DataSource):
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802 (Spark's signature)
+    # The signature is Spark's.
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802
         """Return the writer for `writeStream`."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.writing.sink import stream_writer  # noqa: PLC0415

@@ -104,6 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if end is None or end is offsets:
             return start
+        # The delay of `minOffsetsPerTrigger` begins again after each batch.
         self._waiting_since = time.monotonic()
         return end.json()
 

@@ -21,6 +21,7 @@ def settle() -> None:
     Call it at the end of a task, when everything that tasks need is loaded. Garbage of later tasks is still
     collected. In a process that PySpark's daemon did not start, the call does nothing.
     """
+    # Elsewhere the process belongs to the user's program, whose objects must stay under collection.
     if getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) != _DAEMON:
         return
     pid = os.getpid()  # a forked process inherits `_settled` from its parent

@@ -86,10 +86,8 @@ def client(options: ConnectionOptions) -> Client:
     Raises:
         FAILURES: the connection failed.
     """
-    key = (
-        os.getpid(),
-        options,
-    )  # a forked process inherits this dictionary, but not the threads of its clients
+    # A forked process inherits this dictionary, but not the threads of its clients.
+    key = (os.getpid(), options)
     found = _clients.get(key)
     if found is None:
         found = _clients[key] = _connected(options)
@@ -105,8 +103,10 @@ def _connected(options: ConnectionOptions) -> Client:
         found = _client(options, options.endpoints[index])
         try:
             found.connect()
+        # Also after Ctrl-C: the client has a thread.
         except BaseException as error:
             found.close()
+            # The endpoints belong to one node: another one would refuse the same login.
             if isinstance(error, AuthenticationError) or not isinstance(error, FAILURES):
                 raise
             failures.append(error)
@@ -142,6 +142,7 @@ def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T],
     while True:
         try:
             return work(client(options))
+        # These errors already have a remedy: a retry does not help.
         except ConnectorError:
             raise
         except FAILURES as error:
@@ -179,6 +180,7 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
         str(error),
         place,
     )
+    # The failure may be that of the connection: the retry opens a new one.
     drop(options)
     time.sleep(wait_ms / 1000)
 
@@ -204,6 +206,7 @@ def _distrust(error: BaseException | None) -> ssl.SSLError | None:
             error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError
         ):
             return error
+        # The client wraps the error of the TLS library.
         error = error.__cause__
     return None
 
@@ -242,6 +245,7 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
         verify=options.tls_verify,
         server_hostname=options.tls_server_name,
     )
+    # Read at each connection: the file may have a new token.
     token = options.token if options.token_file is None else _secret(options.token_file, "tokenFile")
     password = (
         options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
@@ -256,6 +260,7 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
             mechanisms=options.sasl_mechanisms or None,
             plain_without_tls=options.plain_without_tls,
         ),
+        # `retried` and `pause` retry, with the options of the user.
         retry=NO_RETRY,
         idle_timeout_ms=options.idle_timeout_ms,
         timeout=options.connect_timeout_ms / 1000,
@@ -265,6 +270,7 @@ def _client(options: ConnectionOptions, endpoint: str) -> Client:
 def _path(text: str | None, option: str) -> Path | None:
     if text is None:
         return None
+    # Read here for an error that names the option: the TLS library would report only "no such file".
     _content(text, option)
     return Path(text)
 

@@ -27,6 +27,7 @@ def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fai
     """
 
     def ask(node: Client) -> Mapping[str, LogExtent]:
+        # Missing logs are found below, and in one request for all.
         return node.extents(streams, missing_ok=True, timeout=options.operation_timeout_ms / 1000)
 
     where = f"log {', '.join(map(repr, streams))}"
@@ -82,6 +83,7 @@ def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None)
     while at < wanted.end:
         try:
             for run in _runs(client(options), options, wanted, at, condition):
+                # The retries count failures in a row: an event shows that the node works.
                 attempt = 0
                 at = run.offsets[-1] + 1
                 yield run
@@ -99,6 +101,7 @@ def check_filter(options: ConnectionOptions, stream: str, condition: str) -> Non
     """
 
     def attach(node: Client) -> None:
+        # A short-lived link: the node compiles the filter at the attach.
         with node.consumer(stream, credit=1, settle="none", filters={"condition": sql_filter(condition)}):
             pass
 

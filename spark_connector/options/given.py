@@ -109,6 +109,7 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
                 f"It applies to {_listed(use.value for use in _order(option.uses))}",
             )
         first = names_given.setdefault(option.name, name)
+        # The same value under two names is allowed: some tools pass every name.
         if texts.setdefault(option.name, text) != text:
             raise OptionError(
                 f"option {option.name!r} has two values",
@@ -153,6 +154,7 @@ def _value(option: Option, text: str | None) -> object:
     try:
         return option.kind.read(chosen)
     except ValueError as error:
+        # A value with @ may be a URL with a password.
         shown = "" if option.secret or len(chosen) > 80 or "@" in chosen else f" {chosen!r}"
         raise OptionError(
             f"the value{shown} of option {option.name!r} is not valid", "", f"Expected: {error}"

@@ -25,7 +25,8 @@ RETRY_WAIT_MAX_MS: Final = 10_000
 _IN_SQL: Final = "In SQL, a table keeps no options"
 _NAMING: Final = {
     Use.BATCH_READ: (
-        f""" or .load("NAME"). {_IN_SQL}: give them in the query, FROM TABLE WITH (endpoint = 'URL', stream = 'NAME')"""
+        f""" or .load("NAME"). {_IN_SQL}: give them in the query,"""
+        """ FROM TABLE WITH (endpoint = 'URL', stream = 'NAME')"""
     ),
     Use.STREAM_READ: ' or .load("NAME")',
     Use.BATCH_WRITE: f""" or .save("NAME"). {_IN_SQL}: INSERT INTO a temporary view with options""",
@@ -65,6 +66,7 @@ class ConnectionOptions:
 
     def wait_ms(self, attempt: int) -> int:
         """Return the wait before the retry after attempt number `attempt` (from 0)."""
+        # The shift is limited, because a large one makes an enormous number.
         return min(self.retry_interval_ms << min(attempt, 32), max(RETRY_WAIT_MAX_MS, self.retry_interval_ms))
 
 

@@ -49,6 +49,7 @@ def lags(start: Offsets, available: Available) -> list[Lag]:
         state = available[stream]
         for index in sorted(state.partitions):
             held = state.partitions[index]
+            # A start before the earliest event counts from there: removed events are no lag.
             first = min(max(position_of(start, stream, state, index), held.earliest), held.next)
             found.append(Lag(stream, index, first, held.next, held.average_bytes))
     return found
@@ -128,9 +129,11 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
         return list(counts)
     given = [0] * len(counts)
     waiting = [index for index, count in enumerate(counts) if count]
+    # The order rotates with `first`, so that no entry is always the last.
     turns = [waiting[(first + turn) % len(waiting)] for turn in range(len(waiting))]
     left = limit
     for index in turns:
+        # One unit is given even if it is larger than the limit: otherwise a large event would stop the query.
         if costs[index] <= left or left == limit:
             given[index] = 1
             left -= costs[index]
@@ -142,6 +145,7 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
             more = weight * spare // total // costs[index]
             given[index] += more
             left -= more * costs[index]
+        # What rounding left over.
         for index in turns:
             if 0 < given[index] < counts[index] and costs[index] <= left:
                 given[index] += 1

@@ -89,6 +89,7 @@ class Offsets:
         if not isinstance(value, dict):
             raise OffsetError(_NO_OFFSETS, "", _REMEDY)
         version = value.get("version")
+        # In Python, True equals 1.
         if version != VERSION or isinstance(version, bool):
             message = (
                 f"offsets of version {version!r} cannot be read: this connector supports version {VERSION}"
@@ -156,6 +157,7 @@ def parse_positions(text: str, others: Edge) -> Positions:
     if word is not None:
         return Positions(word)
     value = _json(text)
+    # The whole `lastProgress`, as users copy it from a log or a notebook.
     if isinstance(value.get("sources"), list):
         value = _of_progress(value["sources"])
     elif "endOffset" in value:
@@ -208,6 +210,7 @@ def _of_progress(sources: object) -> dict[str, object]:
 def _json(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
+    # RecursionError: deeply nested JSON.
     except (ValueError, RecursionError):
         raise OffsetError("the value is not earliest, latest or JSON", "", _REMEDY) from None
     return _map(value, "the value")
@@ -246,6 +249,7 @@ def _positions(value: object, stream: str) -> dict[int, Position]:
 
 
 def _partition(name: str, where: str) -> int:
+    # One text for each number: "01" would be a second name of partition 1.
     if not (name.isascii() and name.isdigit() and len(name) <= 9 and str(int(name)) == name):
         raise OffsetError(f"{name!r} is not a partition number (0, 1, 2, …)", where, _REMEDY)
     return int(name)

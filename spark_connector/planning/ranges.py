@@ -169,12 +169,14 @@ def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
     losses: list[Loss] = []
     for stream, ending in end.streams.items():
         before = None if start.initial else start.streams.get(stream)
+        # Numbers of another incarnation mean other events.
         same = before is not None and before.incarnation == ending.incarnation
         state = available.get(stream)
         if before is not None and not same:
             losses += _replaced(stream, before, ending)
         for index, last in ending.next.items():
             first = end.begun.get(stream, {}).get(index)
+            # A partition that is new since the last batch is read from its beginning.
             if first is None:
                 first = before.next.get(index, 0) if before is not None and same else 0
             wanted = OffsetRange(stream, index, first, last, ending.incarnation)
@@ -313,6 +315,7 @@ def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
     """Distribute ranges over `count` tasks: the largest first, each to the task with the fewest offsets."""
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     sizes = [0] * count
+    # The largest first: the usual way to keep the tasks nearly equal.
     for piece in sorted(pieces, key=lambda one: (-len(one), _place(one))):
         least = sizes.index(min(sizes))
         bins[least].append(piece)

@@ -47,6 +47,7 @@ class Events:
     def texts(self, name: str) -> list[str | None]:
         """Return a column of text."""
         values = [None if one is None else one.get(name) for one in self.attributes]
+        # Hot path: most values are plain text already.
         return [value if type(value) is str else text_of(value) for value in values]
 
     def times(self, faults: dict[int, str]) -> list[int | None]:
@@ -124,6 +125,7 @@ def _content_type(section: bytes) -> str | None:
 
 
 def _binary(section: bytes, content_type: str | None) -> dict[str, object]:
+    # Hot path: reads the usual form without decoding the map.
     found = attributes_in(section, 0, len(section), _names, _name)
     if found is None:
         found = {

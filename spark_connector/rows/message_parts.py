@@ -100,6 +100,7 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
             at = end
         else:
             end = -1
+        # Anything unusual: another form, a missing body, or bytes after the body.
         if end != size or kinds:
             _take(row, message, parts, with_body=with_body)
             continue
@@ -201,6 +202,7 @@ def _front(message: bytes, found: dict[int, bytes]) -> int:
             end = at + 4
         else:
             return _slow_front(message, found)
+        # Sections have an order (AMQP 1.0 core 3.2): anything else goes to the strict parser.
         if end > size or code <= previous:
             return _slow_front(message, found)
         found[code] = message[at:end]
@@ -272,6 +274,7 @@ class Memory:
         value = self.read(section)
         if len(section) <= _REMEMBERED_BYTES_MAX:
             if len(self._known) >= _REMEMBERED_MAX:
+                # Emptied instead of evicting single entries: what repeats is soon known again.
                 self._known.clear()
             self._known[section] = value
         return value

@@ -164,6 +164,7 @@ class RowMaker:
         where = f"log {stream!r}, partition {partition}, offset {run.offsets[first]}"
         if self._mode == "FAILFAST":
             raise MalformedMessageError(f"a stored message cannot be read: {faults[first]}", where, _REMEDY)
+        # One line for each task: a log with many such messages must not fill Spark's log.
         if not self.malformed:
             what = (
                 "row is left out" if self._mode == "DROPMALFORMED" else "columns that cannot be read are null"
@@ -247,6 +248,7 @@ def _octets(parts: Parts, kind: str) -> pa.Array:
     if kind == "binary":
         return pa.array(parts.bodies, pa.binary())
     try:
+        # Arrow converts and checks all bodies at once.
         return pa.array(parts.bodies, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
         texts: list[str | None] = []

@@ -30,6 +30,7 @@ def key_of(section: bytes) -> str | None:
     if not section:
         return None
     text_at = _KEY_AT + len(_KEY_NAME)
+    # Hot path: a section with only the key, as the client and the gateway write it.
     plain = section[5] == 2 and section[_KEY_AT:text_at] == _KEY_NAME and section[text_at] == 0xA1
     if plain and text_at + 2 + section[text_at + 1] == len(section):
         return section[text_at + 2 :].decode()
@@ -42,6 +43,7 @@ def pairs_of(section: bytes) -> Pairs | None:
     found = typed_pairs(section)
     if found is None:
         return None
+    # Usually all values are text already: then nothing is copied.
     for value in found.values():
         if type(value) is not str:
             return {name: value if type(value) is str else text_of(value) for name, value in found.items()}

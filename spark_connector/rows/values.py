@@ -46,6 +46,7 @@ def json_of(value: object) -> object:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
+        # JSON has no infinity and no NaN.
         return float(value) if math.isfinite(value) else str(float(value))
     return _other(value)
 

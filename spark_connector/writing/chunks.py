@@ -106,6 +106,7 @@ def name_of(task: str, chunk: Chunk, target: Target) -> str:
     messages = chunk.messages[target]
     digest = blake2b(digest_size=NAME_BYTES)
     digest.update(f"{task}\0{chunk.number}\0{target}\0".encode())
+    # The lengths as well: otherwise different messages could have the same bytes in sequence.
     digest.update(array("Q", map(len, messages)).tobytes())
     digest.update(b"".join(messages))
     return f"spark-{digest.hexdigest()}"

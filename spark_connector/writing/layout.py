@@ -126,7 +126,7 @@ def plan(columns: Sequence[Column]) -> Layout:
             )
     for column, name in zip(columns, names, strict=True):
         _check_type(column, wanted[name])
-    return Layout(style, {name: place for place, name in enumerate(names)})
+    return Layout(style, {name: index for index, name in enumerate(names)})
 
 
 def _style(names: Sequence[str]) -> Style:

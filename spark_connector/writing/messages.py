@@ -65,6 +65,7 @@ class Encoder:
 
     def _targets(self, messages: list[bytes], partition: pa.Array | None) -> list[Target] | Target:
         if partition is None or partition.null_count == len(partition):
+            # The least and the greatest message decide for all: no message is looked at.
             if min(messages, default=_PLAIN) >= _PLAIN:
                 return self.default
             if max(messages) < _PLAIN:

@@ -83,6 +83,7 @@ def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
         [_NULL] * rows if (column := columns.get(name)) is None else write(column)
         for name, write in _PROPERTIES
     ]
+    # The usual case: few different content types, so each section is made once.
     if columns.keys() & PROPERTY_COLUMNS == {"content_type"}:
         types = fields[-2]
         known = {one: _properties([_NULL, _NULL, _NULL, one, _NULL]) for one in set(types)}
@@ -227,6 +228,7 @@ def _map_entries(
 ) -> Iterator[tuple[bytes, int]]:
     offsets = column.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
+    # A slice of a larger array: its children have the entries of the other rows as well.
     keys = texts(column.keys[first:last])
     front = prefix.encode()
     pieces = [

@@ -121,9 +121,9 @@ class Sending:
         assert self._chunk is not None
         if self._links is None:
             self._links = _Links(_timeout_s(self._connection))
-            for place, messages in self._chunk.messages.items():
-                name = None if self._task is None else name_of(self._task, self._chunk, place)
-                partition = None if place is BY_KEY else place
+            for target, messages in self._chunk.messages.items():
+                name = None if self._task is None else name_of(self._task, self._chunk, target)
+                partition = None if target is BY_KEY else target
                 producer = self._links.open(
                     node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name)
                 )
@@ -134,6 +134,7 @@ class Sending:
                 )
 
     def _flush(self, node: Client) -> None:
+        # After a failure the links are gone: send the chunk again first.
         self._post(node)
         assert self._links is not None
         self._links.flush()
@@ -179,6 +180,7 @@ class _Links:
         self._producers: Final[list[Producer]] = []
 
     def open(self, producer: Producer) -> Producer:
+        # The links of the group end here: the next targets need the sessions.
         if len(self._producers) == LINKS_MAX:
             self.flush()
         self._producers.append(self._stack.enter_context(producer))
@@ -193,6 +195,7 @@ class _Links:
 
     def drop(self) -> None:
         """Abandon the events in flight, and close the links."""
+        # An exception makes the producers detach without waiting for outcomes.
         given_up = RuntimeError("given up")
         self._stack.__exit__(RuntimeError, given_up, None)
 

@@ -117,11 +117,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         return _write(self._options, self._layout, iterator, f"query/{query}/{batch}", int(batch or 0))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+    # The names of the parameters are Spark's, here and below.
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the totals. All rows are durable before Spark calls this."""
         logger.info("written log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the totals of a micro-batch that failed. Spark replays it when the query starts again."""
         logger.warning(
             "write_failed log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages)
@@ -155,6 +156,7 @@ def _write(
     """
     task = _context().partitionId()
     rows = size = 0
+    # Spark passes empty batches as well.
     batches = (batch for batch in batches if len(batch))
     first = next(batches, None)
     if first is None:  # Spark also runs tasks without rows: they need no connection
@@ -173,6 +175,8 @@ def _write(
 def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
     for batch in batches:
         yield from cutter.add(*encoder.encode(batch))
+    # Before the last chunk: an incomplete chunk would get another name when the task runs again, and be
+    # stored twice.
     if not input_is_whole():
         raise ConnectorError(
             "the input of this task ended early, because the producer of its rows failed",
