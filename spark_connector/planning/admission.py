@@ -49,7 +49,7 @@ def lags(start: Offsets, available: Available) -> list[Lag]:
         state = available[stream]
         for index in sorted(state.partitions):
             held = state.partitions[index]
-            # A start before the earliest event counts from there: removed events are no lag.
+            # A start before the earliest event counts from there: removed events do not count as lag.
             first = min(max(position_of(start, stream, state, index), held.earliest), held.next)
             found.append(Lag(stream, index, first, held.next, held.average_bytes))
     return found
