@@ -33,6 +33,7 @@ class Bounds:
 
     def narrowed(self, other: "Bounds") -> "Bounds":
         """Returns the conditions of both: records must match the two."""
+        # None does not bound anything, so it must not take part in the comparison.
         lows = [low for low in (self.after_ms, other.after_ms) if low is not None]
         highs = [high for high in (self.before_ms, other.before_ms) if high is not None]
         return Bounds(
@@ -46,6 +47,8 @@ class Bounds:
         """Returns the first record number that can match. `latest`: the partition's end at the time of the
         attach.
         """
+        # `latest` is known only at the attach, so the positions are resolved here and not when the filter is
+        # compiled.
         return max((_after(position, latest) for position in self.after), default=0)
 
     def end(self, latest: int) -> int | None:
@@ -77,6 +80,8 @@ class Bounds:
         last = self.end(latest)
         if last is not None:
             high = min(high, last - base)
+        # Timestamps of a partition never decrease, so both ends are found by bisection, without a look at the
+        # messages.
         if low < high and self.after_ms is not None:
             low = bisect_right(timestamps, self.after_ms, low, high)
         if low < high and self.before_ms is not None:
@@ -99,6 +104,7 @@ def bounds_of(node: Predicate) -> Bounds | None:
     if not isinstance(node, Compare):
         return None
     field, constant, sign = node.left, node.right, node.operator
+    # `5 < field` means `field > 5`.
     if isinstance(field, Constant):
         field, constant, sign = constant, field, FLIPPED[sign]
     if not isinstance(constant, Constant) or sign == "<>":
@@ -125,7 +131,10 @@ def _of_offset(sign: Comparison, text: str) -> Bounds:
             else Bounds(before=(Latest(),))
         )
     first_equal, first_greater = (
-        find(_OFFSETS, text, key=offset_text) for find in (bisect_left, bisect_right)
+        # A text need not be a valid offset: bisection finds its position among the texts of all offsets, in
+        # about 53 steps.
+        find(_OFFSETS, text, key=offset_text)
+        for find in (bisect_left, bisect_right)
     )
     after = {">": first_greater, ">=": first_equal, "=": first_equal}.get(sign)
     before = {"<": first_equal, "<=": first_greater, "=": first_greater}.get(sign)
@@ -133,6 +142,7 @@ def _of_offset(sign: Comparison, text: str) -> Bounds:
 
 
 def _position_before(number: int) -> Position:
+    # A bound is exclusive, and no record comes before number 0.
     return number - 1 if number else Earliest()
 
 

@@ -103,6 +103,7 @@ class Compiled:
             candidates = _having(clause, candidates, messages)
         if not self.conditions:
             return list(candidates), end
+        # One object for all records: creating it would cost as much as a simple condition.
         record = Record(partition=partition, latest=latest, now_ms=now_ms)
         chosen: list[int] = []
         work = 0
@@ -113,6 +114,7 @@ class Compiled:
                     break
             else:
                 chosen.append(index)
+            # After the record, so that at least one record is evaluated in each call, however much it costs.
             work += record.work
             if work_max is not None and work > work_max:
                 return chosen, index + 1
@@ -154,6 +156,8 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
     for name, given in filters.items():
         descriptor, value = (given.descriptor, given.value) if isinstance(given, Described) else (name, given)
         kind = kind_of(descriptor)
+        # AMQP 3.5.3: a filter that the node does not know is left out of `in_force`, and so the client learns
+        # of it.
         if kind is None:
             if given is not None and not isinstance(given, Described):
                 raise _refused(name, FilterError(_UNDESCRIBED))
@@ -179,6 +183,7 @@ def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]
             if len(messages[index]) > NEEDLE_MESSAGE_MAX or needle in messages[index]
         ]
     large = (index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX)
+    # A message may contain several needles, and the caller needs ascending indices.
     return sorted(
         {*large, *(index for needle in clause for index in candidates if needle in messages[index])}
     )

@@ -101,6 +101,7 @@ class Part:
         def holds(record: Record) -> Truth:
             result: Truth = bounds.within(record)
             for each in conditions:
+                # A record outside the bounds needs no further evaluation.
                 if result is False:
                     break
                 result = conjunction(result, each(record))
@@ -132,6 +133,7 @@ class Compiler:
         Raises:
             FilterError: the filter is malformed, has a wrong type, or exceeds a limit.
         """
+        # Before the members are compiled: the peer chooses their number.
         self._count += 1
         if self._count > self._limits.filters:
             reason = f"there are more than {self._limits.filters} filters, including those in groups"
@@ -161,6 +163,7 @@ class Compiler:
                 f" {'[]' if value == [] else type(value).__name__})"
             )
             raise FilterError(reason)
+        # Each level uses the interpreter's stack, here and for each record.
         if depth >= self._limits.depth:
             reason = f"groups are nested more than {self._limits.depth} levels deep"
             raise FilterError(reason)
@@ -169,6 +172,7 @@ class Compiler:
         # bounds.
         if kind == names.FILTEX_ALL and depth == 0:
             return joined(members)
+        # NOT requires nothing: a message without the needle matches it.
         needles = (
             either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
         )
@@ -196,6 +200,7 @@ def _grouped(kind: str, conditions: list[Condition]) -> Condition:
         matching = 0
         for each in conditions:
             truth = each(record)
+            # FILTEX 3: also in ANY, where another member may be true.
             if truth is FAILED:
                 return FAILED
             matching += truth is True
@@ -215,9 +220,12 @@ def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
         raise FilterError(reason)
     node = parse(value, dialect, limits)
     unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
+    # The length of the text stands for the number of its operations.
     whole = Part(weight=1 + len(value) // _CHARACTERS_PER_WEIGHT)
     for conjunct in node.operands if isinstance(node, And) else (node,):
         bounds = bounds_of(conjunct)
+        # A conjunct that becomes a bound needs no condition: the reader looks only at records within the
+        # bounds.
         if bounds is not None:
             whole = whole.joined(Part(bounds))
         else:

@@ -72,6 +72,7 @@ def matcher(pattern: str, escape: str | None) -> Matcher | None:
     if parts is None:
         return None
     single = any(None in part for part in parts)
+    # The first and the last piece are compared at the ends of the text, never searched for.
     piece = max(map(len, parts[1:-1]), default=0)
     return Matcher(wildcard_matcher(parts, _search) if single else plain_matcher(parts), piece, single)
 

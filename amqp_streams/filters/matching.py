@@ -34,6 +34,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
     if not isinstance(reference, dict):
         reason = f"the filter of {NAMES[section]} must be a map (got {type(reference).__name__})"
         raise FilterError(reason)
+    # Before anything is compiled: the peer chooses the number of entries.
     _check_size(reference, limits)
     checks: list[tuple[Getter, Matcher]] = []
     needles = Required()
@@ -43,6 +44,8 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
             match = matcher(wanted)
         except FilterError as error:
             raise FilterError(error.reason, place) from error
+        # FILTEX 4.1: NULL matches every value, so neither a check nor a needle follows. The entry itself was
+        # checked.
         if wanted is None:
             continue
         checks.append((get, match))
@@ -79,6 +82,7 @@ def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
             and len(value.items) == len(elements)
             and _pairwise(elements, value.items)
         )
+    # Not in a symbol: only strings have modifiers.
     if type(reference) is str and reference.startswith("&"):
         return _modified(reference)
     kind = KINDS.get(type(reference))
@@ -136,6 +140,7 @@ def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
         for get, match in checks:
             found = get(record)
             if found is FAILED:
+                # The loop continues: an entry that does not match makes the whole filter false.
                 result = FAILED
             elif (
                 found is MISSING
@@ -198,6 +203,7 @@ def _needle(wanted: Value) -> Required:
 
 
 def _check_size(reference: dict[Value, Value], limits: Limits) -> None:
+    # Not recursive: the depth is the peer's choice.
     pending: list[Value] = [reference]
     count = 0
     while pending:

@@ -49,6 +49,7 @@ Clause: TypeAlias = tuple[bytes, ...]
 
 def text_needle(text: str) -> bytes:
     """Returns the bytes that each message with this text as a value or key contains."""
+    # The size modulo 256 stands before the text in both the short and the long encoding: see the law above.
     encoded = text.encode()
     return bytes((len(encoded) & 0xFF,)) + encoded
 
@@ -73,6 +74,7 @@ class Required:
         """
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
         cut = (
+            # The beginning of a needle is a needle too.
             tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause))
             for clause in ordered
             if all(clause)
@@ -103,6 +105,7 @@ def either(branches: Sequence[Required]) -> Required:
     """
     chosen = [next(iter(branch.most_telling()), ()) for branch in branches]
     clause = tuple(dict.fromkeys(needle for each in chosen for needle in each))
+    # A branch without a needle can hold for every message.
     if not all(chosen) or not 0 < len(clause) <= ALTERNATIVES_MAX:
         return Required()
     return (
@@ -137,6 +140,7 @@ def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
             return key_needle(field.section, field.name)
         case IsNull(operand=operand, negated=True):
             return _keys(operand)
+        # NOT of an unknown is unknown: the fields must exist here too.
         case Not(operand=Compare() | In() | Like() | Holds() as operand):
             return _definite(operand)
         case Compare() | In() | Like() | Holds():

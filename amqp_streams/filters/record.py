@@ -74,11 +74,13 @@ class Record:
         self.message = message
         self.number = number
         self.timestamp_ms = timestamp_ms
+        # Cleared and not replaced: an allocation for each record would cost more.
         self.seen.clear()
         self.work = 0
 
     def spend(self, steps: int) -> bool:
         """Count steps before they are taken. Returns False if the limit is reached: do not take them."""
+        # Before the steps are taken, so that the limit holds also for the last of them.
         self.work += steps
         return self.work <= WORK_MAX
 
@@ -165,6 +167,7 @@ def _listed(section: int, place: int) -> Getter:
             if message[at] not in {0xC0, 0xD0}:
                 return FAILED
             wide = message[at] == 0xD0
+            # The end by the size of the list: a field must not lie beyond it.
             end = skip(message, at)
             count = int.from_bytes(message[at + 5 : at + 9]) if wide else message[at + 2]
             if count <= place:
@@ -175,6 +178,7 @@ def _listed(section: int, place: int) -> Getter:
             value = _decoded(record, at)
         except (WireError, IndexError):
             return FAILED
+        # The count of the list promised more fields than its size contains.
         if at >= end:
             return FAILED
         return MISSING if value is None else value
@@ -199,7 +203,9 @@ def _mapped(section: int, name: str) -> Getter:
                 end, at = start + 5 + int.from_bytes(message[start + 1 : start + 5]), start + 9
             else:
                 return FAILED
+            # Hot path: annotations are usually short, and then counting the work costs more than the search.
             cheap = (end - at) * width <= _CHEAP_SEARCH
+            # From the end, because the last entry with a key counts.
             last = message.rfind(needle, at, end) if cheap else _last(record, needle, at, end)
             value_at = _entry(message, at, last, key) if last >= 0 else None
             return MISSING if value_at is None else _decoded(record, value_at)
@@ -221,6 +227,7 @@ def _decoded(record: Record, at: int) -> Value:
     message = record.message
     code = message[at]
     if code in _LARGE:
+        # The size is known without decoding.
         size = skip(message, at) - at
         text = code in _WIDE_TEXTS
         if size > (VALUE_BYTES_MAX if text else COMPOUND_BYTES_MAX) or not record.spend(
@@ -258,10 +265,12 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
             value_at = at + 5 + size
             same = size == length and message.startswith(key, at + 5)
         else:
+            # A key that is not a text cannot be the wanted one.
             value_at, same = skip(message, at), False
         if same:
             found = value_at
         code = message[value_at]
+        # Hot path: most values have a fixed size or are short texts, and need no call.
         width = _WIDTHS[code]
         at = (
             value_at + width
@@ -285,6 +294,7 @@ def _last(record: Record, needle: bytes, at: int, end: int) -> int:
         raise WireError(text)
     if backwards:
         return message.rfind(needle, at, end)
+    # A forward search finds only the first occurrence: every entry may still have the key.
     return min(end, len(message)) if message.find(needle, at, end) >= 0 else -1
 
 

@@ -30,11 +30,13 @@ def date_ms(text: str) -> int | None:
     return _date_ms(text) if _TEXT_MIN <= len(text) <= _TEXT_MAX and text.isascii() else None
 
 
+# A filter compares the same texts with each record.
 @lru_cache(maxsize=256)
 def _date_ms(text: str) -> int | None:
     try:
         parsed = datetime.fromisoformat(text)
         aware = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
+        # Rounded down to whole milliseconds, in integers: a float would lose digits.
         return (aware - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return None

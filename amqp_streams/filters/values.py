@@ -98,6 +98,7 @@ TESTS: Final[dict[Comparison, Test]] = {
 
 def compare(test: Test, left: Outcome, right: Outcome, unlike: Truth = FAILED) -> Truth:
     """Compare two values. Returns `unlike` if their types cannot be compared."""
+    # First: FAILED and None have no kind.
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
     kind, other = KINDS.get(type(left)), KINDS.get(type(right))
@@ -131,6 +132,7 @@ def _exact(number: object) -> Decimal:
     So the float 0.1 equals the decimal 0.1, although its binary value is not exactly 0.1.
     """
     if isinstance(number, Float):
+        # Nine digits always identify a 32-bit float, and the fewest that do are what a person wrote.
         for digits in range(6, 10):
             written = f"{float(number):.{digits}g}"
             if Float(float(written)) == number:
@@ -146,6 +148,7 @@ def _compare_moments(test: Test, left: object, right: object, unlike: Truth) -> 
 
 
 def _milliseconds(value: object) -> int | None:
+    # A boolean is an integer in Python.
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -199,6 +202,7 @@ def decimal(encoded: bytes) -> Decimal:
     special = (bits >> (top - 5)) & 0x1F
     if special >= 0x1E:
         return Decimal("NaN") if special == 0x1F else Decimal("-Infinity" if sign else "Infinity")
+    # The two first bits of the combination field say which of two layouts follows.
     tail = top - width - 2
     if special >> 3 == 3:
         exponent, significand = bits >> tail, (4 << tail) | (bits & ((1 << tail) - 1))

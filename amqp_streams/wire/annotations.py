@@ -20,6 +20,7 @@ from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_HEAD
 from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
 from amqp_streams.wire.types import Symbol
 
+# Records whose offsets share all digits but the last three.
 _BLOCK: Final = 1000
 _LOW: Final = tuple(b"%03d" % low for low in range(_BLOCK))
 _PAIRS: Final = 3
@@ -47,6 +48,7 @@ class AnnotationWriter:
 
     def __init__(self, partition: str, extra: Mapping[str, object] | None = None) -> None:
         entries = {Symbol(key): value for key, value in (extra or {}).items() if value is not None}
+        # The order of the entries is chosen: what all records share comes first, what changes comes last.
         before = (
             encode(Symbol(SOURCE_PARTITION)) + encode(Symbol(partition)) + encode(Symbol(TIMESTAMP)) + b"\x83"
         )
@@ -56,6 +58,8 @@ class AnnotationWriter:
         # Offset and timestamp have a fixed size, so the size of the map is known before their values are.
         size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
         small = size + 1 < 256 and count < 256
+        # A map has a short form for content of less than 256 bytes. A partition with a long name needs the
+        # long one.
         head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
         self._before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
 
@@ -65,6 +69,7 @@ class AnnotationWriter:
         assert 0 <= timestamp_ms <= _TIMESTAMP_MAX, timestamp_ms
         head = self._before_timestamp + timestamp_ms.to_bytes(8) + self._after_timestamp
         block, low = divmod(first, _BLOCK)
+        # The usual case: all offsets share one prefix, so a record costs one concatenation.
         if low + count <= _BLOCK:
             prefix = head + b"%013d" % block
             return [prefix + digits for digits in _LOW[low : low + count]]
@@ -81,12 +86,15 @@ class AnnotationWriter:
         decrease.
         """
         total = len(timestamps_ms)
+        # Timestamps never decrease, so equal ends mean that all are equal.
         if total and timestamps_ms[0] == timestamps_ms[total - 1]:
             return self.run(first, timestamps_ms[0], total)
         written: list[bytes] = []
         block, low = divmod(first, _BLOCK)
         previous, prefix = -1, b""
         for timestamp in timestamps_ms:
+            # The prefix is joined again only where it changes: at a new timestamp, or after the last three
+            # digits were 999.
             if timestamp != previous or low == _BLOCK:
                 if low == _BLOCK:
                     block, low = block + 1, 0
@@ -106,6 +114,7 @@ def assemble(annotations: Sequence[bytes], stored: Sequence[bytes], header_sizes
     """Returns complete messages: header, delivery annotations, then the rest. The three sequences have one
     element per record.
     """
+    # Hot path: most messages have no header, so the annotations are simply put in front.
     if not any(header_sizes):
         return [written + message for written, message in zip(annotations, stored, strict=True)]
     parts = zip(annotations, stored, header_sizes, strict=True)

@@ -54,6 +54,7 @@ _SWAP: Final = sys.byteorder == "little"
 _SECTION_BYTES: Final = 8
 _ARRAY: Final = Struct(">BIIB")
 _MAP: Final = Struct(">BII")
+# Always the long forms, with sizes of 4 bytes: one layout to write, and one to read as a block.
 _MAP_CODE: Final = 0xD1
 _ARRAY_CODE: Final = 0xF0
 _LENGTH: Final = Struct(">I")
@@ -136,11 +137,14 @@ def write_batch(
 def _with_body(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -> bytes:
     """Join all parts in one step: this is most of the cost of a batch."""
     count = len(sizes)
+    # Events of one size need only one separator, so one `join` writes the whole body.
     if sizes.count(sizes[0]) == count:
         return (DATA_BINARY32 + _LENGTH.pack(sizes[0])).join([head, *messages])
+    # Three parts for each event: the head of its section, its size, its bytes. The slices are filled in C.
     parts: list[bytes] = [DATA_BINARY32] * (3 * count)
     parts[1::3] = list(chain.from_iterable(iter_unpack("4s", _bytes(sizes))))
     parts[2::3] = messages
+    # The first element also carries what precedes the body.
     parts[0] = head + DATA_BINARY32
     return b"".join(parts)
 
@@ -166,6 +170,7 @@ def read_batch(message: bytes) -> Batch:
         raise WireError(
             f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps"
         )
+    # The pairs come from the peer: an index outside the batch would name an event that does not exist.
     if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
         raise WireError(
             f"the message-formats of a batch of {len(messages)} events are not those of its events"
@@ -185,10 +190,12 @@ def read_batch(message: bytes) -> Batch:
 def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
     """Returns the contents of data sections with known sizes."""
     count, size = len(sizes), sizes[0]
+    # One comparison replaces a check of each section: with this sum, no slice can leave the message.
     if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
         raise WireError(
             f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections"
         )
+    # Events of one size are cut by one format of `struct`, without Python code for each event.
     if sizes.count(size) == count:
         return list(chain.from_iterable(iter_unpack(f"{_SECTION_BYTES}x{size}s", memoryview(message)[at:])))
     ends = list(accumulate([size + _SECTION_BYTES for size in sizes], initial=at))
@@ -223,11 +230,13 @@ def _annotations(
     arrays: dict[tuple[str, str], array[int]] = {}
     for _ in range(count // 2):
         key, at = decode(message, at)
+        # A list of Python integers would cost more than all else: arrays of numbers are copied as blocks.
         if message[at : at + 1] == b"\xf0" and (taken := _taken(message, at, end)) is not None:
             numbers, at = taken
             arrays[str(key), numbers.typecode] = numbers
         else:
             values[str(key)], at = decode(message, at)
+    # An entry that goes beyond the map would move every section after it.
     if at != end:
         raise WireError(f"the annotations of a batch end at byte {at}, not at {end}")
     return values, arrays
@@ -248,6 +257,7 @@ def _taken(message: bytes, at: int, end: int) -> "tuple[array[int], int] | None"
         return None
     numbers = array(kind)
     start, stop = at + _ARRAY.size, at + 5 + size
+    # Before the copy: a size that is too large must not cause an allocation.
     if stop > end or stop - start != count * numbers.itemsize:
         raise WireError(f"the array at byte {at} has not the bytes of its {count} items")
     numbers.frombytes(memoryview(message)[start:stop])

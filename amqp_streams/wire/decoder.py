@@ -57,6 +57,7 @@ def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
         WireError: an unknown constructor, missing bytes, contradictory sizes, text that is not valid UTF-8,
         nesting deeper than DEPTH_MAX, or a compound value as a key.
     """
+    # A negative index would read from the end of `data`.
     assert at >= 0
     return _decode(data, at, DEPTH_MAX)
 
@@ -70,11 +71,14 @@ def skip(data: bytes, at: int = 0) -> int:
     """
     pending = 1  # values still to skip: a described value counts as two, the descriptor and the value
     start, described = at, 0
+    # No check of bounds for each byte: `data[at]` raises IndexError at the end, and slices that end early are
+    # found below.
     try:
         while pending:
             code = data[at]
             width = _WIDTHS[code]
             at += 1
+            # The most frequent widths first: this loop runs for each value of each message.
             if width >= 0:
                 at += width
                 pending -= 1
@@ -87,6 +91,7 @@ def skip(data: bytes, at: int = 0) -> int:
             elif code == _DESCRIBED:
                 pending += 1
                 described += 1
+                # Nested descriptors do not end by themselves: each byte may be one more.
                 if described > DESCRIBED_MAX:
                     message = f"the value at byte {start} has more than {DESCRIBED_MAX} descriptors"
                     raise WireError(message)
@@ -94,6 +99,7 @@ def skip(data: bytes, at: int = 0) -> int:
                 raise _unknown(code, at - 1)
     except IndexError:
         raise _short(start, len(data)) from None
+    # The last step may have gone beyond the end: its size is the peer's claim.
     if at > len(data):
         raise _short(start, len(data))
     return at
@@ -124,6 +130,7 @@ def few_values(data: bytes, at: int, values_max: int) -> bool:
             at = begin - width  # after the count: the items follow
         else:
             if code in _COMPOUND:
+                # The items of an array share a constructor, so they are counted and not walked.
                 values += int.from_bytes(data[begin : begin - width])
             at = begin + int.from_bytes(data[at + 1 : begin])
     return values <= values_max
@@ -159,6 +166,7 @@ def _body(code: int, data: bytes, at: int, depth: int) -> tuple[Value, int]:
     size_width = -width
     begin = at + size_width
     end = begin + int.from_bytes(data[at:begin])
+    # Before slicing: a slice that is too short raises nothing, and the value would be read from fewer bytes.
     if begin > len(data) or end > len(data):
         raise _short(at, len(data))
     if code in _VARIABLE:
@@ -167,11 +175,15 @@ def _body(code: int, data: bytes, at: int, depth: int) -> tuple[Value, int]:
         except ValueError as error:
             raise _wrong(error, begin) from None
     _check_depth(at, depth)
+    # The count stands inside the size. A size that is too small would let the count be read from the next
+    # value.
     if begin + size_width > end:
         message = f"the size of a list, map or array at byte {at} has no room for its count"
         raise WireError(message)
     count = int.from_bytes(data[begin : begin + size_width])
     value, reached = _COMPOUND[code](data, begin + size_width, end, count, depth - 1)
+    # Items and size are two claims about the same bytes. A parser that believes the other one would read
+    # something else.
     if reached != end:
         message = f"a list, map or array ends at byte {reached} by its items and at byte {end} by its size"
         raise WireError(message)
@@ -196,6 +208,8 @@ def _map(data: bytes, at: int, end: int, count: int, depth: int) -> tuple[Value,
     for _ in range(count // 2):
         start = at
         key, at = _decode(data, at, depth)
+        # A UUID is hashed by Python code that an attacker can make collide, hence the limit. Lists and maps
+        # have no hash at all.
         if not isinstance(key, _KEYS) or (isinstance(key, UUID) and len(pairs) >= UUID_KEYS_MAX):
             message = f"a {type(key).__name__} as a key of a map at byte {start} is not supported"
             raise WireError(message)
@@ -220,6 +234,7 @@ def _array(data: bytes, at: int, end: int, count: int, depth: int) -> tuple[Valu
     code = data[at]
     if code not in _ELEMENTS:
         raise _unknown(code, at)
+    # Items without bytes cost memory that the message does not pay for.
     if _WIDTHS[code] == 0 and count > ZERO_WIDTH_ITEMS_MAX:
         message = f"an array at byte {at} has {count} items of no bytes; {ZERO_WIDTH_ITEMS_MAX} are allowed"
         raise WireError(message)

@@ -61,6 +61,7 @@ def _encode(value: object, depth: int) -> bytes:
     if depth == 0:
         message = f"a value nested more than {DEPTH_MAX} levels deep is not encoded"
         raise WireError(message)
+    # By the exact type: a chain of `isinstance` would cost more than the encoding.
     encoder = _ENCODERS.get(type(value)) or _inherited(type(value))
     return encoder(value, depth)
 
@@ -161,6 +162,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _compound(small: int, count: int, body: bytes) -> bytes:
+    # The size includes the count, which has one byte here and four below.
     if len(body) + 1 < _SMALL and count < _SMALL:
         return bytes((small, len(body) + 1, count)) + body
     if len(body) + 4 > _SIZE_MAX:
@@ -196,6 +198,7 @@ def _array(value: object, depth: int) -> bytes:
     if width == 0 and len(array.items) > ZERO_WIDTH_ITEMS_MAX:
         message = f"an array of {len(array.items)} nulls has more than {ZERO_WIDTH_ITEMS_MAX} items"
         raise WireError(message)
+    # The items have no constructors of their own, so an item of another type would be read as this one.
     for item in array.items:
         if type(item) is not array.element:
             message = f"a {type(item).__name__} in an array of {array.element.__name__}"
@@ -216,6 +219,7 @@ def _widened(small: int) -> _Encoder:
         code = whole[0]
         if code == small | 0x10:
             return whole[1:]
+        # An empty list has no size in its own encoding, but needs one as an item.
         if code == 0x45:
             return b"\x00\x00\x00\x04\x00\x00\x00\x00"
         if code in {0xA0, 0xA1, 0xA3}:

@@ -89,6 +89,7 @@ class FormatFinder:
         `find_link` reads the block until `release` or `hold` is called, so the block must not change.
         """
         before, self._left, self._attached = self._left, left, None
+        # The frame's front is kept for the block that completes it.
         if left == before + len(block):  # no frame was completed
             self._block, self._begin, self._end = b"", 0, 0
             if left > 0 and len(self._front) < _FRONT_BYTES_MAX:
@@ -98,12 +99,15 @@ class FormatFinder:
         end = len(block) - left
         self._block, self._end = block, end
         self._joined = b""
+        # The block begins inside a frame: the front of this frame was kept.
         if before > 0:
+            # A frame whose front is complete needs no more bytes: all that is read stands in the front.
             more = 0 if before > len(self._front) else min(end, _FRONT_BYTES_MAX)
             self._joined = self._front + bytes(block[:more])
             self._begin = int.from_bytes(self._joined[:4]) - before
         else:
             self._begin = -before
+        # Most blocks end here: no transfer with another format, no step of Python for each frame.
         if _SEEN.search(block, self._begin, end) is not None or (
             self._joined and _SEEN.search(self._joined) is not None
         ):
@@ -141,6 +145,7 @@ class FormatFinder:
         """
         if self._attached is None:
             self._attached = {}
+            # Only when a link attaches: the attaches of a block are read once.
             for channel, body in self._frames():
                 if body.startswith(_ATTACH) and (found := _attach(body)) is not None:
                     self._attached.setdefault(found[0], deque()).append((channel, found[1]))
@@ -155,12 +160,15 @@ class FormatFinder:
         if link is None:  # the attach could not be read, so the tag may be any link's
             known = {tag for entries in self.waiting.values() for tag in entries}
             return [UNKNOWN if tag in known else 0 for tag in tags] if known else []
+        # The delivery that the tag belonged to is complete or aborted.
         if unfinished is None or self._current.get(link) != unfinished:
             self._current.pop(link, None)
         entries = self.waiting.get(link)
         if entries is None:
             return []
         found = [entries.pop(tag, 0) for tag in tags]
+        # A format without a tag belongs to the oldest delivery. If that one has a format of its own, the two
+        # contradict each other.
         if found and None in entries:
             found[0] = entries.pop(None) if not found[0] else UNKNOWN
         self._keep(
@@ -199,6 +207,7 @@ class FormatFinder:
         at, block, end = self._begin, self._block, self._end
         if self._joined:
             yield _opened(self._joined[: int.from_bytes(self._joined[:4])])
+        # A size that is too small would never advance.
         while HEADER_SIZE <= (size := int.from_bytes(block[at : at + 4])) <= end - at:
             yield _opened(bytes(block[at : at + min(size, _FRONT_BYTES_MAX)]))
             at += size
@@ -221,6 +230,7 @@ class FormatFinder:
             self._current[link] = tag
         if number:
             entries = self.waiting.setdefault(link, {})
+            # Transfers of one delivery must not contradict each other (AMQP 2.7.5).
             entries[tag] = number if entries.get(tag, number) == number else UNKNOWN
 
 
@@ -240,6 +250,7 @@ def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
     fields = _fields(body, 4)
     handle, tag = (fields[place] if place < len(fields) else None for place in (0, 2))
     number = fields[3] if len(fields) > 3 else None
+    # `_fields` returns one item more if a field is malformed: then None does not mean absent.
     known = int(number) if isinstance(number, UInt) else 0 if number is None and len(fields) < 5 else UNKNOWN
     return int(handle) if isinstance(handle, UInt) else 0, tag if isinstance(tag, bytes) else None, known
 

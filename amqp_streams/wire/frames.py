@@ -43,20 +43,21 @@ FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     code: tuple(fields.split())
     for code, fields in {
         0x10: (
-            """container-id hostname max-frame-size channel-max idle-time-out outgoing-locales incoming-locales
-            offered-capabilities desired-capabilities properties"""
+            """container-id hostname max-frame-size channel-max idle-time-out outgoing-locales
+            incoming-locales offered-capabilities desired-capabilities properties"""
         ),
         0x11: (
             """remote-channel next-outgoing-id incoming-window outgoing-window handle-max
             offered-capabilities desired-capabilities properties"""
         ),
         0x12: (
-            """name handle role snd-settle-mode rcv-settle-mode source target unsettled incomplete-unsettled
-            initial-delivery-count max-message-size offered-capabilities desired-capabilities properties"""
+            """name handle role snd-settle-mode rcv-settle-mode source target unsettled
+            incomplete-unsettled initial-delivery-count max-message-size offered-capabilities
+            desired-capabilities properties"""
         ),
         0x13: (
-            """next-incoming-id incoming-window next-outgoing-id outgoing-window handle delivery-count link-credit
-            available drain echo properties"""
+            """next-incoming-id incoming-window next-outgoing-id outgoing-window handle delivery-count
+            link-credit available drain echo properties"""
         ),
         0x14: (
             "handle delivery-id delivery-tag message-format settled more rcv-settle-mode state resume aborted"
@@ -126,13 +127,17 @@ def read_frame(data: bytes, at: int = 0, *, size_max: int = _UINT_MAX) -> tuple[
     Raises:
         WireError: the size or the data offset is not valid, or the frame is larger than `size_max` bytes.
     """
+    # The size itself may still be incomplete.
     if len(data) - at < HEADER_SIZE:
         return None
     size, offset, kind, channel = _HEADER.unpack_from(data, at)
     begin = 4 * offset
+    # A size of less than the header would let a reader stand still, and a data offset beyond the frame would
+    # skip into the next.
     if not HEADER_SIZE <= begin <= size:
         message = f"the frame at byte {at} has size {size} and data offset {begin}, which is not valid"
         raise WireError(message)
+    # Before the frame is complete: a peer must not make us wait for a size that is refused anyway.
     if size > size_max:
         message = f"the frame has {size} bytes; at most {size_max} are allowed"
         raise WireError(message)
@@ -205,6 +210,7 @@ def flow_frame(
         available,
     )
     fields: list[object] = [None if number is None else UInt(number) for number in numbers]
+    # False is the default of both fields: absent, they cost no byte.
     fields += [drain or None, echo or None]
     fields.append({Symbol(key): value for key, value in properties.items()} if properties else None)
     return frame(channel, _FLOW + encode_list(fields))
@@ -239,6 +245,7 @@ def find_echoes(block: bytes) -> list[Echo]:
         if block[at - 1] == 0x53 and block[at - 2] == 0 and (echo := _echo(block, at - 2)) is not None:
             echoes.append(echo)
         at = block.find(b"\x13", at + 1)
+    # The block is full of this byte: from here on, the search for three bytes is faster.
     at = block.find(_FLOW, max(at - 2, 0)) if at >= 0 else -1
     while at >= 0:
         if (echo := _echo(block, at)) is not None:
@@ -261,6 +268,7 @@ class EchoFinder:
         """Returns the flows that end in this block."""
         tail = self._tail
         if tail:
+            # A flow that crosses the boundary has at most FLOW_SIZE_MAX bytes on each side.
             seam = tail + block[:FLOW_SIZE_MAX]
             echoes = _across(seam, len(tail)) + find_echoes(block)
             self._tail = block[-FLOW_SIZE_MAX:] if len(block) >= FLOW_SIZE_MAX else seam[-FLOW_SIZE_MAX:]
@@ -279,9 +287,12 @@ class EchoFinder:
 def _across(seam: bytes, boundary: int) -> list[Echo]:
     """Returns the flows that begin before `boundary` and end after it."""
     echoes: list[Echo] = []
+    # A flow that begins later lies in the new block and is found there. Finding it twice would answer it
+    # twice.
     search_end = boundary + HEADER_SIZE + len(_FLOW) - 1
     at = seam.find(_FLOW, 0, search_end)
     while at >= 0:
+        # A flow that ends before the boundary was found with the block before.
         if _frame_end(seam, at) > boundary and (echo := _echo(seam, at)) is not None:
             echoes.append(echo)
         at = seam.find(_FLOW, at + 1, search_end)
@@ -293,6 +304,7 @@ def _frame_end(block: bytes, at: int) -> int:
     header of an AMQP frame, or not in the block.
     """
     start = at - HEADER_SIZE
+    # Cheap, and excludes nearly all message content that looks like a flow.
     if start < 0 or block[start + 4 : start + 6] != b"\x02\x00":
         return 0
     return start + int.from_bytes(block[start : start + 4])
@@ -312,6 +324,7 @@ def _echo(block: bytes, at: int) -> Echo | None:
             count, field = int.from_bytes(block[at + 8 : at + 12]), at + 12
         else:
             return None
+        # Neither credit nor echo is in the list.
         if count <= _CREDIT_FIELD:
             return None
         for _ in range(_HANDLE_FIELD):

@@ -112,6 +112,8 @@ def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
     at, previous = 0, 0
     while at < len(message):
         code, _, end = section_at(message, at)
+        # Sections come in the order of their codes. Only data and sequence sections may repeat, and a body
+        # has one kind only.
         if (
             code < previous
             or (code == previous and code not in _REPEATED)
@@ -139,6 +141,7 @@ def bare_message_start(message: bytes) -> int:
     at = 0
     while at < len(message):
         code, _, end = section_at(message, at)
+        # Sections are in order of their codes, so the rest is the bare message.
         if code >= PROPERTIES:
             break
         at = end
@@ -157,6 +160,7 @@ def find_section(message: bytes, wanted: int) -> Extent | None:
         code, start, end = section_at(message, at)
         if code == wanted:
             return Extent(start, end)
+        # Sections are in order: a later one means that the wanted one does not exist.
         if code > wanted:
             return None
         at = end
@@ -184,6 +188,7 @@ def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
         WireError: no section starts there.
     """
     head = message[at : at + 3]
+    # Hot path: nearly every client writes the short descriptor.
     if HEADER_HEAD <= head < HEADS_END:
         return head[2], at + 3
     code: int | None = None

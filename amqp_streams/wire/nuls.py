@@ -15,6 +15,7 @@ from amqp_streams.wire.frames import HEADER_SIZE
 
 _FRAME_BYTES_MAX: Final = 64 << 10
 """Larger frames are not searched."""
+# The names come from the peer: this bounds the memory that they take.
 _NAMES_MAX: Final = 1024
 _SEAM_BYTES: Final = HEADER_SIZE + 3
 """How many bytes may be split between two blocks: up to the constructor of a performative's list, less one.
@@ -44,6 +45,7 @@ class NulFinder:
         """Search received bytes. `opened`: an open frame came before them."""
         pattern, kept = _ATTACHES if opened else _OPENS, self._kept
         if (
+            # Only if the boundary matters is the block copied. Else the search runs on the received memory.
             len(kept) > _SEAM_BYTES
             or (kept and pattern.search(kept + bytes(block[:_SEAM_BYTES])))
             or len(block) < _SEAM_BYTES
@@ -56,11 +58,14 @@ class NulFinder:
         at = 0
         while match := pattern.search(block, at):
             at, begin = match.end(), match.start() - HEADER_SIZE
+            # Not the header of an AMQP frame: bytes of a message that only look like a performative.
             if begin < 0 or block[begin + 4 : begin + 6] != b"\x02\x00":
                 continue
             end = begin + int.from_bytes(block[begin : begin + 4])
+            # A size that is too large would keep the bytes of all later blocks.
             if not at < end <= begin + _FRAME_BYTES_MAX:
                 continue
+            # The frame continues in the next block, and is searched again then.
             if end > len(block):
                 return bytes(block[begin:])
             texts = list(_names(bytes(block[begin + HEADER_SIZE : end])))
@@ -79,6 +84,7 @@ def _names(body: bytes) -> Iterator[bytes]:
         yield _text(body, at)
         if body[2] == _OPEN:
             return
+        # The fields between the name and the source are skipped, not decoded.
         for _ in range(_SOURCE):
             at = skip(body, at)
         for _ in ("source", "target"):

@@ -57,6 +57,7 @@ def parse_offset(text: str) -> Position:
         return Latest()
     if (number := offset_number(text)) is not None:
         return number
+    # The text comes from a peer, so the message shows a bounded part of it.
     shown = text if len(text) <= 2 * OFFSET_DIGITS else text[: 2 * OFFSET_DIGITS] + "…"
     message = (
         f"{shown!r} is not a valid offset: use 16 decimal digits as in event-streams-offset,"

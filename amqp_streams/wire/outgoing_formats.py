@@ -53,10 +53,12 @@ class FormatWriter:
         at, end = self._rest, len(data)
         while end - at >= HEADER_SIZE:
             size = int.from_bytes(data[at : at + 4])
+            # The tag may lie in the bytes that follow: the frame waits until its front is complete.
             if end - at < min(size, _FRONT_BYTES_MAX):
                 break
             match = _LONG_TAG.match(data, at + HEADER_SIZE, at + size)
             if match is not None:
+                # In place: both forms have the same length, so no other position moves.
                 first, after = match.start("tag") - 2, match.end()
                 data[first:after] = b"\xa0\x0c" + match["tag"] + b"\x70" + match["format"]
             at += size

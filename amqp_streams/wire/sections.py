@@ -144,6 +144,7 @@ def strip(message: bytes) -> tuple[int, bytes]:
         WireError: the message does not begin with a section, its first sections are out of order, its header
             is larger than HEADER_SIZE_MAX, or nothing remains to store.
     """
+    # Hot path: comparing bytes stops at the first that differ, so these comparisons look at three bytes.
     if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END:
         return 0, message
     if _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
@@ -162,9 +163,12 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
     """
     if not messages:
         return messages, b""
+    # All messages of one client begin alike, so the first one shows which prefix to expect.
     prefix = _header(messages[0])
+    # The smallest and the largest message are both in the range, and so is every other one.
     if min(messages) >= prefix + MESSAGE_ANNOTATIONS_HEAD and max(messages) < prefix + HEADS_END:
         return messages, bytes((len(prefix),)) * len(messages)
+    # One bad message must not refuse the batch: each one has its own outcome.
     refused: dict[int, WireError] = {}
     stored: list[bytes] = []
     sizes = bytearray()
@@ -200,6 +204,7 @@ def group_key(message: bytes) -> str | None:
     Raises:
         WireError: the group key has another type, or the sections up to it are malformed.
     """
+    # Hot path: two comparisons exclude annotations, as in `strip`.
     if PROPERTIES_HEAD <= message < HEADS_END or _EMPTY_HEADER_BARE <= message < _EMPTY_HEADER_END:
         return None
     key = _first_entry(message, MESSAGE_ANNOTATIONS, _GROUP_KEY_ENTRY)
@@ -248,13 +253,16 @@ def properties_to(message: bytes) -> str | None:
     found = find_section(message, PROPERTIES)
     if found is None or message[found.start] in {0x40, 0x45}:
         return None
+    # The count of fields stands directly before the first field: in one byte, or in four.
     wide = message[found.start] == 0xD0
     begin = found.start + (9 if wide else 3)
     if begin > found.end:
         raise _cut(found.start)
+    # A shorter list: trailing nulls are not written.
     if int.from_bytes(message[found.start + 5 : begin] if wide else message[begin - 1 : begin]) <= _TO:
         return None
     value, end = decode(message, skip(message, skip(message, begin)))
+    # The fields were skipped by their own sizes, which may contradict the size of the list.
     if end > found.end:
         raise _cut(begin)
     return _text(value, "to")
@@ -271,6 +279,7 @@ def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
     if header_size:
         value, _ = decode(stored, section_at(stored, 0)[1])
         fields = value if isinstance(value, list) else []
+    # Trailing nulls were not written, so the list may be too short.
     fields += [None] * (_DELIVERY_COUNT + 1 - len(fields))
     fields[_DELIVERY_COUNT] = UInt(min(count, _UINT_MAX))
     return HEADER_HEAD + encode_list(fields) + stored[header_size:]
@@ -284,6 +293,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
         if header_size > HEADER_SIZE_MAX:
             text = f"the header section has {header_size} bytes; at most {HEADER_SIZE_MAX} are allowed"
             raise WireError(text)
+        # A header alone: nothing can follow it, so nothing can be out of order.
         if header_size == len(message):
             return header_size, message
         code, _ = descriptor_at(message, header_size)
@@ -293,6 +303,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
         return header_size, message
     _, _, end = section_at(message, header_size)
     stored = message[:header_size] + message[end:]
+    # The log stores messages, and a message without a section is none.
     if not stored:
         raise WireError(NOTHING)
     if end < len(message):
@@ -327,6 +338,7 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
     at = message.find(entry, _ENTRY_AT_MIN, _ENTRY_END_MAX)
     if at < 0:
         return None
+    # Only if the entry is the first of the map: otherwise the name may stand inside a value.
     if message[: at - 2] in _NARROW_FRONTS[code]:
         end = at - 1 + message[at - 2]
     elif message[: at - 8] in _WIDE_FRONTS[code]:
@@ -342,6 +354,7 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
         return None
     try:
         return message[start : start + message[start - 1]].decode()
+    # The slow path reports the error with its position.
     except UnicodeDecodeError:
         return None
 
@@ -349,8 +362,10 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
 def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
     """Returns the text of an annotation, the first with its name, without decoding the others."""
     found = find_section(message, wanted)
+    # Searching the name is far cheaper than walking the entries, and most messages do not have it.
     if found is None or message.find(name, found.start, found.end) < 0:
         return None
+    # Walking costs a step of Python for each entry, and an entry may have two bytes.
     if found.end - found.start > ANNOTATIONS_SIZE_MAX:
         text = (
             f"{NAMES[wanted]} has {found.end - found.start} bytes; at most {ANNOTATIONS_SIZE_MAX} are allowed"
@@ -361,6 +376,7 @@ def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
     while at < found.end:
         value_at = skip(message, at)
         text_at = _TEXT_AT.get(message[at])
+        # Compared as bytes: decoding each key would cost more than the walk.
         if (
             text_at is not None
             and value_at - at == text_at + len(name)

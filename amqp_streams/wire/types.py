@@ -48,6 +48,7 @@ class _Integer(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
+    # By default, `str` is `__repr__`, with the name of the type: texts for people show the number only.
     __str__ = int.__repr__
 
 
@@ -118,6 +119,7 @@ class Float(float):
 
     def __new__(cls, value: float) -> Self:
         try:
+            # Rounded here and not in the encoder, so that a value compares equal to what the peer receives.
             (rounded,) = struct.unpack(">f", struct.pack(">f", value))
         except OverflowError:
             message = f"{value} does not fit 32 bits"

@@ -35,6 +35,7 @@ def field_value(node: Field, evaluation: Evaluator) -> Evaluation:
 
     def value(record: Record) -> Outcome:
         found = raw(record)
+        # Hot path: nearly every value is simple.
         if found.__class__ in KINDS:
             return found  # type: ignore[return-value]  # a simple value
         if isinstance(found, Missing) or found is None:
@@ -52,6 +53,7 @@ def resolved(node: Field, evaluation: Evaluator) -> Callable[[Record], Found]:
     raw = with_default(node.section, node.name)
     if not node.path:
         return raw
+    # Compiled once, like everything that does not depend on the record.
     steps = [step.name if isinstance(step, Key) else evaluation(step.at) for step in node.path]
 
     def found(record: Record) -> Found:
@@ -77,4 +79,5 @@ def _item(value: Value, at: Outcome) -> Found:
         return FAILED
     inner = simple(value)
     items = inner.items if isinstance(inner, Array) else inner
+    # Not `items[at]` alone: Python would count a negative index from the end.
     return items[at] if isinstance(items, list | tuple) and 0 <= at < len(items) else MISSING

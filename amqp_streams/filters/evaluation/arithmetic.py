@@ -26,11 +26,13 @@ def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # 
     """
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
+    # The usual case comes first, before the table of kinds.
     if type(left) in INTEGERS and type(right) in INTEGERS and operator != "%":
         return _integers(operator, int(left), int(right), moment=False)  # type: ignore[arg-type]  # integers both
     kinds = KINDS.get(type(left)), KINDS.get(type(right))
     if kinds == (Kind.TEXT, Kind.TEXT) and operator == "+":
         text = f"{left!s}{right!s}"
+        # Repeated concatenation could otherwise create a text of any length.
         return text if len(text) <= TEXT_MAX else FAILED
     if kinds[0] not in _NUMERIC or kinds[1] not in _NUMERIC:
         return FAILED
@@ -54,6 +56,7 @@ def negative(operand: Outcome) -> Outcome:
     assert isinstance(operand, int | float | Decimal)
     if isinstance(operand, int):
         return _fitting(-int(operand))
+    # `-Decimal` would round to the precision of the thread's context.
     return -float(operand) if isinstance(operand, float) else operand.copy_negate()
 
 
@@ -76,6 +79,7 @@ def _integers(operator: Operator, left: int, right: int, *, moment: bool) -> Out
                 return nan
             if operator != "div" and left % right:
                 return _decimals(operator, Decimal(left), Decimal(right))
+            # Integers in Python have no limit, so no operation can overflow before the check below.
             number = _quotient(left, right)
     if moment:
         return Timestamp(number) if LONG_MIN <= number <= LONG_MAX else nan
@@ -83,6 +87,7 @@ def _integers(operator: Operator, left: int, right: int, *, moment: bool) -> Out
 
 
 def _quotient(left: int, right: int) -> int:
+    # Python's `//` rounds down; the standard and Java round towards zero.
     number = abs(left) // abs(right)
     return number if (left < 0) == (right < 0) else -number
 
@@ -103,10 +108,12 @@ def _floats(operator: Operator, left: float, right: float) -> float:
             if right == 0:
                 return nan
             number = left / right
+    # An infinity that an operand has is a value; one that the operation creates does not fit the type.
     return nan if isinf(number) and not isinf(left) and not isinf(right) else number
 
 
 def _decimals(operator: Operator, left: Decimal, right: Decimal) -> Outcome:
+    # The thread's context may have other limits and traps, which would raise.
     with localcontext(_DECIMALS):
         match operator:
             case "+":

@@ -40,6 +40,7 @@ def _lower(arguments: Sequence[Outcome]) -> Outcome:
     text, dotted = _text_and_language(arguments)
     if text is None:
         return FAILED
+    # Python's `lower` and `upper` do not depend on a language.
     return (text.replace("\u0130", "i").replace("I", "\u0131") if dotted else text).lower()
 
 
@@ -52,6 +53,7 @@ def _upper(arguments: Sequence[Outcome]) -> Outcome:
 
 def _text_and_language(arguments: Sequence[Outcome]) -> tuple[str | None, bool]:
     texts = [_text(argument) for argument in arguments]
+    # A result can have more characters than its argument, and each function copies the text.
     if None in texts or len(texts[0] or "") > TEXT_MAX:
         return None, False
     return texts[0], (texts[1] or "")[:_LANGUAGE_MAX].lower().split("-")[0] in _DOTTED_I if len(

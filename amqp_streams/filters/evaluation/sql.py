@@ -123,6 +123,7 @@ def evaluation(node: Expression) -> Evaluation:  # noqa: PLR0911 - a row a node
 
 
 def _calculation(sign: Operator, one: Evaluation, other: Evaluation) -> Evaluation:
+    # Only `+` can have texts as operands, whose length counts as work.
     if sign != "+":
         return lambda record: calculate(sign, one(record), other(record))
 
@@ -153,6 +154,7 @@ def _all(conditions: list[Condition]) -> Condition:
             truth = each(record)
             if truth is False:
                 return False
+            # The loop continues: a later FALSE decides more than an unknown.
             if truth is not True and result is not FAILED:
                 result = truth
         return result
@@ -167,6 +169,7 @@ def _any(conditions: list[Condition]) -> Condition:
             truth = each(record)
             if truth is True:
                 return True
+            # The loop continues: a later TRUE decides more than an unknown.
             if truth is not False and result is not FAILED:
                 result = truth
         return result
@@ -188,6 +191,7 @@ def _as_truth(value: Outcome) -> Truth:
 def _comparison(node: Compare, unlike: Truth) -> Condition:
     left, right, sign = node.left, node.right, node.operator
     if isinstance(left, Constant) and not isinstance(right, Constant):
+        # One form for the special cases below.
         left, right, sign = right, left, FLIPPED[sign]
     if isinstance(left, Field) and isinstance(right, Constant) and isinstance(right.value, str):
         if is_annotation(left, names.OFFSET) and right.value in (names.OFFSET_EARLIEST, names.OFFSET_LATEST):
@@ -219,6 +223,7 @@ def _with_text(sign: Comparison, value: Evaluation, text: str, unlike: Truth) ->
 
     def holds(record: Record) -> Truth:
         found = value(record)
+        # Hot path: the types are known, so nothing is looked up.
         if found.__class__ is str or found.__class__ is Symbol:
             return test(found, text)
         return compare(test, found, text, unlike)
@@ -231,6 +236,7 @@ def _with_integer(sign: Comparison, value: Evaluation, number: int, unlike: Trut
 
     def holds(record: Record) -> Truth:
         found = value(record)
+        # Hot path: the types are known, so nothing is looked up.
         if found.__class__ in INTEGERS:
             return test(found, number)
         return compare(test, found, number, unlike)
@@ -266,6 +272,7 @@ def _membership(node: In, unlike: Truth) -> Condition:
         if isinstance(member, Constant) and isinstance(member.value, str)
     }
     if len(texts) == len(node.members) and not any(moment(text) is not None for text in texts):
+        # A set instead of a comparison for each member. Dates are excluded: they also equal timestamps.
         return _one_of(value, frozenset(texts), unlike)
     members = [evaluation(member) for member in node.members]
 
@@ -300,6 +307,7 @@ def _likeness(node: Like) -> Condition:
         if node.pattern.value is None or escape is None:
             return lambda _record: None
         assert isinstance(node.pattern.value, str)
+        # The pattern is constant, so it is compiled once and not for each record.
         fixed = matcher(node.pattern.value, str(escape) or None)
         assert fixed is not None, "checked with the text"
         return lambda record: _matches(record, value(record), fixed)
@@ -313,6 +321,7 @@ def _likeness(node: Like) -> Condition:
             return None
         if any(KINDS.get(type(part)) is not Kind.TEXT for part in given):
             return FAILED
+        # The pattern comes from the message, and so does the cost of compiling it.
         written, escape = str(given[0]), str(given[1])
         if (
             len(written) > PATTERN_MAX

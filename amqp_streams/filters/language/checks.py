@@ -42,6 +42,7 @@ def check(node: _Checked) -> _Checked:
     """
     match node:
         case Compare(left=left, right=right):
+            # Both orders: the field may stand on either side.
             _comparable(left, right)
             _comparable(right, left)
         case Operation(operator=operator, left=left, right=right):

@@ -69,6 +69,7 @@ def tokens(text: str, dialect: Dialect, limits: Limits) -> list[Token]:
         FilterError: `text` contains something that is not a token, or has more tokens or characters than
             `limits` allows.
     """
+    # First: all further work is proportional to the length.
     if len(text) > limits.characters:
         reason = f"the text has {len(text)} characters; at most {limits.characters} are allowed"
         raise FilterError(reason, limits.characters + 1)
@@ -98,6 +99,7 @@ def _token(text: str, at: int, before: list[Token], dialect: Dialect) -> Token:
         character == "." and dialect is Dialect.SELECTOR and text[at + 1 : at + 2].isdecimal()
     ):
         return _number(text, at, dialect)
+    # The two meanings of `[` differ only by what precedes it.
     if character == "[" and dialect is not Dialect.SELECTOR and not _ends_field(before):
         return _delimited(text, at)
     name = (_NAME_SELECTOR if dialect is Dialect.SELECTOR else _NAME).match(text, at)
@@ -120,6 +122,7 @@ def _word(word: str, at: int, before: list[Token], dialect: Dialect) -> Token:
     if word.upper() in reserved and not after_dot:  # after a dot, the grammar has only names
         return Token(Kind.KEYWORD, word.upper(), None, at, at + len(word))
     for place, character in enumerate(word):
+        # `\w` of the expression accepts more than the grammar does.
         if not (character.isalpha() or character.isdecimal() or character in "_.$:-"):
             reason = f"an identifier with {_shown(character)} must be in brackets"
             raise FilterError(reason, at + place + 1)
@@ -166,6 +169,7 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
     found = (_NUMBER_SELECTOR if dialect is Dialect.SELECTOR else _NUMBER).match(text, at)
     assert found is not None, text[at : at + 8]
     follows = text[found.end() : found.end() + 1]
+    # `1OR` would otherwise be a number and a keyword.
     if follows.isalpha() or follows == "_":
         reason = f"{_shown(follows)} must not follow a number"
         raise FilterError(reason, found.end() + 1)
@@ -180,6 +184,7 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
         value = Decimal(found[0])
     else:
         value = int(parts["whole"])
+    # A constant that no type can hold could not be compared with any field.
     beyond = value > _INTEGER_MAX if isinstance(value, int) else isinf(float(value))
     if beyond or (isinstance(value, Decimal) and len(value.as_tuple().digits) > 34):
         reason = f"{found[0][:40]} does not fit any number type"
@@ -188,6 +193,7 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
 
 
 def _binary(written: str, digits: str, at: int) -> Token:
+    # `\w` also accepts digits of other scripts, which `fromhex` does not.
     plain = "".join(str(unicodedata.decimal(digit)) if digit.isdecimal() else digit for digit in digits)
     if not plain or len(plain) % 2 or re.fullmatch(r"[0-9A-Fa-f]+", plain) is None:
         reason = "a binary constant must be 0x and pairs of hexadecimal digits"

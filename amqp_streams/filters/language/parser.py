@@ -84,6 +84,7 @@ class _Reader(Cursor):
 
     def whole(self) -> Predicate:
         if self.dialect is Dialect.EVENT_STREAMS:
+            # Parentheses are not in the tree, so the check sees the tokens first.
             check_subset(self.tokens)
         predicate = _predicate(self._or())
         if self.next.kind is not Kind.END:
@@ -118,6 +119,7 @@ class _Reader(Cursor):
             return self._comparison()
         self.deeper(start)
         operand = _predicate(self._not())
+        # Only after success: an error ends the whole text.
         self.depth -= 1
         return Not(operand, start)
 
@@ -142,6 +144,7 @@ class _Reader(Cursor):
             return check(Like(_expression(left), pattern, escape, negated, start))
         if self.take("IN"):
             return In(_expression(left), self._members(), negated, start)
+        # BETWEEN is a reserved word of selectors only. In the other dialects it is a name.
         if self.dialect is Dialect.SELECTOR and self.take("BETWEEN"):
             return self._between(_expression(left), start, negated)
         if negated:
@@ -152,6 +155,8 @@ class _Reader(Cursor):
         low = _expression(self._sum())
         self.expect("AND")
         high = _expression(self._sum())
+        # The operand is in the tree twice. It has no side effects, and a field is read at most once for each
+        # record.
         between = And(
             (check(Compare(">=", operand, low, start)), check(Compare("<=", operand, high, start))), start
         )
@@ -181,6 +186,7 @@ class _Reader(Cursor):
         while self.next.kind is Kind.MARK and self.next.text in _PRODUCTS:
             token = self.advance()
             operator = _PRODUCTS[token.text]
+            # Selectors divide integers as Java does, without a fraction.
             if operator == "/" and self.dialect is Dialect.SELECTOR:
                 operator = "div"
             left = check(Operation(operator, _expression(left), _expression(self._signed()), token.start))
@@ -233,6 +239,7 @@ class _Reader(Cursor):
         if token.kind is Kind.NAME:
             if self.is_("("):
                 return self._call(token.text, token.start)
+            # A function with a prefix, `name:name(…)`. A colon has no other meaning in this position.
             if self.is_(":") and self.after_next.kind is Kind.NAME:
                 self.advance()
                 name = self.advance().text
@@ -251,6 +258,7 @@ class _Reader(Cursor):
                 arguments.append(_expression(self._sum()))
         self.expect(")")
         self.depth -= 1
+        # Names of known functions ignore case; other names are as written.
         name = written.upper() if written.upper() in ARGUMENT_COUNTS else written
         low, high = ARGUMENT_COUNTS.get(name, (0, len(arguments)))
         if not low <= len(arguments) <= high:
@@ -270,6 +278,7 @@ class _Reader(Cursor):
         if self.next.kind not in (Kind.NAME, Kind.DELIMITED):
             raise self.unexpected(f"a field of {NAMES[section]}")
         token = self.advance()
+        # A name in brackets is taken as it is.
         written = token.text
         if token.kind is Kind.NAME and section != APPLICATION_PROPERTIES:
             written = self.hyphenated(token, section)

@@ -58,6 +58,7 @@ _AMQP: Final = {
     f"amqp.{written}": (section, name)
     for section, fields in POSITIONS.items()
     for name in fields
+    # Without the hyphenated spelling: in a selector, a hyphen is a minus.
     for written in spellings(name)[1:]
 }
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")

@@ -81,6 +81,7 @@ class Cursor:
         """Returns the section whose name begins at `first`, and consumes the name; None if it is not the name
         of a section with a dot after it. `first` is the token that was consumed last.
         """
+        # The longest name first: `delivery-annotations` also begins with a shorter word.
         for written, after in reversed(self._joined(first)):
             if (
                 written in SECTIONS
@@ -98,6 +99,7 @@ class Cursor:
         """
         spelled = self._joined(first)
         if field_name(section, "?") is None:
+            # Only names that the standards define are joined by hyphens; another hyphen is a minus.
             spelled = [
                 (written, after) for written, after in spelled if known_field(section, written)
             ] or spelled[:1]
@@ -116,6 +118,7 @@ class Cursor:
                 hyphen.text != "-"
                 or hyphen.start != end
                 or word.kind not in (Kind.NAME, Kind.KEYWORD)
+                # With a space on either side, the hyphen is a minus.
                 or word.start != hyphen.end
             ):
                 return made

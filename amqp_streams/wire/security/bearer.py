@@ -76,6 +76,7 @@ class BearerServer:
 
     def answered(self, answer: Answer) -> Step:
         """Handle the result of checking the token."""
+        # A valid token of another user: the peer must not be logged in under the name that it claimed.
         if (
             isinstance(answer, Success)
             and self.claimed
@@ -103,6 +104,7 @@ class BearerServer:
         return self._read_from(user.removeprefix("user="), rest)
 
     def _read_from(self, user: str, pairs: str) -> Step:
+        # Before the name is prepared or logged: the peer is not authenticated yet.
         if len(user) > NAME_CHARACTERS_MAX:
             return self._fail(
                 Failure(f"the user name has more than {NAME_CHARACTERS_MAX} characters"), "invalid_request"
@@ -125,6 +127,7 @@ class BearerServer:
     def _fail(self, failure: Failure, status: str = "invalid_token") -> Step:
         if self._mechanism == XOAUTH2:
             return failure
+        # The failure follows the peer's answer to the challenge (RFC 7628, 3.2.3).
         self._failure = failure
         report = {"status": status} | ({"openid-configuration": self._discovery} if self._discovery else {})
         return Challenge(json.dumps(report).encode())

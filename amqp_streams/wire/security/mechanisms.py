@@ -168,11 +168,13 @@ class Plain:
         if len(parts) != 3:
             return Failure("the message does not have three parts")
         identity, user, password = parts
+        # Before the name is prepared or logged: the peer is not authenticated yet.
         if len(user) > NAME_CHARACTERS_MAX:
             return Failure(f"the user name has more than {NAME_CHARACTERS_MAX} characters")
         self.claimed = user or None
         if not user or not password:
             return Failure("the user or the password is empty")
+        # Acting for another user would need a rule that says who may, and no rule does.
         if identity not in {"", user}:
             return Failure("a user cannot act for another user")
         return VerifyPlain(user, password)

@@ -151,11 +151,13 @@ class SaslServer:
         assert not self.done, "fed after the last event"
         self._buffer += data
         events: list[Event] = []
+        # While a question is open, further bytes only wait: their meaning depends on the answer.
         while self._state not in {_State.DONE, _State.ASKING}:
             more = self._header() if self._state is _State.HEADER else self._frame()
             if not more:
                 return events
             events += more
+        # The peer is not authenticated yet, so what it may store here is bounded.
         if self._state is _State.ASKING and len(self._buffer) > PIPELINED_MAX:
             events += self._fail(f"the peer sent more than {PIPELINED_MAX} bytes before the outcome")
         return events
@@ -165,6 +167,7 @@ class SaslServer:
         assert self._state is _State.ASKING, self._state
         assert self._mechanism is not None
         events = self._step(self._mechanism[1].answered(answer))
+        # The peer may have sent the next frame while the question was open.
         return events if self.done else events + self.feed(b"")
 
     def unavailable(self, reason: str) -> list[Event]:
@@ -178,11 +181,13 @@ class SaslServer:
     def _header(self) -> list[Event]:
         if len(self._buffer) < len(SASL_HEADER):
             return []
+        # The peer wants no security layer. Whether it may is the shell's decision.
         if self._buffer.startswith(AMQP_HEADER):
             self._state = _State.DONE
             return [NoSasl(self._take_all())]
         if not self._buffer.startswith(SASL_HEADER):
             shown = self._buffer[: len(SASL_HEADER)].hex(" ")
+            # The server says what it speaks before it closes (AMQP 2.2).
             return [Send(SASL_HEADER), *self._fail(f"not an AMQP protocol header: {shown}")]
         self._buffer = self._buffer[len(SASL_HEADER) :]
         self._state = _State.INIT
@@ -196,6 +201,7 @@ class SaslServer:
                 return []
             received, end = found
             self._buffer = self._buffer[end:]
+            # An AMQP frame before the outcome would bypass the login.
             if received.type != SASL:
                 return self._fail("the frame is not a SASL frame")
             code, fields = _read(received.body)
@@ -217,6 +223,7 @@ class SaslServer:
             or not isinstance(hostname, str | None)
         ):
             return self._fail("the SASL init has fields of wrong types")
+        # The peer may name any mechanism: only those offered on this connection are used.
         factory = self._mechanisms.get(name)
         if factory is None:
             return [_outcome(Outcome.AUTH), *self._fail(f"mechanism {name[:40]!r} is not offered")]
@@ -229,6 +236,7 @@ class SaslServer:
         if not isinstance(data, bytes):
             return self._fail("the SASL response has no data")
         self._rounds += 1
+        # A mechanism that never ends would hold an unauthenticated connection open.
         if self._rounds > ROUNDS_MAX:
             return [_outcome(Outcome.AUTH), *self._fail(f"the login needs more than {ROUNDS_MAX} challenges")]
         assert self._mechanism is not None

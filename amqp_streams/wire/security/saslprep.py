@@ -48,13 +48,17 @@ def saslprep(text: str, *, stored: bool = False) -> str:
         PreparationError: it has prohibited characters or more than TEXT_CHARACTERS_MAX, or mixes writing
             directions. The text is not in the message.
     """
+    # Hot path: the profile does not change printable ASCII.
     if text.isascii() and text.isprintable():
         return text
     _check_length(text)
+    # RFC 4013, 2.1: unusual spaces become a space, and characters that are commonly mapped to nothing are
+    # removed.
     mapped = "".join(
         " " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one)
     )
     prepared = ucd_3_2_0.normalize("NFKC", mapped)
+    # Again: normalisation makes some characters longer.
     _check_length(prepared)
     if _PROHIBITED.search(prepared):
         message = "it has characters that SASLprep prohibits"

@@ -69,6 +69,7 @@ def make_keys(
 
     Slow for many `iterations`: do not call it on an event loop. The password is not cached.
     """
+    # Around the cache: a password that is set must not stay in memory.
     salted = salted_password.__wrapped__(algorithm, password, salt, iterations)
     client_key = _hmac(algorithm, salted, b"Client Key")
     return ScramKeys(
@@ -117,6 +118,7 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
     except binascii.Error as error:
         message = f"not valid keys of {algorithm}: {error}"
         raise ValueError(message) from error
+    # Keys of a wrong length would never match, so the user could not log in and would not learn why.
     size = hashlib.new(algorithm.digest).digest_size
     good = (
         name == algorithm
@@ -125,6 +127,7 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
         and salt_bytes
         and (len(stored_key), len(server_key)) == (size, size)
     )
+    # At most nine digits are converted: `int` of a long text is slow.
     if not good or not ITERATIONS_MIN <= int(iterations[:9]) <= ITERATIONS_MAX:
         message = f"not valid keys of {algorithm}: expected {algorithm}$ITERATIONS:SALT$STOREDKEY:SERVERKEY"
         raise ValueError(message)
@@ -171,6 +174,7 @@ class ScramServer:
 
     def answered(self, answer: Answer) -> Step:
         """Handle the keys that were asked for: the user's, or keys that no proof matches."""
+        # The shell may answer with a failure instead.
         if not isinstance(answer, ScramKeys):
             return answer
         assert self._state is _State.KEYS, self._state
@@ -187,6 +191,7 @@ class ScramServer:
         if flag not in {"n", "y"} or not (identity == "" or identity.startswith("a=")):
             message = "the message has no GS2 header"
             raise ScramError(message)
+        # Attributes may be missing: the empty texts stand for them and fail the checks below.
         name, nonce, *_ = [*_attributes(bare), "", ""]
         # This also refuses `m=`, a mandatory extension (RFC 5802, 5.1): this server supports none.
         if not name.startswith("n=") or not nonce.startswith("r="):
@@ -195,6 +200,7 @@ class ScramServer:
         if not _PRINTABLE.fullmatch(nonce[2:]) or len(nonce) > NONCE_CHARACTERS_MAX:
             message = "the nonce is not valid"
             raise ScramError(message)
+        # `claimed` before any further check, so that limits and the log know the name of a failed attempt.
         self._identity, self.claimed = _name(identity[2:]), _name(name[2:])
         if not self.claimed:
             message = "the user name is empty"
@@ -214,18 +220,24 @@ class ScramServer:
         assert self._keys is not None
         without_proof, _, proof = text.rpartition(",p=")
         binding, nonce, *_ = [*_attributes(without_proof), "", ""]
+        # The header is repeated under the proof: an attacker in between cannot change what the client said of
+        # channel binding.
         if not binding.startswith("c=") or _decoded(binding[2:]) != self._header:
             message = "the GS2 header differs from that of the first message"
             raise ScramError(message)
         if not hmac.compare_digest(nonce.encode(), f"r={self._nonce}".encode()):
             message = "the nonce differs from the server's"
             raise ScramError(message)
+        # Both sides sign the whole exchange, so a changed message is noticed.
         said = f"{self._first},{self._server_first},{without_proof}".encode()
         signature = _hmac(self._algorithm, self._keys.stored_key, said)
+        # The server never stores the client's key: it recovers the key from the proof and compares its hash.
         client_key = _xor(_decoded(proof), signature)
+        # In constant time: the duration must not show how many bytes match.
         if not hmac.compare_digest(
             hashlib.new(self._algorithm.digest, client_key).digest(), self._keys.stored_key
         ):
+            # One text for both, so that an attacker does not learn which users exist.
             return Failure("wrong user or password")
         verifier = base64.b64encode(_hmac(self._algorithm, self._keys.server_key, said))
         return Success(self._keys.user, b"v=" + verifier)
@@ -263,11 +275,13 @@ class ScramClient:
         """
         text = _text(challenge)
         nonce, salt, iterations, *_ = [*_attributes(text), "", "", ""]
+        # A nonce that does not continue ours, or adds nothing, could be a replay of an earlier exchange.
         if not (
             nonce.startswith("r=" + self._nonce) and len(nonce) > len(self._nonce) + 2
         ) or not salt.startswith("s="):
             message = "the server does not follow SCRAM"
             raise ScramError(message)
+        # Before the computation: its cost and its strength are what the server chooses here.
         if (
             not re.fullmatch(r"i=[0-9]{1,9}", iterations)
             or not ITERATIONS_MIN <= int(iterations[2:]) <= ITERATIONS_MAX
@@ -279,6 +293,7 @@ class ScramClient:
             raise ScramError(message)
         salted = salted_password(self._algorithm, self._password, _decoded(salt[2:]), int(iterations[2:]))
         client_key = _hmac(self._algorithm, salted, b"Client Key")
+        # "biws" is "n,," in base64, the header of the first message.
         without_proof = f"c=biws,{nonce}"
         said = f"{self._bare},{text},{without_proof}".encode()
         stored_key = hashlib.new(self._algorithm.digest, client_key).digest()
@@ -298,6 +313,7 @@ class ScramClient:
             message = f"the server refused: {text[2:80]}"
             raise ScramError(message)
         verifier = _attributes(text)[0]
+        # Without `final`, the expected signature is empty, and an empty one would match.
         if (
             not self._signature
             or not verifier.startswith("v=")
