@@ -229,9 +229,19 @@ def client_options(command: Command) -> Command:
 
     @wraps(command)
     def with_endpoint(
-        *args: Any, url: str, user: str | None, password_stdin: bool, token_file: Path | None, sasl_mechanism: str | None,
-        plain_without_tls: bool, ca: Path | None, cert: Path | None, key_file: Path | None, insecure: bool, **more: Any,
-    ) -> Any:  # fmt: skip
+        *args: Any,
+        url: str,
+        user: str | None,
+        password_stdin: bool,
+        token_file: Path | None,
+        sasl_mechanism: str | None,
+        plain_without_tls: bool,
+        ca: Path | None,
+        cert: Path | None,
+        key_file: Path | None,
+        insecure: bool,
+        **more: Any,
+    ) -> Any:
         password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
         context = click.get_current_context()
         if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:

@@ -49,8 +49,12 @@ _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "tls": TlsSettings,
 }
 _FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {
-    "access": AccessRule, "external": ExternalRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect,
-}  # fmt: skip
+    "access": AccessRule,
+    "external": ExternalRule,
+    "logs": LogSettings,
+    "quotas": Quota,
+    "redirect": Redirect,
+}
 """Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives
 them.
 """

@@ -33,8 +33,8 @@ class Incoming:
         room, frames = lib.pn_transport_capacity(transport), lib.pn_transport_get_frames_input(transport)
         self._room, self._frames = room, frames
         if room < 0:
-            # An error ended the connection: what was whole before it counts, and where the rest begins does not
-            # matter.
+            # An error ended the connection: what was whole before it counts, and where the rest begins does
+            # not matter.
             self.incomplete = 0
         elif frames == known:  # the buffer may have grown, but all bytes belong to one frame
             self.incomplete += taken

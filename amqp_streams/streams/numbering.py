@@ -173,8 +173,8 @@ class Numbering:
         reached = partition.producers.get(numbered.producer)
         durable = -1 if reached is None else reached.sequence
         commits = self._in_flight.get(partition, {}).get(numbered.producer, ())
-        # Sequences up to `durable` are stored, those up to `in_flight` are in the commit in flight, and those up
-        # to `pending` in the next commit.
+        # Sequences up to `durable` are stored, those up to `in_flight` are in the commit in flight, and those
+        # up to `pending` in the next commit.
         pending, in_flight = (
             highest,
             max([last for number, last in commits if number < commit], default=durable),

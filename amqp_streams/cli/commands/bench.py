@@ -21,8 +21,14 @@ _EVENTS = click.option(
 _SIZE = click.option(
     "--size", type=SIZE, default="100", show_default=True, metavar="SIZE", help="Size of an event's body."
 )
-_CONNECTIONS = click.option("--connections", "--producers", type=click.IntRange(1, 1000), default=1, show_default=True,
-                            help="Number of connections, with one link each.")  # fmt: skip
+_CONNECTIONS = click.option(
+    "--connections",
+    "--producers",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Number of connections, with one link each.",
+)
 _WINDOW = click.option(
     "--window",
     type=click.IntRange(1, 100_000),
@@ -50,7 +56,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group(short_help="Measure rates and latency.")
 def bench() -> None:
-    """Measure accepted events, delivered events and latency of a node. The log receives the events and keeps them.
+    """Measure accepted events, delivered events and latency of a node.
+    The log receives the events and keeps them.
 
     \b
     Examples:
@@ -91,7 +98,8 @@ def produce(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send events to ADDRESS, as fast as possible or at a rate. Latency is from the time an event is due until it is accepted.
+    """Send events to ADDRESS, as fast as possible or at a rate.
+    Latency is from the time an event is due until it is accepted.
 
     \b
     Examples:
@@ -125,7 +133,8 @@ def consume(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Read the log at ADDRESS from its earliest event on. Its partitions are distributed over the connections.
+    """Read the log at ADDRESS from its earliest event on.
+    Its partitions are distributed over the connections.
 
     \b
     Examples:
@@ -171,7 +180,8 @@ def latency(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send events to ADDRESS at a rate and receive them back. Latency is from the time an event is due until it is received.
+    """Send events to ADDRESS at a rate and receive them back.
+    Latency is from the time an event is due until it is received.
 
     \b
     Examples:

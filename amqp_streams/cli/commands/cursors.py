@@ -45,7 +45,8 @@ def cursor() -> None:
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
-    """List the cursors of the log at ADDRESS, or of all logs. LAG is the number of events that are not read yet.
+    """List the cursors of the log at ADDRESS, or of all logs.
+    LAG is the number of events that are not read yet.
 
     \b
     Examples:
@@ -85,7 +86,8 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 def reset(
     address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint
 ) -> int:
-    """Move CURSOR of the log at ADDRESS. Refused while a consumer uses it. Shows the current position and asks for confirmation.
+    """Move CURSOR of the log at ADDRESS.
+    Refused while a consumer uses it. Shows the current position and asks for confirmation.
 
     \b
     Examples:
@@ -117,7 +119,8 @@ def reset(
 @YES
 @client_options
 def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
-    """Remove CURSOR of the log at ADDRESS. A consumer with its name then begins anew. Refused while a consumer uses it.
+    """Remove CURSOR of the log at ADDRESS.
+    A consumer with its name then begins anew. Refused while a consumer uses it.
 
     \b
     Examples:

@@ -26,7 +26,8 @@ _FAILED: Final = 1
 
 @click.group(cls=NodeGroup, short_help="List, describe, move and remove consumer groups.")
 def group() -> None:
-    """List, describe, move and remove consumer groups. A group exists once it has a member ('receive --group NAME').
+    """List, describe, move and remove consumer groups.
+    A group exists once it has a member ('receive --group NAME').
 
     \b
     Examples:
@@ -42,7 +43,8 @@ def group() -> None:
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
-    """List the consumer groups of the log at ADDRESS, or of all logs. LAG is the number of events that are not read yet.
+    """List the consumer groups of the log at ADDRESS, or of all logs.
+    LAG is the number of events that are not read yet.
 
     \b
     Examples:
@@ -92,8 +94,8 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
 def reset(
     address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint
 ) -> int:
-    """Move the position of GROUP in the log at ADDRESS. Refused while the group has members. Shows the current
-    position and asks for confirmation.
+    """Move the position of GROUP in the log at ADDRESS.
+    Refused while the group has members. Shows the current position and asks for confirmation.
 
     \b
     Examples:

@@ -32,7 +32,8 @@ _FORCE = click.option(
 def verify(directory: Path, *, force: bool, as_json: bool) -> int:
     """Check checksums, order and indexes in the data directory DIRECTORY. Exits with 1 if there is damage.
 
-    A 'note' is normal after a crash. The next start repairs a 'warning'. 'damage' means that accepted events are lost or unreadable.
+    A 'note' is normal after a crash. The next start repairs a 'warning'. 'damage' means that accepted events
+    are lost or unreadable.
 
     \b
     Examples:

@@ -77,22 +77,43 @@ class Request:
 @click.option(
     "--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'."
 )
-@click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
-              help="Only events with this application property, a text. May be repeated; all must match.")  # fmt: skip
+@click.option(
+    "--property",
+    "properties",
+    type=PROPERTY,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only events with this application property, a text. May be repeated; all must match.",
+)
 @click.option(
     "--group",
     metavar="NAME",
     help="Join this consumer group: each partition has one member, and the node keeps a cursor.",
 )
-@click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
-              help="Take the partition over from a consumer with a smaller epoch. Requires --partition.")  # fmt: skip
+@click.option(
+    "--epoch",
+    type=click.IntRange(0, 2**64 - 1),
+    metavar="N",
+    help="Take the partition over from a consumer with a smaller epoch. Requires --partition.",
+)
 @click.option(
     "--durable", metavar="NAME", help="Continue the subscription NAME, whose cursor the node keeps."
 )
-@click.option("--container-id", metavar="ID",
-              help=f"The container-id, which owns subscriptions.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
-              help="text: for people; json: one line each; body: with a line end; raw: the body only.")  # fmt: skip
+@click.option(
+    "--container-id",
+    metavar="ID",
+    help=(
+        f"The container-id, which owns subscriptions.  [default: '{CONTAINER}' with --durable, else random]"
+    ),
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([one.value for one in Format]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="text: for people; json: one line each; body: with a line end; raw: the body only.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--timeout",
@@ -127,18 +148,19 @@ def receive(
 ) -> int:
     """Read the events of the log at ADDRESS. Reading does not remove events.
 
-    START and END are an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, UTC if it has no zone; or milliseconds
-    since 1970, 13 digits), or a time before now (-1h). Offsets count within a partition. The first event is included, the
-    end is excluded.
+    START and END are an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, UTC if it has no zone;
+    or milliseconds since 1970, 13 digits), or a time before now (-1h). Offsets count within a partition. The
+    first event is included, the end is excluded.
 
-    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject is a field of the properties
-    section, m.event-streams-group-key is a message annotation. Filters do not see the body: 'send --property-column' copies
-    columns to properties.
+    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject is a field of the
+    properties section, m.event-streams-group-key is a message annotation. Filters do not see the body: 'send
+    --property-column' copies columns to properties.
 
-    Without --follow, the members of a group end when together they have read all events. Partitions move as members join and leave.
+    Without --follow, the members of a group end when together they have read all events. Partitions move as
+    members join and leave.
 
-    With --group or --durable, --from counts only the first time; later the node's cursor is used. A printed event is
-    settled; an event that was not printed is delivered again.
+    With --group or --durable, --from counts only the first time; later the node's cursor is used. A printed
+    event is settled; an event that was not printed is delivered again.
 
     \b
     Examples:

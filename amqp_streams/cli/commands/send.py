@@ -98,9 +98,15 @@ class Tally:
     help="With --csv: the key as a template of columns, e.g. '{date:.10}' or '{site}-{sensor}'.",
 )
 @click.option(
-    "--property-column", "property_columns", multiple=True, metavar="NAME",
-    help="With --csv: this column is also an application property, a number if it looks like one; may be repeated. '*': all columns.",
-)  # fmt: skip
+    "--property-column",
+    "property_columns",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "With --csv: this column is also an application property, a number if it looks like one; may be"
+        " repeated. '*': all columns."
+    ),
+)
 @click.option("--partition", help="Send all events to this partition.")
 @click.option(
     "--property",
@@ -148,7 +154,8 @@ def send(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send events from FILES or stdin to the log at ADDRESS. Ends when all are durable, or reports the refused ones.
+    """Send events from FILES or stdin to the log at ADDRESS.
+    Ends when all are durable, or reports the refused ones.
 
     \b
     Examples:

@@ -104,7 +104,8 @@ def serve(
 ) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
-    A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
+    A setting is taken from its flag, else its variable, else the file, else the default. The file has the
+    flags' names:
 
     \b
       listen = ["127.0.0.1:5672"]
@@ -128,7 +129,8 @@ def serve(
       amqp-streams serve --config node.toml --check
       amqp-streams serve --schema > node.schema.json
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
-      amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
+      amqp-streams serve --data-dir data --users users --listen-tls 0.0.0.0:5671 \\
+        --tls-certificate c.pem --tls-key k.pem
     """
     if schema:
         print_schema(file_contents(), "Settings of amqp-streams serve")

@@ -16,14 +16,21 @@ from amqp_streams.wire.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
 _FAILED = 1
 _USERS = click.option(
-    "--users", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", envvar="AMQP_STREAMS_USERS",
-    show_envvar=True, help="The users file; the first 'add' creates it.",
-)  # fmt: skip
+    "--users",
+    "file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    envvar="AMQP_STREAMS_USERS",
+    show_envvar=True,
+    help="The users file; the first 'add' creates it.",
+)
 
 
 @click.group(short_help="Manage the users file of a node.")
 def user() -> None:
-    """Manage the users file of a node ('serve --users FILE'). It has hashes and keys, never passwords. A node reloads it on SIGHUP.
+    """Manage the users file of a node ('serve --users FILE').
+    It has hashes and keys, never passwords. A node reloads it on SIGHUP.
 
     \b
     Examples:
@@ -43,9 +50,13 @@ def user() -> None:
     help="Read the password from the first line of stdin instead of asking twice.",
 )
 @click.option(
-    "--scram-iterations", type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX), metavar="N", default=SCRAM_ITERATIONS, show_default=True,
+    "--scram-iterations",
+    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    metavar="N",
+    default=SCRAM_ITERATIONS,
+    show_default=True,
     help="Rounds of hashing: for each guess of an attacker who has the file, and for each login of the user.",
-)  # fmt: skip
+)
 def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -> None:
     """Add the user NAME, or give it a new password.
 

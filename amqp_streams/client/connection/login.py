@@ -45,6 +45,9 @@ async def _token(sasl: SaslOptions) -> str | None:
             message = f"the token function failed: {type(error).__name__}: {error}"
             raise ConnectError(message) from error
     if token is not None and not (isinstance(token, str) and is_token(token)):
-        message = "the token is not valid: it is not text, is too long, or contains characters that a token must not have"
+        message = (
+            "the token is not valid: it is not text, is too long, or contains characters that a token must"
+            " not have"
+        )
         raise ConnectError(message)
     return token

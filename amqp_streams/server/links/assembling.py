@@ -1,5 +1,6 @@
-"""What a consumer's link sends for a record: the stored message with delivery annotations. Spec: Event Streams
-4.4, 4.6.5.
+"""What a consumer's link sends for a record: the stored message with delivery annotations.
+
+Spec: Event Streams 4.4, 4.6.5.
 """
 
 from collections.abc import Sequence
@@ -65,6 +66,6 @@ def too_large(partition: int, number: int, size: int, size_max: int) -> PeerErro
     """Describe a record that is larger than the client accepts: it ends the link."""
     return PeerError(
         names.LINK_MESSAGE_SIZE_EXCEEDED,
-        f"the event at offset {number} of partition {partition} has {size} bytes, but this link accepts at most"
-        f" {size_max} (AMQP 2.7.3)",
+        f"the event at offset {number} of partition {partition} has {size} bytes, but this link accepts at"
+        f" most {size_max} (AMQP 2.7.3)",
     )

@@ -273,8 +273,8 @@ class Committer:
         parts = commit.parts[: commit.journaled]
         for part in parts:
             if part.partition.failure:  # stopped or deleted in the meantime
-                # The record is on the disk, but a stopped partition shows nothing more. If the next start finds
-                # it, an event exists that was not accepted: the producer may send it twice.
+                # The record is on the disk, but a stopped partition shows nothing more. If the next start
+                # finds it, an event exists that was not accepted: the producer may send it twice.
                 commit.failures[part.partition] = commit.lost[part.partition] = part.partition.failure
             elif work.error is None:
                 part.partition.accept(part.chunk, part.size, on_segment=False)
