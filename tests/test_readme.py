@@ -1,11 +1,12 @@
-"""What the README says is so: its commands run, its map is the tree, its limits are the code's, the tests it
-names exist.
+"""The README is right: its commands run, its map is the tree, its limits are those of the code, and the tests
+that it names exist.
 """
 
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,16 +21,24 @@ README = (ROOT / "README.md").read_text()
 DOCS = {path: path.read_text() for path in (ROOT / "README.md", ROOT / "docs" / "architecture.md")}
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 COMMAND_S_MAX = 100.0
-"""That a command ends is shown here, not how fast: a dozen processes start in one test, perhaps beside much
-else.
-"""
+"""The test shows that a command ends, not how fast: it starts a dozen processes, maybe on a busy machine."""
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1000}
 
 
-def block(language: str) -> str:
-    """The README's one block of a language."""
-    [found] = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    return str(found)
+def blocks(language: str) -> list[str]:
+    """The blocks of a language in the README, without the indentation of their list items."""
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", README, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(one) for one in found]
+
+
+def commands() -> list[str]:
+    """The commands of the console blocks that use a running node.
+
+    A line that ends with a backslash continues on the next line.
+    """
+    lines = "".join(blocks("console")).replace("\\\n", " ").splitlines()
+    typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [command for command in typed if not command.startswith(("make ", "source "))]
 
 
 def tracked_files() -> list[str]:
@@ -51,13 +60,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.mark.timeout(300)
 def test_every_command_of_the_five_minutes_works(node: NodeProcess) -> None:
-    commands = [line.removeprefix("$ ") for line in block("console").splitlines()]
-    assert len(commands) > 5
+    assert len(commands()) > 5
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "AMQP_STREAMS_URL": node.url}
-    for command in commands:
-        if command.startswith("source "):
-            continue
+    for command in commands():
         done = subprocess.run(
             command,
             shell=True,
@@ -73,7 +79,8 @@ def test_every_command_of_the_five_minutes_works(node: NodeProcess) -> None:
 
 
 def test_the_python_of_the_readme_runs(node: NodeProcess) -> None:
-    client = [str(Path(sys.executable)), "-c", block("python").replace("amqp://127.0.0.1:5672", node.url)]
+    [program] = blocks("python")
+    client = [str(Path(sys.executable)), "-c", program.replace("amqp://127.0.0.1:5672", node.url)]
     environment = {**os.environ, "AMQP_STREAMS_URL": node.url}
     create = [str(Path(sys.executable).parent / "amqp-streams"), "log", "create", "temps"]
     subprocess.run(
@@ -87,14 +94,15 @@ def test_the_python_of_the_readme_runs(node: NodeProcess) -> None:
 def test_the_limits_are_those_of_the_code() -> None:
     defaults = Limits().model_dump()
     table = README.split("### Limits")[1].split("\n## ")[0]
-    told = re.findall(r"^\| .* \| ([^|]+) \| `(\w+)` \|$", table, re.MULTILINE)
-    assert len(told) > 10
-    for text, name in told:
+    rows = re.findall(r"^\| .* \| ([^|]+) \| `(?:limits\.)?(\w+)` \|$", table, re.MULTILINE)
+    assert len(rows) > 10
+    for text, name in rows:
         number, unit = re.match(r"([0-9,]+)(?: (KiB|MiB|s)\b)?", text).groups()  # type: ignore[union-attr]
         if name == "partitions":
             assert f"1 to {PARTITIONS_MAX:,}" in text
             continue
-        assert int(number.replace(",", "")) * _UNITS.get(unit, 1) == defaults[name], name
+        default = defaults[f"{name}_ms"] if unit == "s" else defaults[name]
+        assert int(number.replace(",", "")) * _UNITS.get(unit, 1) == default, name
 
 
 @pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
