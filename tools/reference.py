@@ -1,5 +1,6 @@
-"""`make reference`: write the pages of docs/reference/ that are made from the code."""
+"""`make reference`: write the pages of docs/reference/ that are generated from the code."""
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from service_parts.settings.sources import Name, flag_of
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 COMMAND: Final = "make reference"
+WIDTH_MAX: Final = 110
 
 _VALUES: Final[Mapping[Kind, str]] = {
     Kind.ADDRESS: "`HOST:PORT`",
@@ -80,7 +82,7 @@ PROGRAMS: Final = (
 
 
 def main() -> None:
-    """Write every page anew."""
+    """Write every page again."""
     FOLDER.mkdir(exist_ok=True)
     for program in PROGRAMS:
         (FOLDER / program.page).write_text(page(program), encoding="utf-8")
@@ -93,24 +95,22 @@ def page(program: Program) -> str:
         "",
         f"<!-- Written by `{COMMAND}` from the code: change the descriptions there, not here. -->",
         "",
-        f"Every setting, in the order of its section. {program.guide}",
+        *wrapped(f"This page lists every setting by section. {program.guide}"),
         "",
-        (
-            "- A setting comes from its flag, else from its environment variable, else from the file of"
-            " `--config`, else it has its default."
+        *wrapped(
+            "- The program takes a setting from the first of these that has it: the flag, the environment"
+            " variable, the file of `--config`, the default."
         ),
-        (
-            "- Lists in variables are separated by commas or spaces. Relative paths in the file start at the"
-            " folder of the file."
-        ),
-        f"- {program.units}",
-        (
+        *wrapped("- In a variable, commas or spaces separate the entries of a list."),
+        *wrapped("- A relative path in the file starts at the folder of the file."),
+        *wrapped(f"- {program.units}"),
+        *wrapped(
             f"- `{program.command} --check` checks all settings and the files that they name, and starts"
             " nothing."
         ),
-        (
-            f"- `{program.command} --schema` prints the JSON schema of the file: editors check and complete"
-            " the file with it."
+        *wrapped(
+            f"- `{program.command} --schema` prints the JSON schema of the file. An editor can use the schema"
+            " to check and complete the file."
         ),
         "",
         "## Sections",
@@ -124,8 +124,24 @@ def page(program: Program) -> str:
     ]
     for section in program.contents.sections:
         rows = table(program, (section.name,), section.settings)
-        lines += ["", f"## `{heading(section)}`", "", *section.meaning.splitlines(), "", *rows]
+        lines += ["", f"## `{heading(section)}`", "", *meaning(section), "", *rows]
     return "\n".join(lines) + "\n"
+
+
+def wrapped(text: str) -> list[str]:
+    """The lines of a paragraph or of a list item."""
+    return textwrap.wrap(
+        text,
+        WIDTH_MAX,
+        subsequent_indent="  " if text.startswith("- ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def meaning(section: Section) -> list[str]:
+    """The description of a section; its lines are paragraphs or list items."""
+    return [line for text in section.meaning.splitlines() for line in wrapped(text) or [""]]
 
 
 def heading(section: Section) -> str:

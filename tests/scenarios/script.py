@@ -10,7 +10,7 @@
     p attached, partition 1
 
 A scenario begins with `==`, the number of its paragraph (or several) and a sentence. A step is a command,
-`----`, and what comes of it, up to an empty line; nothing may come of it. What may be said: `HELP` below.
+`----`, and its results up to an empty line, if it has any. docs/scenarios.md lists the commands.
 """
 
 import shlex
@@ -21,31 +21,6 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 RULE: Final = "----"
-HELP: Final = """\
-node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs;
-                                        settings as in the configuration file: groups.wait=0s
-connect NAME                            open a connection; the first attach opens `one` if none is open
-attach LINK producer|consumer ADDRESS   options: on=CONNECTION partition= group= epoch= credit=100
-                                        durable presettled name=
-                                        producer=: number the events under this name
-                                        from=@earliest|@latest|OFFSET time=MARK code:
-                                        the delivery-annotations filter, by code with `code`
-                                        sql= events-sql= selector= unknown= properties=KEY:VALUE:
-                                        other filters
-send LINK BODY…                         options: target= (partition) key= (group key)
-                                        n= (an application property)
-                                        relayed-from= (another node's source partition)
-                                        sequence= (the first event's number)
-settle LINK OUTCOME BODY…               accepted, rejected, released or modified
-credit LINK N                           more credit
-detach LINK                             close it
-lose CONNECTION                         cut it
-restart                                 kill the node and start it again on its data
-wait TIME                               let time pass: 5ms, 2s
-mark NAME                               remember the time
-redirect LOG PARTITIONS HOST:PORT       change the configuration: another container has these
-                                        partitions (1,2; - for none)
-"""
 
 
 @dataclass(frozen=True, slots=True)
