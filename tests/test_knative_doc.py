@@ -1,6 +1,7 @@
 """docs/knative.md says what the gateway does: names, limits and defaults in it are those of the code."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -112,7 +113,7 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_the_example_is_valid() -> None:
     (written,) = re.findall("```yaml\n(.*?)```", TEXT, re.DOTALL)
-    for each in yaml.safe_load_all(written):
+    for each in yaml.safe_load_all(textwrap.dedent(written)):
         kind = BUILT_IN.of(each["apiVersion"], each["kind"])
         assert kind is not None
         assert check_object(kind, each) == []
