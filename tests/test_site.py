@@ -69,7 +69,8 @@ def test_the_index_has_every_page_once() -> None:
     ]
     entries = re.findall(r"^ *- \[[^]]*\]\(([^)#]+)\)", INDEX, re.MULTILINE)
     assert sorted(entries) == sorted(pages)
-    assert links(INDEX) == ["tutorial.md", *entries]
+    inside = [link for link in links(INDEX) if not link.startswith("../")]
+    assert inside == ["tutorial.md", *entries]
 
 
 def test_the_navigation_has_the_pages_of_the_index_in_its_order() -> None:
