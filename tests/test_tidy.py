@@ -30,6 +30,7 @@ MODULE_LINES_MAX = 460
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 16
+PAGE_WIDTH_MAX = 110
 PURE = ("amqp_streams.wire", "amqp_streams.streams", "amqp_streams.storage", "amqp_streams.node")
 # Values and re-exports: their users' tests are theirs.
 WITHOUT_TWIN = {
@@ -61,6 +62,7 @@ _AVOIDED = re.compile(
     r"|told|there (?:is|are) none|(?:is|are|was|were) no (?!longer|more|less|later|larger|other|fewer)\w+)\b",
     re.IGNORECASE,
 )
+_UNBREAKABLE = re.compile(r" *(?:\||- \[[^]]*\]\([^)]*\)$|\(?`[^` ]*`[).]*$)")
 _UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b")
 
 
@@ -193,6 +195,17 @@ def test_the_changelog_has_each_section_and_each_line_once() -> None:
         if line.startswith(("### ", "- "))
     ]
     assert [line for line, count in Counter(lines).items() if count > 1] == []
+
+
+def test_pages_are_wrapped() -> None:
+    """Rows of tables and lines with a single link cannot be wrapped."""
+    long = [
+        f"{path}:{number}: {len(line)} characters"
+        for path in tracked(".md")
+        for number, line in enumerate(text(path).splitlines(), 1)
+        if len(line) > PAGE_WIDTH_MAX and not _UNBREAKABLE.match(line)
+    ]
+    assert not long
 
 
 def test_nothing_is_left_unfinished() -> None:

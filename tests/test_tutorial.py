@@ -1,6 +1,4 @@
-"""docs/tutorial.md from its first to its last command: each is run as it stands, and prints what the page
-shows.
-"""
+"""docs/tutorial.md: each command runs as it is written, and prints what the page shows."""
 
 import os
 import re
@@ -55,7 +53,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 def commands(block: Block) -> Iterator[Command]:
     for part in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
-        text, _, shown = part.partition("\n")
+        text, _, shown = part.replace("\\\n", " ").partition("\n")
         yield Command(text, shown)
 
 
