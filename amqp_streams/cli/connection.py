@@ -210,7 +210,7 @@ _OPTIONS: Final = (
         metavar="FILE",
         envvar="AMQP_STREAMS_CERT",
         show_envvar=True,
-        help="Our certificate, PEM.",
+        help="The client's certificate, PEM.",
     ),
     _option(
         "--key-file",

@@ -26,23 +26,25 @@ _setting = setting_option(PREFIX)
 
 @click.command(short_help="Run an event log node.")
 @_setting(
-    "data_dir", metavar="DIR", help="Where the events are; made if missing, locked while the node runs."
+    "data_dir",
+    metavar="DIR",
+    help="The folder of all stored data. Created if it does not exist, locked while the node runs.",
 )
 @_setting(
     "listen",
     metavar="HOST:PORT",
     multiple=True,
-    help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:5672]",
+    help="Listen here; may be repeated. Port 0 chooses a free port.  [default: 127.0.0.1:5672]",
 )
 @_setting("listen_tls", metavar="HOST:PORT", multiple=True, help="Listen here with TLS; may be repeated.")
 @_setting("tls", "certificate", metavar="FILE", help="Certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
-@_setting("tls", "client_ca", metavar="FILE", help="Clients must show a certificate signed by one of these.")
+@_setting("tls", "client_ca", metavar="FILE", help="Authorities that sign client certificates, PEM.")
 @_setting(
     "tls",
     "client_certificates",
     metavar="required|optional",
-    help="Whether they must, or may.  [default: required]",
+    help="Whether a client must present a certificate.  [default: required]",
 )
 @_setting(
     "admin_listen",
@@ -50,29 +52,39 @@ _setting = setting_option(PREFIX)
     help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.",
 )
 @_setting(
-    "log", metavar="NAME:PARTITIONS", multiple=True, help="Make this log if it is not there; may be repeated."
+    "log",
+    metavar="NAME:PARTITIONS",
+    multiple=True,
+    help="Create this log if it does not exist; may be repeated.",
 )
 @_setting(
     "sync",
     metavar="always|interval:MS|never",
-    help="When an event is on the disk.  [default: always, before it is accepted]",
+    help=(
+        "When events are synced to the disk: before they are accepted; every MS milliseconds; when the"
+        " operating system does it.  [default: always]"
+    ),
 )
-@_setting("users", metavar="FILE", help="Who may connect; written by 'amqp-streams user add'.")
+@_setting(
+    "users",
+    metavar="FILE",
+    help="Users and the hashes of their passwords; written by 'amqp-streams user add'.",
+)
 @_setting(
     "anonymous",
     metavar="|".join(AnonymousAccess),
-    help="Where a connection without a user is let in.  [default: loopback]",
+    help="Which connections need no login.  [default: loopback]",
 )
 @_setting(
     "plain_without_tls",
     is_flag=True,
     default=None,
-    help="Take passwords on connections that are neither TLS nor loopback.",
+    help="Accept passwords and tokens on connections that are neither TLS nor loopback.",
 )
 @_setting(
     "auto_create",
     metavar="PARTITIONS",
-    help="Make unknown logs on first use, with this many partitions.  [default: 0, never]",
+    help="Create unknown logs on first use, with this many partitions.  [default: 0, never]",
 )
 @_setting("container_id", metavar="NAME", help="The node's AMQP container-id.  [default: amqp-streams]")
 @_setting(
@@ -84,12 +96,10 @@ _setting = setting_option(PREFIX)
 @_setting(
     "shutdown_delay",
     metavar="DURATION",
-    help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]",
+    help="On SIGTERM, continue to serve for this time while /readyz answers 503.  [default: 0]",
 )
-@_setting(
-    "log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]"
-)
-@_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
+@_setting("log_format", metavar="|".join(LogFormat), help="The format of log lines.  [default: text]")
+@_setting("log_level", metavar="|".join(LogLevel), help="The lowest level that is logged.  [default: info]")
 @service_options(
     PREFIX, check="Check settings, certificates, users and keys, then exit: 0 if a node can start with them."
 )
@@ -104,8 +114,8 @@ def serve(
 ) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
-    A setting is taken from its flag, else its variable, else the file, else the default. The file has the
-    flags' names:
+    A setting comes from its flag, else its variable, else the file, else the default. The file has the
+    names of the flags:
 
     \b
       listen = ["127.0.0.1:5672"]
@@ -120,7 +130,8 @@ def serve(
       logs = ["temps"]
       allow = ["send", "receive"]
 
-    SIGHUP reads all of it again: access rules, quotas, redirects, certificates and users take effect at once.
+    On SIGHUP the node reads the file again: access rules, quotas, redirects, certificates and users take effect
+    at once.
 
     \b
     Examples:
