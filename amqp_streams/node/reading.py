@@ -78,7 +78,7 @@ class Reading:
         return woken
 
     def forget(self, consumer: Consuming) -> None:
-        """The consumer waits no longer; its chunks are freed."""
+        """Remove a consumer from the consumers that wait for events, and free its chunks."""
         consumer.reader.forget_chunks()
         if consumer.reader.followed:
             consumer.reader.followed = False

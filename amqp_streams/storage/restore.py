@@ -79,7 +79,7 @@ class PartitionRestorer:
         return Restored([*row, active], start, end, self._producers)
 
     def _bases(self) -> list[int]:
-        """The numbers of the segments here, from the earliest that retention has left."""
+        """Return the base offsets of the segments in the folder, beginning with the earliest retained one."""
         bases: list[int] = []
         if not self._files.is_dir(self._folder):
             self._files.mkdir(self._folder)

@@ -1,9 +1,13 @@
 """The start of a replay as users write it, with the same forms as in `amqp-streams receive --from`. Pure.
 
-| written | meaning | |---|---| | `earliest` | the earliest event in the log | | `latest`, `new` | only events
-that are stored from now on | | `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `time=…` | a time; without a zone
-it is UTC | | `1795242600000` | milliseconds since 1970: 13 digits | | `-1h`, `-1h30m`, `now` | a time before
-the present | | `0:42`, `0:42,1:40`, `offset=0=42,1=40` | offsets by partition |
+| written | meaning |
+|---|---|
+| `earliest` | the earliest event in the log |
+| `latest`, `new` | only events that are stored from now on |
+| `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `time=…` | a time; without a zone it is UTC |
+| `1795242600000` | milliseconds since 1970: 13 digits |
+| `-1h`, `-1h30m`, `now` | a time before the present |
+| `0:42`, `0:42,1:40`, `offset=0=42,1=40` | offsets by partition |
 """
 
 import re

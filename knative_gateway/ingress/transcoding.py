@@ -1,8 +1,7 @@
-"""From a request to a stored message without decoding the event: `event_formats.http_to_amqp`, with the
-attributes that a Broker adds. Pure.
+"""The fast path from a request to a stored message, which does not decode the event. Pure.
 
-The message is byte for byte the same as the one from decoding the event, `received` and
-`amqp_binding.encode`.
+It is `event_formats.http_to_amqp` with the attributes that a Broker adds. The slow path decodes the event,
+and calls `received` and `amqp_binding.encode`. Both paths give the same bytes.
 """
 
 from collections.abc import Sequence

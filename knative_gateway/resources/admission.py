@@ -209,7 +209,7 @@ def _now(request: Request) -> str:
 
 
 def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str, ...]]:
-    """Return the body as an object of its kind without unknown fields, and warnings."""
+    """Return the object in the body, without unknown fields, and the warnings for the user."""
     kind = request.kind
     if not isinstance(body, Mapping):
         raise bad_request("the body must be an object")

@@ -125,7 +125,7 @@ def _carried_out(works: Sequence[Work[Any]], connection: Connection) -> list[Any
 
 
 def _alone(work: Work[Any], connection: Connection) -> Any:
-    """Carry out one of several works; it is rolled back if it fails."""
+    """Do one of the works of a transaction. If it fails, only this work is rolled back."""
     savepoint = connection.begin_nested()
     try:
         result = work(connection)

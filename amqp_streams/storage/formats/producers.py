@@ -86,9 +86,9 @@ def entries_of(marks: Iterable[Mark]) -> dict[str, int | None]:
 
 
 def apply(table: Table, entries: Entries, at_ms: int) -> None:
-    """Add a batch's table.
+    """Update `table` with the entries of a batch.
 
-    The latest entry wins, not the highest sequence: a forgotten producer may begin again.
+    The latest entry counts, not the highest sequence: a producer that was forgotten may begin again.
     """
     for producer, sequence in entries.items():
         table.pop(producer, None)

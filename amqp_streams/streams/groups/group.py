@@ -66,7 +66,10 @@ class Group:
         )
 
     def loads(self) -> dict[str, int]:
-        """By member, the number of its partitions, reserved ones included and those being left excluded."""
+        """Return the number of partitions of each member.
+
+        A partition that is reserved for a member counts. A partition that a member gives up does not.
+        """
         loads: dict[str, int] = {}
         for slot in self.slots.values():
             # A link that leaves makes room for the member that its partition is reserved for.

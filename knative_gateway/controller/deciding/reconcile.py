@@ -114,9 +114,9 @@ class Reconciler:
             self._dirty_log(log)
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> None:
-        """Report the route that is served at a path.
+        """Record the route that the dispatcher serves at a path.
 
-        `failing`: why subscribers of it are not served, by uid.
+        `failing`: the reasons why subscribers of the route get no events, by the uid of the subscriber.
         """
         uids = self._data_plane.served(path, route, failing)
         for key in keys_of(path):

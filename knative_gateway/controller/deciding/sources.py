@@ -171,10 +171,10 @@ def _age(object_: Object) -> tuple[str, bool, str]:
 
 
 def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
-    """Return the condition for log and ingress.
+    """Return the condition for the log of a Broker or Channel and for the ingress that accepts its events.
 
-    `was_served`: the stored status already reports True. After a start, or on another replica, missing
-    reports do not change that.
+    `was_served`: the stored status already is True. It stays True after a start, and on another replica,
+    until a report says otherwise.
     """
     if log.problem is not None:
         return is_false("", *log.problem)

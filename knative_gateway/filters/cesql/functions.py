@@ -90,7 +90,11 @@ class Functions:
         return definition
 
     def more(self, definitions: Iterable[Function]) -> "Functions":
-        """Return a set with additional definitions. Raises ValueError as the constructor does."""
+        """Return these functions and further ones, as a new set.
+
+        Raises:
+            ValueError: two definitions match the same call.
+        """
         return Functions([*self._fixed.values(), *self._variadic.values(), *definitions])
 
 
