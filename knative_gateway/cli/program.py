@@ -64,4 +64,9 @@ def main() -> None:
     \b
     A first minute:
       knative-gateway serve
+      knative-gateway apply -f temps.yaml
+      knative-gateway get brokers,triggers
+
+    All commands but 'serve' connect to the gateway in --server or KNATIVE_GATEWAY_URL (http://127.0.0.1:8080 if
+    neither is set).
     """

@@ -115,6 +115,10 @@ def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
     """Stop deliveries to the subscriber of a Trigger or Subscription until `resume`.
 
     Events wait in the log as long as its retention allows.
+
+    \b
+    Example:
+      knative-gateway pause trigger/measured
     """
     client.ask("POST", _path(client, subscriber, namespace, "pause"))
     click.echo(f"{subscriber} paused")
@@ -124,7 +128,12 @@ def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
 @click.command(short_help="Continue after `pause`.")
 @_of_subscriber
 def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
-    """Continue where `pause` stopped."""
+    """Continue where `pause` stopped.
+
+    \b
+    Example:
+      knative-gateway resume trigger/measured
+    """
     client.ask("POST", _path(client, subscriber, namespace, "resume"))
     click.echo(f"{subscriber} resumed")
     return 0
@@ -154,7 +163,12 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
 @click.command(short_help="Deliver failed events again.")
 @_of_subscriber
 def redrive(*, client: Client, subscriber: str, namespace: str | None) -> int:
-    """Deliver again the events in the history that went to the dead letter sink or were dropped."""
+    """Deliver again the events in the history that went to the dead letter sink or were dropped.
+
+    \b
+    Example:
+      knative-gateway redrive trigger/measured
+    """
     _, answer = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
     click.echo(f"{subscriber}: {number(answer, 'events')} events are delivered again")
     return 0
