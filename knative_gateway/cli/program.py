@@ -15,7 +15,7 @@ _COMMANDS: Final = {
         (
             "serve",
             "knative_gateway.cli.serve:serve",
-            "Run a gateway, and an event log node unless there is one.",
+            "Run a gateway, and an event log node unless --amqp names one.",
         ),
         ("apply", "knative_gateway.cli.resources:apply", "Create or change resources from files."),
         ("get", "knative_gateway.cli.resources:get", "Show resources."),

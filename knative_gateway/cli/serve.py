@@ -19,7 +19,7 @@ from service_parts.settings.choices import LogFormat, LogLevel
 _setting = setting_option(PREFIX)
 
 
-@click.command(short_help="Run a gateway, and an event log node unless there is one.")
+@click.command(short_help="Run a gateway, and an event log node unless --amqp names one.")
 @_setting(
     "listen",
     metavar="HOST:PORT",
