@@ -130,8 +130,8 @@ def serve(
       logs = ["temps"]
       allow = ["send", "receive"]
 
-    On SIGHUP the node reads the file again: access rules, quotas, redirects, certificates and users take effect
-    at once.
+    On SIGHUP the node reads the file again: access rules, quotas, redirects, certificates and users take
+    effect at once.
 
     \b
     Examples:
