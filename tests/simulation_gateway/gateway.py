@@ -24,8 +24,10 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.controller import controller
 from knative_gateway.dispatcher import dispatcher
 from knative_gateway.dispatcher.posting import connection, resolving, sending
+from knative_gateway.dispatcher.subscribers.first_attempt import FirstAttempt
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.errors import GatewayError
+from knative_gateway.http import connection as http_connection
 from knative_gateway.http import turns
 from knative_gateway.ingress import app as ingress_app
 from knative_gateway.security import tokens
@@ -34,7 +36,7 @@ from knative_gateway.store.database import Database
 from knative_gateway.store.feed import Feed
 from knative_gateway.store.opening import Store
 from knative_gateway.store.resources import SqlResources
-from tests.simulation_gateway.loop import CURRENT, Process, VirtualLoop
+from tests.simulation_gateway.loop import CURRENT, Process, VirtualLoop, number_of
 from tests.simulation_gateway.network import Network
 from tests.simulation_gateway.node import EPOCH_MS, Node, NodeClient, Shares
 
@@ -161,6 +163,7 @@ class Replica:
             if gateway is None or process is None:
                 return []
             self.gateway = None
+            process.stops = True
             await self._loop.in_process(process, gateway.stop())
             await asyncio.sleep(0.05)
             self.process = None
@@ -216,6 +219,9 @@ def simulated(loop: VirtualLoop, network: Network, random: Random, logged: Logge
         (resolving, "in_thread", network.resolve),
         (sending, "tls_context", cache(sending.tls_context)),
         (server, "GroupShares", lambda shares: shares),
+        # Sets of these are iterated: their order must not depend on addresses.
+        (http_connection.Connection, "__hash__", number_of),
+        (FirstAttempt, "__hash__", lambda attempt: int(attempt.arrival.offset)),
     ]
     processors = structlog.get_config()["processors"]
     with patched(patches):

@@ -1,9 +1,9 @@
 """What was stored, promised, sent and answered, and whether it fits together.
 
 Checked at once: an event comes from the log of its subscriber, unchanged, and matches its filter; attempts
-stay within the retry policy; waits are as long as the back-off and `Retry-After` say; the promised order; a
-reply is stored once; a subscriber that never failed is not sent an event twice. Checked at the end:
-everything that was promised has arrived, or its end is recorded.
+stay within the retry policy; waits are as long as the back-off and `Retry-After` say; no attempt ends before
+its timeout; the promised order; a reply is stored once; a subscriber that never failed is not sent an event
+twice. Checked at the end: everything that was promised has arrived, or its end is recorded.
 """
 
 from collections import defaultdict
@@ -24,6 +24,8 @@ from tests.simulation_gateway.subscribers import Attempt
 
 PROMPT_MS: Final = 10_000
 """A subscriber that is well gets an event within this time, if log node and gateway are well."""
+DISTURBED_MS: Final = 30_000
+"""How long after a change deliveries may be ended and begun again."""
 SUCCEEDS_MS: Final = 5_000
 """How long the deliveries of a deleted Broker may take to end."""
 RETRY_AFTER_MAX_MS: Final = 300_000
@@ -120,6 +122,8 @@ class Ledger:
         self.records: Final[dict[str, list[Failure]]] = defaultdict(list)
         self.born: Final[dict[str, int]] = {}
         """When a Broker was created again after it was deleted: it has a log without the former events."""
+        self.deleted_logs: Final[list[tuple[str, str]]] = []
+        """Logs of Brokers that were deleted, with their incarnations."""
         self.noted: Final[set[tuple[str, int, str]]] = set()
         """Ends that were noted for histories, by subscriber, partition and offset. A history that cannot be
         stored keeps the latest only.
@@ -197,6 +201,20 @@ class Ledger:
         """A site has sent an answer."""
         self.trace.append((self._loop.now_ms, "answer", attempt.tag, attempt.event_id, attempt.status))
 
+    def given_up(self, attempt: Attempt) -> None:
+        """A gateway has closed the connection of a request that was not answered."""
+        process, target = attempt.process, self.targets[attempt.tag.partition("-")[2]]
+        is_ending = process is None or process.dead or process.stops
+        if is_ending or target.generation or target.is_restless or target.deleted_ms is not None:
+            return
+        if any(attempt.began_ms - DISTURBED_MS <= at_ms for at_ms in target.disturbed):
+            return
+        timeout_ms = self._timeout_ms(target)
+        took_ms = self._loop.now_ms - attempt.began_ms
+        what = f"the attempt of {attempt.event_id} at {attempt.tag}"
+        self.check(took_ms >= timeout_ms, f"{what} was ended after {took_ms} ms of {timeout_ms}")
+        self.counts["timeouts"] += 1
+
     def recorded(self, failures: Mapping[str, Sequence[Failure]]) -> None:
         """Failures were stored in histories."""
         for uid, each in failures.items():
@@ -235,22 +253,31 @@ class Ledger:
             return
         self.check(not target.is_healthy, f"{what}: the site is healthy")
         if kind == "t" and last.succeeded and not last.reply and last.answered_ms is not None:
-            timely = last.answered_ms - last.at_ms < (target.delivery.timeout_ms or 60_000) - 2_000
             self.check(
-                not timely or target.replies_to != "", f"{what}: the last one was answered {last.status}"
+                not self._arrived(target, last) or target.replies_to != "",
+                f"{what}: the last one was answered {last.status}",
             )
         disturbed_ms = max(target.disturbed, default=0)
         of_this_plan = [each for each in same if each.at_ms > disturbed_ms]
         wait_ms = backoff_ms(target.delivery, max(1, len(of_this_plan)))
-        if last.retry_after_ms is not None and last.status in {429, 503}:
+        if last.retry_after_ms is not None and last.status in {429, 503} and self._arrived(target, last):
             longest = target.delivery.retry_after_max_ms
             wait_ms = max(
                 wait_ms, min(last.retry_after_ms, RETRY_AFTER_MAX_MS if longest is None else longest)
             )
         # On a slow network, the attempt can time out before the answer, and even before the request, arrives.
-        timed_out_ms = last.began_ms + (target.delivery.timeout_ms or self.timeout_ms)
+        timed_out_ms = last.began_ms + self._timeout_ms(target)
         took_ms = attempt.at_ms - min(since, timed_out_ms)
         self.check(took_ms >= wait_ms - 2, f"{what} came {took_ms} ms after the last; {wait_ms} ms are due")
+
+    def _timeout_ms(self, target: Target) -> int:
+        timeout_ms = target.delivery.timeout_ms
+        return self.timeout_ms if timeout_ms is None else timeout_ms
+
+    def _arrived(self, target: Target, attempt: Attempt) -> bool:
+        """Whether the answer certainly arrived at the gateway before the attempt timed out."""
+        arrives_ms = attempt.arrives_ms
+        return arrives_ms is not None and arrives_ms < attempt.began_ms + self._timeout_ms(target)
 
     def _check_order(self, target: Target, attempt: Attempt, event: Event) -> None:
         if target.order == "unordered" or target.is_restless:
@@ -283,6 +310,9 @@ class Ledger:
                     and not self._is_recorded(target, event)
                 ):
                     yield f"{target.tag}: no record of the unreadable message ({event.partition}, {event.offset})"
+        for name, incarnation in self.deleted_logs:
+            if name in logs and logs[name].incarnation == incarnation:
+                yield f"the log {name} of a Broker that was deleted"
         yield from self._missing_replies(logs)
 
     def _is_due(self, target: Target, event: Event, log: Any) -> bool:
@@ -315,7 +345,7 @@ class Ledger:
                 continue
             if target.deleted_ms is not None or not target.replies_to or target.disturbed:
                 continue
-            if last.answered_ms - last.at_ms > (target.delivery.timeout_ms or 60_000) - 3_000:
+            if not self._arrived(target, last):
                 continue
             is_there = target.replies_to in logs
             if is_there and not self.events.get((target.replies_to, last.reply)):
@@ -324,7 +354,12 @@ class Ledger:
     def late(self) -> Iterator[str]:
         """Events that came late, or not at all, to a healthy subscriber in usual times."""
         for target in self.targets.values():
-            if not target.is_healthy or target.ready_ms is None or target.disturbed:
+            if not target.is_healthy:
+                continue
+            for failure in self.records.get(target.uid, ()):
+                if failure.end not in {"skipped", "removed", "log made again"}:
+                    yield f"{target.tag} is healthy, and its history has {failure}"
+            if target.ready_ms is None or target.disturbed:
                 continue
             for (log, _), events in self.events.items():
                 for event in events if log == target.log else ():
@@ -336,9 +371,6 @@ class Ledger:
                     if not got or got[0].at_ms > event.at_ms + PROMPT_MS:
                         when = got[0].at_ms - event.at_ms if got else None
                         yield f"{target.tag} is healthy, and got {event.id} of {event.at_ms} after {when} ms"
-            for failure in self.records.get(target.uid, ()):
-                if failure.end not in {"skipped", "removed", "log made again"}:
-                    yield f"{target.tag} is healthy, and its history has {failure}"
 
     def _is_unusual(self, begin_ms: int, end_ms: int) -> bool:
         if end_ms > self._loop.now_ms:

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from itertools import count
 from types import FrameType
 from typing import Any, Final
 
@@ -26,16 +27,49 @@ class SimulationError(AssertionError):
 
 
 class Process:
-    """A program on the simulated machine. `on_kill`: what ends with it at once."""
+    """A program on the simulated machine. `stops`: it got SIGTERM. `on_kill`: what ends with it at once."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self.dead = False
+        self.dead = self.stops = False
         self.tasks: Final[dict[asyncio.Task[Any], None]] = {}
         self.on_kill: Final[list[Callable[[], None]]] = []
 
 
 CURRENT: Final[ContextVar[Process | None]] = ContextVar("CURRENT", default=None)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address, so that each process repeats a seed."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, loop: "VirtualLoop", **more: Any) -> None:
+        self._number: Final = next(loop.numbers)
+        super().__init__(coroutine, loop=loop, **more)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Future(asyncio.Future[Any]):
+    """The same for a future."""
+
+    def __init__(self, *, loop: "VirtualLoop") -> None:
+        self._number: Final = next(loop.numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def number_of(subject: Any) -> int:
+    """The same as a hash for objects of the product."""
+    attributes = subject.__dict__
+    if "_number" not in attributes:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        attributes["_number"] = next(loop.numbers)
+    number: int = attributes["_number"]
+    return number
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -45,6 +79,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self.numbers: Final = count(1)
+        """For hashes."""
         self.now_ms = START_MS
         self.handled = 0
         self.calls = 0
@@ -117,6 +153,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             future.set_exception(error)
         return future
 
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(loop=self)
+
     # -- processes
 
     def _make_task(
@@ -126,7 +165,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
         **more: Any,
     ) -> asyncio.Task[Any]:
-        task = asyncio.Task(coroutine, loop=self, context=context, **more)
+        task = _Task(coroutine, loop=self, context=context, **more)
         process = CURRENT.get() if context is None else context.get(CURRENT)
         if process is not None:
             process.tasks[task] = None

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from tests.simulation_gateway.gateway import Replica
 from tests.simulation_gateway.subscribers import MOODS, Site
 from tests.simulation_gateway.users import Users
 from tests.simulation_gateway.world import World
@@ -148,7 +149,7 @@ class Misfortunes:
         async with self.world.unusual():
             disk.away, disk.lying = True, self.random.random() < 0.3
             self.world.disk_away_since = self.world.loop.now_ms
-            await self.world.sleep(10, self.random.choice((3000, 30_000, 100_000)))
+            await self.world.sleep(*self.random.choice(((10, 3000), (10, 30_000), (90_000, 90_000))))
             self.world.disk_away_since = None
             disk.away = disk.lying = False
 
@@ -177,7 +178,7 @@ class Misfortunes:
             replica = self.random.choice(self.world.replicas)
             await replica.kill()
             await self.world.sleep(0, 20_000)
-            await replica.start()
+            await self._restart(replica)
             await self.world.sleep(62_000 if self.world.is_replicated else 10_000)
 
     async def restarted(self) -> None:
@@ -191,8 +192,16 @@ class Misfortunes:
             took_ms = self.world.loop.now_ms - begun_ms
             self.world.ledger.check(took_ms <= 30_000, f"the stop took {took_ms} ms")
             await self.world.sleep(0, 5000)
-            await replica.start()
+            await self._restart(replica)
             await self.world.sleep(10_000)
+
+    async def _restart(self, replica: Replica) -> None:
+        """Start a gateway again and again until it runs, as a supervisor does."""
+        while True:
+            await replica.start()
+            if replica.process is not None:
+                return
+            await self.world.sleep(5000)
 
 
 async def heal(world: World) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from tests.simulation_gateway.loop import CURRENT, Process, VirtualLoop
 
@@ -18,6 +18,14 @@ HIGH: Final = 64 << 10
 LOW: Final = 16 << 10
 Address = tuple[str, int]
 Accept = Callable[[], asyncio.Protocol]
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A protocol that is told at once when its peer aborts the connection."""
+
+    def peer_aborts(self) -> None:
+        """The peer calls `abort`."""
 
 
 class Socket:
@@ -35,7 +43,8 @@ class Socket:
 
 class End(asyncio.Transport):
     """One end of a connection. `acknowledged`: bytes that have arrived at the peer's system. `began_ms`:
-    when the latest request of this end began: with the connection, or with what this end last wrote.
+    when the latest request of this end began: with the lookup of the name, with the connection, or with what
+    this end last wrote.
     """
 
     def __init__(self, network: "Network", name: Address, context: Context) -> None:
@@ -46,7 +55,7 @@ class End(asyncio.Transport):
         self.process: Final[Process | None] = context.get(CURRENT)
         self.protocol: asyncio.BaseProtocol
         self.peer: End
-        self.sent = self.acknowledged = self.began_ms = 0
+        self.sent = self.acknowledged = self.began_ms = self._answered = 0
         self._arriving: Final[deque[bytes | None]] = deque()
         """Bytes that have arrived and are not read; None: the peer sends no more."""
         self._in_transit: Final[deque[Callable[[], object]]] = deque()
@@ -59,19 +68,20 @@ class End(asyncio.Transport):
 
     # -- asyncio.Transport
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Any) -> int | None:  # type: ignore[override]  # it returns when the bytes arrive
         if self._closing or self._lost or (self.process is not None and self.process.dead):
-            return
+            return None
         piece = bytes(data)
-        if self.sent:
-            self.began_ms = self.network.loop.now_ms
-        self.sent += len(piece)
         peer = self.peer
+        if peer.sent > self._answered:  # else it is another piece of the same request
+            self.began_ms, self._answered = self.network.loop.now_ms, peer.sent
+        self.sent += len(piece)
         peer._unread += len(piece)
         self._to_peer(lambda: peer._arrive(piece))
         if peer._unread > HIGH and not self._writer_paused and not self._lost:
             self._writer_paused = True
             self._soon(self.protocol.pause_writing)
+        return peer._arrival_ms
 
     def write_eof(self) -> None:
         peer = self.peer
@@ -89,8 +99,10 @@ class End(asyncio.Transport):
 
     def abort(self) -> None:
         if not self._lost:
-            self._closing = True
             peer = self.peer
+            if not self._closing and isinstance(peer.protocol, Watching):
+                peer.protocol.peer_aborts()
+            self._closing = True
             self._to_peer(peer._reset)
             self._soon(self._lose, None)
 
@@ -201,6 +213,8 @@ class Network:
         self.silent: Final[dict[str, float]] = {}
         self.descriptors_left = True
         self.slow = False
+        self._looked_up: Final[dict[str, tuple[int, int]]] = {}
+        """When the latest lookup that found an address began and ended."""
         loop.create_connection = self.connect  # type: ignore[method-assign,assignment]  # the loop of a simulation
         loop.create_server = self.listen  # type: ignore[method-assign,assignment]  # the same
 
@@ -211,6 +225,7 @@ class Network:
         """The system's resolver."""
         if host[0].isdigit():
             return [host]
+        began_ms = self.loop.now_ms
         if host in self.silent:
             await asyncio.sleep(self.silent[host])
             if host in self.silent:
@@ -218,6 +233,8 @@ class Network:
         await asyncio.sleep(self.delay_ms() / 1000)
         if host not in self.names:
             raise OSError(-2, "Name or service not known")
+        for address in self.names[host]:
+            self._looked_up[address] = began_ms, self.loop.now_ms
         return self.names[host]
 
     async def listen(self, accept: Accept, host: str, port: int, **_: Any) -> Listening:
@@ -230,7 +247,8 @@ class Network:
         """What `create_connection` does."""
         if not self.descriptors_left and CURRENT.get() is not None:
             raise OSError(errno.EMFILE, "Too many open files")
-        began_ms = self.loop.now_ms
+        lookup_ms, ended_ms = self._looked_up.get(host, (0, 0))
+        began_ms = lookup_ms if ended_ms == self.loop.now_ms else self.loop.now_ms
         await asyncio.sleep(self.delay_ms() / 1000)
         if host in self.unanswered:
             await asyncio.sleep(3600)

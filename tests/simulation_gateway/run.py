@@ -13,16 +13,20 @@ from tests.simulation_gateway.world import World
 
 CALM_S: Final = 900
 """Virtual seconds after the last fault within which everything must be done."""
+STORM_S: Final = 600
+"""Virtual seconds after the last event within which all faults end."""
+SELDOM_MS: Final = 5_000
+"""How often statuses are read when no more events are sent."""
 
 
 async def storm(world: World, users: Users) -> None:
     """Events, changes and misfortunes at the same time."""
-    random, misfortunes = world.random, Misfortunes(world, users)
-    end_ms = world.loop.now_ms + random.choice((20_000, 60_000, 120_000))
+    random, size, misfortunes = world.random, world.size, Misfortunes(world, users)
+    end_ms = world.loop.now_ms + random.choice(size.storm_ms)
     befalling: list[asyncio.Task[None]] = []
 
     async def send() -> None:
-        pause_ms = random.choice((100, 300, 1000))
+        pause_ms = random.choice(size.send_pause_ms)
         while world.loop.now_ms < end_ms:
             for _ in range(random.choice((1, 1, 1, 1, 20))):
                 if world.sources:
@@ -30,20 +34,22 @@ async def storm(world: World, users: Users) -> None:
             await world.sleep(1, 2 * pause_ms)
 
     async def befall() -> None:
-        pause_ms = random.choice((500, 3000, 10_000))
+        pause_ms = random.choice(size.befall_pause_ms)
         while world.loop.now_ms < end_ms:
             await world.sleep(1, 2 * pause_ms)
             befalling.append(world.spawn(misfortunes.one()()))
 
     async def change() -> None:
-        pause_ms = random.choice((1000, 5000, 20_000))
+        pause_ms = random.choice(size.change_pause_ms)
         while world.loop.now_ms < end_ms:
             await world.sleep(1, 2 * pause_ms)
             await users.change()
 
     await asyncio.gather(send(), befall(), change())
+    world.look_ms = SELDOM_MS
     if befalling:
-        await asyncio.wait(befalling)
+        _, left = await asyncio.wait(befalling, timeout=STORM_S)
+        world.ledger.check(not left, f"misfortunes have no end: {left}")
 
 
 async def calm(world: World, users: Users) -> None:
@@ -70,12 +76,15 @@ async def undone(world: World, users: Users) -> list[str]:
     """What has to happen yet."""
     left = [*world.ledger.missing(world.node.logs), *world.busy()]
     found: Mapping[str, bool] = await world.look()
+    living = {f"{target.kind} {target.name}": target for target in users.living(healthy=True)}
     left += [
-        f"{target.kind} {target.name} is not ready"
-        for target in users.living(healthy=True)
-        if not target.is_unclear
-        and (target.ready_ms is None or not found.get(f"{target.kind} {target.name}"))
+        f"{name} is not ready"
+        for name, target in living.items()
+        if not target.is_unclear and (target.ready_ms is None or not found.get(name))
     ]
+    left += [f"{name} is not ready" for name, ready in found.items() if not ready and name not in users.bad]
+    gone = {f"{target.kind} {target.name}" for target in world.ledger.targets.values() if target.deleted_ms}
+    left += [f"{name} was deleted, and is there" for name in gone & found.keys()]
     left += [f"{name} is ready, and cannot work" for name in users.bad if found.get(name)]
     return left
 
@@ -94,10 +103,8 @@ async def play(world: World) -> None:
             storming.cancel()
             watching.result()
         storming.result()
-        await calm(world, users)
-        if watching.done():
-            watching.result()
         watching.cancel()
+        await calm(world, users)
         for replica in world.replicas:
             left = await replica.stop()
             world.ledger.check(not left, f"tasks are left after the stop: {left[:3]}")

@@ -22,8 +22,9 @@ class Attempt:
     """One request that a site has read. `answered_ms`: when all of the answer was sent; None: it never was.
 
     `reply`: the id of the event in the answer, which is a valid event if `is_reply_good`. `retry_after_ms`:
-    what the answer asks for. `began_ms`: when the gateway opened the connection for the request, or wrote
-    the request; the site reads it later.
+    what the answer asks for. `began_ms`: the earliest time at which the attempt can have begun: when the
+    gateway looked up the name, opened the connection, or wrote the request; the site reads it later.
+    `arrives_ms`: when the end of the answer arrives at the gateway.
     """
 
     site: str
@@ -38,6 +39,7 @@ class Attempt:
     retry_after_ms: int | None = None
     event_id: str = ""
     began_ms: int = 0
+    arrives_ms: int | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -71,6 +73,9 @@ class Told(Protocol):
 
     def answered(self, attempt: Attempt) -> None:
         """An answer was sent whole."""
+
+    def given_up(self, attempt: Attempt) -> None:
+        """The gateway closed the connection of a request, and no byte of an answer was sent."""
 
 
 def answer(status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"") -> bytes:
@@ -258,8 +263,7 @@ class SiteConnection(asyncio.Protocol):
         self._told: Final = told
         self._reader: Final = Reader()
         self._end: End
-        self._busy = False
-        self._waiting: Final[list[HttpMessage]] = []
+        self._unanswered: Attempt | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, End)
@@ -269,6 +273,12 @@ class SiteConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._site.connections.pop(self, None)
 
+    def peer_aborts(self) -> None:
+        """The gateway closes the connection at this moment; this site notices later."""
+        attempt, self._unanswered = self._unanswered, None
+        if attempt is not None:
+            self._loop.call_soon(self._told.given_up, attempt)  # not in the gateway's own call
+
     def data_received(self, data: bytes) -> None:
         request = self._reader.feed(data)
         while request is not None:
@@ -277,12 +287,14 @@ class SiteConnection(asyncio.Protocol):
 
     def cut(self) -> None:
         """The machine of the site resets its connections."""
+        self._unanswered = None
         self._end.abort()
 
     def _take(self, request: HttpMessage) -> None:
         tag = request.path.rpartition("/")[2]
         attempt = Attempt(self._site.name, tag, request, self._end.peer.process, self._loop.now_ms)
         attempt.began_ms = self._end.peer.began_ms
+        self._unanswered = attempt
         self._told.attempted(attempt)
         behaviour = self._site.behave()
         if attempt.event_id.startswith("r-") and self._site.random.random() < 0.8:
@@ -296,8 +308,9 @@ class SiteConnection(asyncio.Protocol):
         end = self._end
         if end.is_closing():
             return
+        self._unanswered = None
         if index < len(behaviour.pieces):
-            end.write(behaviour.pieces[index])
+            attempt.arrives_ms = end.write(behaviour.pieces[index])
         if index + 1 < len(behaviour.pieces):
             self._loop.call_later(behaviour.piece_ms / 1000, self._send, attempt, behaviour, index + 1)
             return

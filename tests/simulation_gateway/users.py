@@ -37,13 +37,14 @@ class Users:
 
     async def begin(self) -> None:
         """Create the first objects."""
-        for number in range(self.random.choice((1, 1, 2, 3))):
+        size, choice = self.world.size, self.random.choice
+        for number in range(choice(size.brokers)):
             await self.create_source("Broker", f"b{number}")
-        for number in range(self.random.choice((0, 1, 2))):
+        for number in range(choice(size.channels)):
             await self.create_source("Channel", f"c{number}")
         for path in list(self.world.sources):
             await self.create_subscriber(path, is_healthy=True)
-            for _ in range(self.random.choice((1, 2, 4))):
+            for _ in range(choice(size.subscribers)):
                 await self.create_subscriber(path)
 
     async def create_source(self, kind: str, name: str) -> None:
@@ -229,11 +230,17 @@ class Users:
     async def delete(self, api: ApiClient, target: Target) -> None:
         target.deleted_ms = self.world.loop.now_ms
         self.world.ledger.disturb(target)
-        await api.delete(target.kind, target.name)
+        await self._delete(api, target.kind, target.name)
         if self.random.random() < 0.8:
             path = "/" + target.log.replace(".", "/")
             if path in self.world.sources:
                 await self.create_subscriber(path)
+
+    async def _delete(self, api: ApiClient | None, kind: str, name: str) -> None:
+        """Delete an object; ask again until it is deleted."""
+        while api is None or await api.delete(kind, name) not in {200, 404}:
+            await self.world.sleep(1000)
+            api = self.world.api()
 
     async def read(self, api: ApiClient, target: Target) -> None:
         prefix = (
@@ -288,7 +295,10 @@ class Users:
                 target.ready_ms = None
                 self.world.ledger.disturb(target)
         del self.world.sources[path]
-        await api.delete("Broker", name)
+        stored = self.world.node.logs.get(log)
+        await self._delete(api, "Broker", name)
+        if stored is not None:
+            self.world.ledger.deleted_logs.append((log, stored.incarnation))
         await self.world.sleep(0, 3000)
         while path not in self.world.sources:
             await self.create_source("Broker", name)

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.ports import Failure, Stored, Subscriber
 from knative_gateway.store.cursors import SqlCursorStore
 from knative_gateway.store.database import Database
@@ -36,8 +38,28 @@ KEPT_MS: Final = 75_000
 """A gateway whose disk fails for longer than this must not claim to be ready."""
 
 
+@dataclass(frozen=True)
+class Size:
+    """How much there is in a world: of each, one is drawn."""
+
+    storm_ms: Sequence[int] = (20_000, 60_000)
+    brokers: Sequence[int] = (1, 1, 2, 3)
+    channels: Sequence[int] = (0, 1, 2)
+    subscribers: Sequence[int] = (1, 2, 4)
+    send_pause_ms: Sequence[int] = (100, 300, 1000)
+    befall_pause_ms: Sequence[int] = (500, 3000, 10_000)
+    change_pause_ms: Sequence[int] = (1000, 5000, 20_000)
+
+
+SMALL: Final = Size((5_000, 10_000), (1,), (0, 0, 1), (1, 2), (300, 1000), (300, 1000, 2000), (1000, 3000))
+MEDIUM: Final = Size()
+LARGE: Final = Size(storm_ms=(120_000,), brokers=(2, 3))
+
+
 class World:
-    """`paths`: of Brokers and Channels that exist; `born`: since when, for those that were created again."""
+    """`sources`: the names of Brokers and Channels that exist, by path. `look_ms`: how often all statuses are
+    read.
+    """
 
     def __init__(self, seed: int, loop: VirtualLoop, state_dir: Path) -> None:
         self.random: Final = Random(seed)
@@ -51,6 +73,8 @@ class World:
         self.events: Final = Events(Random(f"{seed} events"))
         self.logged: Final = Logged(loop)
         self.is_replicated: Final = self.random.random() < 0.3
+        self.size: Final = self.random.choices((SMALL, MEDIUM, LARGE), (16, 3, 1))[0]
+        self.look_ms = 1000
         self.replicas: Final[list[Replica]] = []
         self.sources: Final[dict[str, str]] = {}
         self.disk_away_since: int | None = None
@@ -169,7 +193,7 @@ class World:
     async def watch(self) -> None:
         """Read all statuses and the probes again and again: what they promise must hold."""
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(self.look_ms / 1000)
             await self.look()
 
     async def look(self) -> Mapping[str, bool]:
@@ -216,14 +240,21 @@ class World:
                 "slots": connections.slots.used,
                 "waiting for slots": connections.slots.waiting,
                 "lookups": connections.names.looking_up,
+                "requests": len(connections._in_use),
+                "bytes of replies": connections.replies.used + connections.replies.waiting,
+                "connections of senders": len(
+                    [end for end in self.network.open if end.process is replica.process]
+                )
+                - connections.idle,
             }
             for _, each, lag in dispatcher.subscribers():
                 name = each.spec.name
                 figures[f"{name} in flight"] = each.figures.in_flight
-                if not each.spec.paused:
-                    figures[f"{name} waiting"] = each.figures.waiting
-                    figures[f"{name} held"] = each.state.held.used
-                    figures[f"{name} lag"] = lag.events
+                figures[f"{name} waiting"] = each.figures.waiting
+                figures[f"{name} held"] = each.state.held.used
+                figures[f"{name} lag"] = lag.events
+                figures[f"{name} open"] = sum(part.window.open for part in each.partitions.values())
+                figures[f"{name} attempts"] = len(each._first_attempts) + len(each._tasks) - len(each._idle)
             found += [f"{replica.name}: {name} {value}" for name, value in figures.items() if value]
         return found
 
@@ -232,6 +263,7 @@ class World:
 def observed(ledger: Ledger) -> Iterator[None]:
     """Within the block, the ledger sees what gateways record of failures, at once and when it is stored."""
     begin, note, skip, record = SubscriberState.__init__, History.note, History.skip, SqlCursorStore.record
+    begin_again = RouteWorker.begin_again
     owners: dict[History, str] = {}
 
     def begun(state: SubscriberState, spec: Subscriber, context: Any, figures: Any) -> None:
@@ -247,6 +279,10 @@ def observed(ledger: Ledger) -> Iterator[None]:
         ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
         skip(history, now_ms, arrival, reason)
 
+    async def begun_again(worker: RouteWorker) -> None:
+        ledger.disturb_log(worker.wanted.log)
+        await begin_again(worker)
+
     async def recorded(store: SqlCursorStore, failures: Mapping[str, Sequence[Failure]]) -> None:
         await record(store, failures)
         ledger.recorded(failures)
@@ -257,6 +293,7 @@ def observed(ledger: Ledger) -> Iterator[None]:
             (History, "note", noted),
             (History, "skip", skipped),
             (SqlCursorStore, "record", recorded),
+            (RouteWorker, "begin_again", begun_again),
         ]
     ):
         yield
