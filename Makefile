@@ -8,12 +8,12 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale attack mixed mutants connections groups clean
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale attack mixed mutants connections groups clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
-$(VENV)/.done: pyproject.toml constraints.txt
+$(VENV)/.done: pyproject.toml constraints.txt amqp_streams/proton/_loops.c
 	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer, found $$($(PYTHON) --version): name one with PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "needs Python's venv: apt-get install python3-venv"; exit 1; }
@@ -59,7 +59,11 @@ FUZZ_ARGS ?=
 fuzz: setup  ## send random and invalid input to everything that takes input, for SECONDS (FUZZ_ARGS="texts --seed 7")
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt atheris \
 	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
+	$(BIN)/python -m tools.sanitize
 	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
+
+sanitize: setup  ## build the compiled loops with sanitizers for memory errors and undefined behaviour, and run their tests
+	$(BIN)/python -m tools.sanitize
 
 EXAMPLES ?= 30
 schemathesis: setup  ## send EXAMPLES generated requests to every operation of the gateway's OpenAPI document, and check that each answer is documented

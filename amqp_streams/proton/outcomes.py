@@ -5,6 +5,7 @@ from typing import Final
 
 from cproton_ffi import lib
 
+from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer
 
 ACCEPTED: Final[int] = lib.PN_ACCEPTED
@@ -49,6 +50,9 @@ def give(deliveries: Iterable[Pointer], state: int) -> None:
     """Set the outcome of deliveries and settle them. Proton combines consecutive deliveries in one
     disposition frame. `MODIFIED` is sent with delivery-failed.
     """
+    if isinstance(deliveries, compiled.Deliveries) and state != MODIFIED:
+        compiled.loops.give(deliveries.addresses, state)
+        return
     update, settle, fails = lib.pn_delivery_update, lib.pn_delivery_settle, state == MODIFIED
     for delivery in deliveries:
         if fails:

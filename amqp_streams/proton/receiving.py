@@ -11,6 +11,7 @@ from itertools import repeat
 
 from cproton_ffi import ffi, lib
 
+from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import BUFFER_BYTES, Pointer, scratch
 from amqp_streams.wire.formats import Endpoint, FormatFinder
 
@@ -26,7 +27,7 @@ class Arrivals:
     """
 
     messages: list[bytes] = field(default_factory=list)
-    deliveries: list[Pointer] = field(default_factory=list)
+    deliveries: Sequence[Pointer] = field(default_factory=list)
     formats: Sequence[int] = ()
     oversized: bool = False
     aborted: int = 0
@@ -34,16 +35,18 @@ class Arrivals:
     kept: int = 0
 
 
-def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = sys.maxsize) -> Arrivals:
+def receive_in_python(
+    link: Pointer, partial: bytearray, size_max: int, count_max: int = sys.maxsize
+) -> Arrivals:
     """Take up to `count_max` deliveries that have arrived on a link.
 
     Bytes of an incomplete message are moved into `partial`, which the caller keeps. Proton therefore never
     holds more than one read, and the limit applies while bytes arrive. Aborted deliveries are dropped (AMQP
     2.7.5).
     """
-    arrivals, memory, held = Arrivals(), scratch, len(partial)
-    messages, deliveries = arrivals.messages, arrivals.deliveries
-    take_message, take_delivery = messages.append, deliveries.append
+    deliveries: list[Pointer] = []
+    arrivals, memory, held = Arrivals(deliveries=deliveries), scratch, len(partial)
+    take_message, take_delivery = arrivals.messages.append, deliveries.append
     # Hot path: local names, and only three C calls for a message that arrived whole.
     current, is_partial, recv, advance = (
         lib.pn_link_current,
@@ -80,6 +83,36 @@ def receive(link: Pointer, partial: bytearray, size_max: int, count_max: int = s
         take_delivery(delivery)
     arrivals.kept = len(partial) - held
     return arrivals
+
+
+def receive_compiled(
+    link: Pointer, partial: bytearray, size_max: int, count_max: int = sys.maxsize
+) -> Arrivals:
+    """`receive_in_python` with the usual deliveries, which arrive in one piece, taken by a compiled loop."""
+    deliveries = compiled.Deliveries()
+    arrivals, held = Arrivals(deliveries=deliveries), len(partial)
+    messages, addresses = arrivals.messages, deliveries.addresses
+    take_whole, link_address, current = compiled.loops.receive, compiled.address(link), lib.pn_link_current
+    while count_max > 0:
+        if not partial:
+            count_max -= take_whole(link_address, messages, addresses, size_max, count_max)
+        if not count_max or not current(link):
+            break
+        other = receive_in_python(link, partial, size_max, 1)
+        if not other.deliveries and not other.aborted:
+            arrivals.oversized = other.oversized
+            break
+        messages += other.messages
+        for delivery in other.deliveries:
+            deliveries.append(delivery)
+        arrivals.aborted += other.aborted
+        arrivals.aborted_bytes += other.aborted_bytes
+        count_max -= 1
+    arrivals.kept = len(partial) - held
+    return arrivals
+
+
+receive = receive_in_python if compiled.loops is None else receive_compiled
 
 
 def _receive_slowly(

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from cproton_ffi import lib
 
+from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer, scratch
 from amqp_streams.wire.outgoing_formats import TAG_BYTES
 
@@ -40,8 +41,8 @@ class Sendable(Protocol):
 S = TypeVar("S", bound=Sendable)
 
 
-def send_records(
-    link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool
+def send_records_in_python(
+    link: Pointer, *, partition: int, first: int, messages: list[bytes], settled: bool
 ) -> int:
     """Send the messages of consecutive records, beginning with number `first`. Returns how many bytes were
     sent. `settled`: settle when sending, so that no outcome is expected.
@@ -69,6 +70,17 @@ def send_records(
         if settled:
             settle(delivery)
     return sent
+
+
+def send_records_compiled(
+    link: Pointer, *, partition: int, first: int, messages: list[bytes], settled: bool
+) -> int:
+    """`send_records_in_python` as a compiled loop."""
+    sent: int = compiled.loops.send_records(compiled.address(link), partition, first, messages, settled)
+    return sent
+
+
+send_records = send_records_in_python if compiled.loops is None else send_records_compiled
 
 
 def send_record(

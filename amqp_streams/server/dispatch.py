@@ -14,7 +14,7 @@ import structlog
 
 from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.proton import events, links, outcomes, receiving, records, sessions
+from amqp_streams.proton import events, links, receiving, records, sessions
 from amqp_streams.proton.conditions import condition_text
 from amqp_streams.proton.engine import Engine
 from amqp_streams.proton.pointers import Pointer
@@ -121,16 +121,9 @@ class Dispatch:
         """Process events for one loop iteration. Returns True if none is left. Delivery events do not end the
         iteration, only the others do.
         """
-        # Local names: this loop runs once for each delivery, and the look-ups of eight attributes of modules
-        # took 0.1 µs of it.
+        # Local names: this loop may run once for each delivery.
         collector = self._engine.collector
-        peek, pop, kind_of, delivery_of = events.peek, events.pop, events.kind, events.delivery
-        peer_state, settle, accepted, is_delivery = (
-            outcomes.peer_state,
-            outcomes.settle,
-            outcomes.ACCEPTED,
-            events.DELIVERY,
-        )
+        peek, pop, kind_of, is_delivery = events.peek, events.pop, events.kind, events.DELIVERY
         taken = False
         until = perf_counter() + TURN_S
         while event := peek(collector):
@@ -139,19 +132,20 @@ class Dispatch:
                 # A connection with only ordinary consumers, the most common kind: no state depends on their
                 # settlements, so their link is not looked up.
                 if self._only_consumers:
-                    delivery = delivery_of(event)
-                    if peer_state(delivery) == accepted:
-                        settle(delivery)
-                    else:
-                        self._on_delivery(event)
+                    if events.settle_accepted(collector):
+                        continue
+                    self._on_delivery(event)
                 elif not self._few_producers:
                     self._on_delivery(event)
                 # Each delivery event belongs to one of these few links: taking from all of them once covers
                 # the events that follow, too.
-                elif not taken:
-                    taken = True
-                    for producer in self._producers:
-                        self.messages += producer.take()
+                else:
+                    if not taken:
+                        taken = True
+                        for producer in self._producers:
+                            self.messages += producer.take()
+                    events.pass_deliveries(collector)
+                    continue
             else:
                 # A detach or a session's end may follow a transfer: take again after it.
                 taken = False

@@ -19,6 +19,7 @@ import uvloop
 from amqp_streams import names
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
+from amqp_streams.proton import compiled
 from amqp_streams.proton.engine import require_engine
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.identity.guard import Guard
@@ -198,7 +199,13 @@ class Server:
         warn_if_open(settings)
         if self._reload_when_ready:
             self.reload()
-        log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
+        log.info(
+            "ready",
+            logs=len(store.logs),
+            sync=str(settings.sync),
+            data_dir=str(settings.data_dir),
+            loops=compiled.KIND,
+        )
 
     def _bound_connections(self, store: Store) -> None:
         """Lower the limit on connections if the file descriptors do not suffice for it, the store and the

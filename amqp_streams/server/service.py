@@ -11,7 +11,7 @@ import contextlib
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Protocol
@@ -90,7 +90,7 @@ class LiveConnection(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     link: Committing
-    deliveries: list[Pointer]
+    deliveries: Sequence[Pointer]
     receipt: Receipt
 
 
@@ -179,7 +179,7 @@ class EventService:
 
     # -- events in
 
-    def await_commit(self, link: Committing, deliveries: list[Pointer], receipt: Receipt) -> None:
+    def await_commit(self, link: Committing, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
         """Call `link.committed` when the commit with its records has ended. The commit starts at the end of
         this loop iteration.
         """

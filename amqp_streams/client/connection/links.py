@@ -250,7 +250,7 @@ class ReceiverLink(Link):
         most = links.connection_properties(self.pointer).get(names.UNSETTLED_MAX)
         return isinstance(most, int) and links.unsettled(self.pointer) >= most
 
-    def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
+    def take(self, count_max: int) -> tuple[list[bytes], Sequence[Delivery], int]:
         """Return complete messages, at most `count_max`, their deliveries, and how many deliveries were
         aborted.
 
@@ -279,7 +279,7 @@ class ReceiverLink(Link):
             if not taken.messages:
                 return
 
-    def _take_aside(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
+    def _take_aside(self, count_max: int) -> tuple[list[bytes], Sequence[Delivery], int]:
         aside = self._aside
         taken = [aside.popleft() for _ in range(min(count_max, len(aside)))]
         self.session.unread.set_aside -= sum(len(message) for message, _ in taken)

@@ -104,7 +104,7 @@ class Consumer(Endpoint):
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
         self._owed = 0
-        self._unsettled: list[Delivery] = []
+        self._unsettled: Sequence[Delivery] = ()
         self._taken: deque[ReceivedEvent] = deque()
         self.raw_formats: Sequence[int] = ()
         """Message-formats (AMQP 1.0 core 2.7.5) of the last result of `receive_raw`; empty if all are 0."""
@@ -234,7 +234,7 @@ class Consumer(Endpoint):
 
     # -- taking
 
-    async def _next(self, count_max: int, timeout: float | None) -> tuple[list[bytes], list[Delivery]]:
+    async def _next(self, count_max: int, timeout: float | None) -> tuple[list[bytes], Sequence[Delivery]]:
         if count_max < 1:
             message = f"max_events must be at least 1 (got {count_max})"
             raise ValueError(message)
@@ -247,15 +247,15 @@ class Consumer(Endpoint):
         except TimeoutError as error:
             if isinstance(error, AmqpStreamsError):
                 raise
-            return [], []
+            return [], ()
         return got
 
-    def _take(self, count_max: int) -> tuple[list[bytes], list[Delivery]]:
+    def _take(self, count_max: int) -> tuple[list[bytes], Sequence[Delivery]]:
         link = self._link
         self.raw_formats = ()
         if link is None:
             self._check()
-            return [], []
+            return [], ()
         self._settle_taken()
         messages, deliveries, aborted = link.take(count_max)
         formats = link.formats_of(deliveries)
@@ -345,7 +345,7 @@ class Consumer(Endpoint):
         if self._unsettled and self._link is not None:
             self._link.settle(self._unsettled, ACCEPTED)
             self._settled = True
-            self._unsettled = []
+            self._unsettled = ()
             if self._attachment is not None:
                 self._attachment.wire.flush_soon()
 
@@ -446,7 +446,7 @@ class Consumer(Endpoint):
 
     def _suspend(self) -> None:
         self._link = None
-        self._unsettled = []
+        self._unsettled = ()
 
     def _fail(self, error: AmqpStreamsError) -> None:  # noqa: ARG002 (receive raises it)
         self._suspend()

@@ -4,7 +4,7 @@ Law: a link's pointers are used only while `alive`. A commit may end after its l
 dropped, not sent (`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -70,7 +70,7 @@ class Service(Protocol):
     def cursors_moved(self) -> None:
         """Note that cursors that outlive their links have moved: they are written soon."""
 
-    def await_commit(self, link: "Committing", deliveries: list[Pointer], receipt: Receipt) -> None:
+    def await_commit(self, link: "Committing", deliveries: Sequence[Pointer], receipt: Receipt) -> None:
         """Call `link.committed` after the commit with the number `receipt.sequence` has ended."""
 
     def overloaded(self, link: "Committing") -> bool:
@@ -176,7 +176,7 @@ class Committing(Hashable, Protocol):
     name: str
     owner: Owner
 
-    def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
+    def committed(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> None:
         """The commit that contains these deliveries has ended."""
 
     def top_up(self) -> None:
@@ -303,6 +303,7 @@ class IncomingLink(Link[G_co]):
         held = len(self.partial)
         arrivals = receiving.receive(self.pointer, self.partial, self.size_max)
         if self.owner.formats.busy:
+            arrivals.deliveries = list(arrivals.deliveries)
             arrivals.formats = receiving.formats_of(
                 self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint
             )

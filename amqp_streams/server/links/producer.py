@@ -3,6 +3,7 @@ the messages name. Spec: Event Streams 4.1, 4.2.
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -84,14 +85,14 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     def take(self) -> int:
         """Append all messages that have arrived. Returns their number."""
         arrivals = self.arrived()
-        deliveries, throttle = arrivals.deliveries, self.owner.account.bytes_in
+        taken, throttle = len(arrivals.deliveries), self.owner.account.bytes_in
         if throttle is not None:
             size = sum(map(len, arrivals.messages))
             # Bytes of incomplete and of aborted messages count as well: otherwise they would be free.
-            throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
+            throttle.spend(self, taken, size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
             self._hold_back(throttle.debt_ms())
-        taken = len(deliveries)
         formats = self._formats(arrivals) if arrivals.formats else None
+        deliveries = arrivals.deliveries
         if deliveries:
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms(), formats)
             for index, reason in receipt.refused:
@@ -117,14 +118,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                     self._refuse(
                         delivery, PeerError(names.INVALID_FIELD, _UNREADABLE, {"field": "message-format"})
                     )
-            deliveries[:], messages[:] = (
-                [deliveries[index] for index in kept],
-                [messages[index] for index in kept],
-            )
+            arrivals.deliveries = [deliveries[index] for index in kept]
+            messages[:] = [messages[index] for index in kept]
             formats = [formats[index] for index in kept]
         return array("I", formats) if any(formats) else None
 
-    def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
+    def _take_repeated(self, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
         """Answer deliveries some of which are repetitions of an idempotent producer. A repetition that is
         already stored is accepted at once; one that is still being stored waits for the earlier commit, whose
         sequence is one lower.
@@ -152,7 +151,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             within_ms = min(debt_ms, self.service.limits.idle_timeout_ms // 4)
             self.service.later(within_ms, partial(self.owner.resume, Pause.QUOTA))
 
-    def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
+    def committed(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> None:
         """Send the outcomes: the commit that contains these deliveries has ended."""
         if not self.alive:
             return
@@ -164,13 +163,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if self.second:
             self.top_up()
 
-    def _accept(self, deliveries: list[Pointer]) -> None:
+    def _accept(self, deliveries: Sequence[Pointer]) -> None:
         if self.second:
             outcomes.accept_unsettled(deliveries)
         else:
             outcomes.give(deliveries, outcomes.ACCEPTED)
 
-    def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
+    def _stored(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> Sequence[Pointer]:
         """Returns the deliveries whose records are stored. The others are answered here."""
         gone = {index for index, _ in receipt.refused}
         for part in receipt.parts:

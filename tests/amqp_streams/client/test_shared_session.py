@@ -61,7 +61,8 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
         assert isinstance(detached.error, LinkError)
         assert not goes.alive
         assert isinstance(goes, ReceiverLink)
-        assert goes.take(10) == ([], [], 0)
+        messages, deliveries, aborted = goes.take(10)
+        assert (messages, len(deliveries), aborted) == ([], 0, 0)
         pair.node.outgoing["goes"].clear()
     pair.node.outgoing["stays"].extend(message(number) for number in range(3))
     pair.peer.work()

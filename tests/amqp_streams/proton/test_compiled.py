@@ -1,0 +1,223 @@
+"""The law of the compiled loops: they do what the loops in Python do, byte for byte."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.config import Limits
+from amqp_streams.proton import compiled, links, outcomes, receiving, sending
+from amqp_streams.proton.engine import Engine
+from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
+from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
+from tests.amqp_streams.loops import KINDS, use_loops
+
+EARLIEST: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
+LIMIT = 1024
+
+pytestmark = pytest.mark.skipif(compiled.loops is None, reason="the compiled loops are not built here")
+
+
+def event(size: int) -> bytes:
+    return b"\x00\x53\x75\xb0" + size.to_bytes(4) + b"x" * size
+
+
+def sent_by(node: InMemoryNode, frames: bytes, *, begin: bytes, block_bytes: int) -> bytes:
+    """Everything that the node answers to these frames, which arrive in blocks."""
+    peer = ScriptedPeer(node)
+    peer.open(container_id="script")
+    peer.write(begin)
+    for at in range(0, len(frames), block_bytes):
+        peer.write(frames[at : at + block_bytes])
+    return bytes(peer.got)
+
+
+# A delivery: the sizes of its parts, whether it is aborted, whether the sender settles it. Some parts exceed
+# the largest message, some messages are no valid sections.
+deliveries = st.tuples(
+    st.lists(st.integers(0, 700), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from((b"", b"", b"", b"\xff")),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(deliveries, max_size=20), st.integers(40, 5_000))
+def test_both_take_the_same_events_and_answer_the_same_bytes(
+    script: list[tuple[list[int], bool, bool, bytes]], block_bytes: int
+) -> None:
+    frames = bytearray()
+    for number, (sizes, aborted, settled, front) in enumerate(script):
+        message = front + event(sum(sizes))
+        ends = [len(message) - sum(sizes[index:]) for index in range(1, len(sizes))] + [len(message)]
+        start = 0
+        for index, end in enumerate(ends):
+            more = index + 1 < len(ends)
+            frames += frame_of(
+                "transfer",
+                message[start:end],
+                handle=UInt(0),
+                delivery_id=UInt(number),
+                delivery_tag=b"%d" % number,
+                settled=settled,
+                more=more,
+                aborted=aborted and not more and index > 0,
+            )
+            start = end
+    attach = frame_of(
+        "attach",
+        name="in",
+        handle=UInt(0),
+        role=False,
+        source=Described(ULong(0x28), []),
+        target=Described(ULong(0x29), ["temps"]),
+        initial_delivery_count=UInt(0),
+    )
+    results = []
+    for kind in KINDS:
+        with pytest.MonkeyPatch.context() as patch:
+            use_loops(patch, kind)
+            node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=LIMIT))
+            answered = sent_by(node, bytes(frames), begin=attach, block_bytes=block_bytes)
+            chunk = node.store.logs["temps"].partitions[0].read(0, 1 << 24)
+            results.append((answered, [] if chunk is None else list(chunk.messages)))
+    assert results[0] == results[1]
+
+
+states = st.sampled_from((0x24, 0x25, 0x26, 0x27))
+dispositions = st.tuples(st.integers(0, 30), st.integers(0, 30), states, st.booleans())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.integers(0, 40), st.booleans(), st.lists(dispositions), st.integers(40, 5_000))
+def test_both_send_the_same_bytes_and_settle_the_same_deliveries(
+    count: int,
+    credit: int,
+    presettled: bool,
+    script: list[tuple[int, int, int, bool]],
+    block_bytes: int,
+) -> None:
+    frames = bytearray(
+        frame_of(
+            "flow",
+            handle=UInt(0),
+            delivery_count=UInt(0),
+            link_credit=UInt(credit),
+            next_incoming_id=UInt(0),
+            incoming_window=UInt(1 << 20),
+            next_outgoing_id=UInt(0),
+            outgoing_window=UInt(1 << 20),
+        )
+    )
+    for first, length, state, settled in script:
+        frames += frame_of(
+            "disposition",
+            role=True,
+            first=UInt(first),
+            last=UInt(first + length),
+            settled=settled,
+            state=Described(ULong(state), []),
+        )
+    attach = frame_of(
+        "attach",
+        name="out",
+        handle=UInt(0),
+        role=True,
+        source=Described(ULong(0x28), ["temps", None, None, None, None, None, None, EARLIEST]),
+        target=Described(ULong(0x29), []),
+        snd_settle_mode=UByte(1) if presettled else None,
+    )
+    results = []
+    for kind in KINDS:
+        with pytest.MonkeyPatch.context() as patch:
+            use_loops(patch, kind)
+            node = InMemoryNode({"temps": 1})
+            node.append("temps", *(b"%d" % number for number in range(count)))
+            results.append(sent_by(node, bytes(frames), begin=attach, block_bytes=block_bytes))
+    assert results[0] == results[1]
+
+
+@pytest.fixture(autouse=True)
+def loops() -> None:
+    """The tests of this file choose the loops themselves."""
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(serving=False, frame_bytes_max=4096, idle_timeout_ms=0)
+
+
+def test_addresses_become_pointers_again(engine: Engine) -> None:
+    link = links.new_sender(engine.begin(1 << 20), "out")
+    sending.send_message(link, b"message", number=1)
+    receiver = links.new_receiver(engine.begin(1 << 20), "in")
+    found = compiled.Deliveries()
+    assert (len(found), list(found)) == (0, [])
+    found.append(receiver)
+    found.append(link)
+    assert (len(found), found[1], found[-1]) == (2, link, link)
+    assert found[0:1] == [receiver]
+    with pytest.raises(IndexError):
+        found[2]
+    engine.free()
+
+
+def test_wrong_arguments_raise_instead_of_crashing(engine: Engine) -> None:
+    loops = compiled.loops
+    link = compiled.address(links.new_sender(engine.begin(1 << 20), "out"))
+    with pytest.raises(ValueError, match="address of an engine's object is 0"):
+        loops.pass_deliveries(0)
+    with pytest.raises(TypeError, match="not a Deliveries object"):
+        loops.receive(link, [], [], 1, 1)
+    with pytest.raises(TypeError, match="not a Deliveries object"):
+        loops.give([], outcomes.ACCEPTED)
+    with pytest.raises(TypeError):
+        loops.send_records(link, 0, 0, ["text"], False)
+    with pytest.raises(TypeError):
+        loops.send_records(link, 0, 0, (b"a tuple",), False)
+    with pytest.raises(TypeError):
+        loops.settle_accepted("address")
+    with pytest.raises(ValueError, match="bind needs 15 addresses"):
+        loops.bind(b"too few", 0, 0)
+    assert len(compiled.FUNCTIONS) == 15
+    engine.free()
+
+
+@pytest.mark.parametrize(("pure", "kind"), [("", "receive_compiled"), ("1", "receive_in_python")])
+def test_an_environment_variable_disables_the_compiled_loops(pure: str, kind: str) -> None:
+    program = "from amqp_streams.proton import receiving; print(receiving.receive.__name__)"
+    environment = {**os.environ, compiled.PURE_VARIABLE: pure}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == kind
+
+
+def test_a_count_limits_what_is_taken_and_the_rest_is_kept() -> None:
+    taken = []
+    original = receiving.receive
+
+    def few(link, partial, size_max, count_max=2):
+        arrivals = original(link, partial, size_max, count_max)
+        taken.append(len(arrivals.deliveries))
+        return arrivals
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receiving, "receive", few)
+        node = InMemoryNode({"temps": 1})
+        peer = ScriptedPeer(node)
+        peer.open()
+        peer.attach(0, target="temps")
+        peer.write(
+            b"".join(
+                frame_of("transfer", event(9), handle=UInt(0), delivery_id=UInt(n), delivery_tag=b"%d" % n)
+                for n in range(3)
+            )
+        )
+        peer.transfer(0, 3, event(9))
+    assert taken[0] == 2
