@@ -7,6 +7,7 @@ from typing import Final
 from amqp_streams.cli.settings import node_settings, settable, variable_of
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError
+from fuzz.configurations import configuration
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 
@@ -62,18 +63,7 @@ WORDS: Final = (
 def run(data: bytes) -> str:
     """The first byte chooses: a file as it is, or settings from the environment and a file of words."""
     draw = Draw(data)
-    environment: dict[str, str] = {}
-    if draw.chance(2):
-        written = draw.rest()
-    else:
-        for _ in range(draw.below(4)):
-            environment[variable_of(draw.pick(_NAMES))] = (
-                draw.pick(_VALUES) if not draw.chance(4) else draw.text(20)
-            )
-        written = "\n".join(
-            draw.pick((" ", "", " = ")).join(draw.pick(WORDS) for _ in range(draw.below(5)))
-            for _ in range(draw.below(8))
-        ).encode()
+    environment, written = configuration(draw, _NAMES, variable_of, _VALUES, WORDS)
     path = Path(_FOLDER.name) / "node.toml"
     path.write_bytes(written)
     try:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from fuzz.configurations import configuration
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from knative_gateway.addressing import ServiceMap
@@ -32,18 +33,7 @@ WORDS: Final = (
 def run(data: bytes) -> str:
     """A file as it is, or settings from the environment and a file of words."""
     draw = Draw(data)
-    environment: dict[str, str] = {}
-    if draw.chance(2):
-        written = draw.rest()
-    else:
-        for _ in range(draw.below(4)):
-            environment[variable_of(draw.pick(_NAMES))] = (
-                draw.pick(_VALUES) if not draw.chance(4) else draw.text(20)
-            )
-        written = "\n".join(
-            draw.pick((" ", "", " = ")).join(draw.pick(WORDS) for _ in range(draw.below(5)))
-            for _ in range(draw.below(8))
-        ).encode()
+    environment, written = configuration(draw, _NAMES, variable_of, _VALUES, WORDS)
     path = Path(_FOLDER.name) / "gateway.toml"
     path.write_bytes(written)
     try:

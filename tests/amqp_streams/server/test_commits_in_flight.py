@@ -4,8 +4,6 @@ The hazard is C memory: a delivery's pointer is dead once its link, its session 
 here is not an exception but a crash of the process, so the rounds are run in a process of their own, too.
 """
 
-import subprocess
-import sys
 from random import Random
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from amqp_streams.errors import StorageError
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Sent, filter_of
+from tests.amqp_streams.server.rounds import run_rounds_with_freed_memory_overwritten
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
 GARBAGE = b"garbage"
@@ -187,19 +186,4 @@ def test_the_node_survives_the_end_of_any_peer_with_commits_in_flight(seed: int)
 
 
 def test_a_process_full_of_dying_connections_ends_as_it_should() -> None:
-    """With memory that is overwritten as soon as it is freed, a use after the end shows."""
-    code = (
-        "from random import Random; import structlog;"
-        "structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50));"
-        "from tests.amqp_streams.server.test_commits_in_flight import one_round;"
-        "[one_round(Random(seed)) for seed in range(1000, 1080)]; print('alive')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", code],
-        env={"MALLOC_PERTURB_": "165", "PYTHONPATH": ".", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "alive"), done.stderr[-3000:]
+    run_rounds_with_freed_memory_overwritten(__name__, 80)

@@ -2,8 +2,6 @@
 and it delays no other link.
 """
 
-import subprocess
-import sys
 from random import Random
 from typing import Any
 
@@ -15,6 +13,7 @@ from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, filter_of
+from tests.amqp_streams.server.rounds import run_rounds_with_freed_memory_overwritten
 
 EARLIEST = filter_of("@earliest")
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
@@ -362,19 +361,4 @@ def test_a_group_s_cursor_has_no_gap_whichever_member_dies(seed: int) -> None:
 
 
 def test_a_process_full_of_dying_members_ends_as_it_should() -> None:
-    """With memory that is overwritten as soon as it is freed, a use after the end shows."""
-    code = (
-        "from random import Random; import structlog;"
-        "structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50));"
-        "from tests.amqp_streams.server.test_consumer_cursors import one_round;"
-        "[one_round(Random(seed)) for seed in range(1000, 1040)]; print('alive')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", code],
-        env={"MALLOC_PERTURB_": "165", "PYTHONPATH": ".", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.strip()) == (0, "alive"), done.stderr[-3000:]
+    run_rounds_with_freed_memory_overwritten(__name__, 40)

@@ -6,44 +6,15 @@ from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
-from amqp_streams.filters import Compiled, compile_filters
+from amqp_streams.filters import Compiled
 from amqp_streams.storage.ports import Chunk, Partition, StoredLog
-from amqp_streams.streams.consuming.reader import Passed, Picked, Reader, Room, Run
+from amqp_streams.streams.consuming.reader import Passed, Picked, Reader, Room
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
-from amqp_streams.wire.types import Described, Symbol, ULong
+from amqp_streams.wire.types import Described, ULong
 from tests.amqp_streams.streams.conftest import DATA, NOW
-
-Position = tuple[int, int]
-
-
-def sql(text: str) -> Compiled:
-    return compile_filters({"sql": Described(Symbol("amqp:sql-filter"), text)})
-
-
-def from_start(log: StoredLog, filters: Compiled | None = None) -> Reader:
-    return Reader([(partition, 0) for partition in log.partitions], filters)
-
-
-def run_of(taken: Run | Passed | None) -> Run:
-    assert isinstance(taken, Run)
-    return taken
-
-
-def positions(run: Run) -> list[Position]:
-    return [(run.partition.index, run.first + index) for index in range(run.count)]
-
-
-def read(reader: Reader, count_max: int) -> list[Position]:
-    """All that there is, in runs of at most `count_max`."""
-    got: list[Position] = []
-    while run := reader.take(count_max):
-        if isinstance(run, Run):
-            assert 1 <= run.count <= count_max
-            got += positions(run)
-    return got
-
+from tests.amqp_streams.streams.consuming.reading import Position, from_start, read, sql
 
 # -- many at a time
 

@@ -16,40 +16,12 @@ from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
 from tests.amqp_streams.streams.conftest import DATA, NOW, Append
-
-Position = tuple[int, int]
+from tests.amqp_streams.streams.consuming.reading import Position, from_start, positions, read, run_of, sql
 
 
 def later_than(after_ms: int) -> Compiled:
     kind = Symbol(names.FILTER_DELIVERY_ANNOTATIONS)
     return compile_filters({kind: Described(kind, {Symbol(names.TIMESTAMP): Timestamp(after_ms)})})
-
-
-def sql(text: str) -> Compiled:
-    return compile_filters({"sql": Described(Symbol("amqp:sql-filter"), text)})
-
-
-def from_start(log: StoredLog, filters: Compiled | None = None) -> Reader:
-    return Reader([(partition, 0) for partition in log.partitions], filters)
-
-
-def run_of(taken: Run | Passed | None) -> Run:
-    assert isinstance(taken, Run)
-    return taken
-
-
-def positions(run: Run) -> list[Position]:
-    return [(run.partition.index, run.first + index) for index in range(run.count)]
-
-
-def read(reader: Reader, count_max: int) -> list[Position]:
-    """All that there is, in runs of at most `count_max`."""
-    got: list[Position] = []
-    while run := reader.take(count_max):
-        if isinstance(run, Run):
-            assert 1 <= run.count <= count_max
-            got += positions(run)
-    return got
 
 
 def test_an_empty_read_is_reported_once_and_waking_brings_the_next(
