@@ -7,7 +7,6 @@ exists. No cursor passes an unsettled event, and none goes back further than the
 Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
-from dataclasses import dataclass, field
 from itertools import count
 
 from hypothesis import settings
@@ -34,6 +33,7 @@ from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, ULong, Value
+from tests.amqp_streams.node.peer_links import Link
 
 NOW = 1_700_000_000_000
 PAUSE, WAIT = 3000, 10_000
@@ -43,22 +43,6 @@ EARLIEST: dict[str, Value] = {
 REFUSALS = {names.RESOURCE_LOCKED, names.LINK_DETACH_FORCED, names.INTERNAL_ERROR, names.LINK_STOLEN}
 
 Spot = tuple[CursorKey, int]
-
-
-@dataclass(eq=False)
-class Link:
-    """A consumer's link as its peer sees it."""
-
-    request: AttachRequest
-    answer: Consuming | Pending
-    alive: bool = True
-    leaving: bool = False
-    next: dict[int, int] = field(default_factory=dict)
-    unsettled: dict[tuple[int, int], None] = field(default_factory=dict)
-
-    @property
-    def grant(self) -> Consuming | None:
-        return self.answer if isinstance(self.answer, Consuming) else None
 
 
 class Crashing(RuleBasedStateMachine):

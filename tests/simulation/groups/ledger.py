@@ -8,22 +8,16 @@ further back than the disk had it.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from amqp_streams.streams.attach import AttachRequest, Consuming, Pending
+from amqp_streams.streams.attach import Consuming
+from tests.amqp_streams.node import peer_links
 
 Spot = tuple[str, int]
 """A cursor, by its group or its link, in one partition."""
 
 
 @dataclass(eq=False)
-class Link:
+class Link(peer_links.Link):
     """A consumer's link as both its ends see it."""
-
-    request: AttachRequest
-    answer: Consuming | Pending
-    alive: bool = True
-    leaving: bool = False
-    next: dict[int, int] = field(default_factory=dict)
-    unsettled: dict[tuple[int, int], None] = field(default_factory=dict)
 
     @property
     def grant(self) -> Consuming:
