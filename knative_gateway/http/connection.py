@@ -6,7 +6,6 @@ not take a body. Each time limit applies only while the gateway waits for the cl
 """
 
 import asyncio
-import ipaddress
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import structlog
 from knative_gateway.http.exchange import Exchange, Handler, Shared
 from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
 from knative_gateway.http.responses import text
+from service_parts.networks import Crowds, network_of
 
 WAITING_MAX: Final = 8
 """Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
@@ -43,19 +43,16 @@ class Service(Shared):
         self.clock: Final = clock
         self.connections_max: Final = connections_max
         self.connections: Final[set[Connection]] = set()
-        self._waiting: Final[dict[str, dict[Connection, None]]] = {}
-        """Connections without a request that is being answered, by network; those that wait longest first."""
+        self._waiting: Final[Crowds[Connection]] = Crowds()
+        """Connections without a request that is being answered."""
 
     def waits(self, connection: "Connection") -> None:
         """This connection has no request that is being answered."""
-        self._waiting.setdefault(connection.network, {})[connection] = None
+        self._waiting.add(connection, connection.network)
 
     def works(self, connection: "Connection") -> None:
         """It has one, or has ended."""
-        of_network = self._waiting.get(connection.network, {})
-        of_network.pop(connection, None)
-        if not of_network:
-            self._waiting.pop(connection.network, None)
+        self._waiting.remove(connection)
 
     def make_room(self, new: "Connection") -> None:
         """Close one connection, because there is one too many.
@@ -63,8 +60,8 @@ class Service(Shared):
         That is the connection that waits longest, of the network with the most that wait: so a client that
         opens connections and sends nothing keeps no other client out. If none waits, `new` is closed.
         """
-        largest = max(self._waiting.values(), key=len, default={new: None})
-        chosen = next(iter(largest))
+        largest = self._waiting.largest()
+        chosen = new if largest is None else self._waiting.oldest(largest)
         # The transport reports only later that the connection has ended. Until then it must not be chosen a
         # second time.
         self.works(chosen)
@@ -109,7 +106,8 @@ class Connection(asyncio.Protocol):
         """Accept the connection, unless the limit of connections is reached."""
         self._transport = transport
         self._waiting_since = self.shared.clock()
-        self.network = _network(self.address("peername"))
+        peer = self.address("peername")
+        self.network = "" if peer is None else network_of(peer[0])
         self.shared.connections.add(self)
         self.shared.waits(self)
         # After the registration, so that the new connection itself is among those that may be closed.
@@ -399,18 +397,6 @@ class Connection(asyncio.Protocol):
     def _cut(self, reason: str) -> None:
         log.debug("connection_cut", peer=self.address("peername"), reason=reason)
         self._transport.abort()
-
-
-def _network(peer: tuple[str, int] | None) -> str:
-    if peer is None or ":" not in peer[0]:
-        return "" if peer is None else peer[0]
-    try:
-        address = ipaddress.IPv6Address(peer[0].partition("%")[0])
-    except ValueError:
-        return peer[0]
-    # A site usually owns a /64 network and may use each of its addresses, so limits per client count the
-    # network.
-    return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _lose(exchange: Exchange) -> None:

@@ -21,7 +21,7 @@ from amqp_streams.errors import ConfigError
 from amqp_streams.server.identity.certificates import user_of
 from amqp_streams.server.identity.password_checks import PasswordChecks
 from amqp_streams.server.identity.tokens import TokenCheck
-from amqp_streams.server.limits.logins import Logins, network_of
+from amqp_streams.server.limits.logins import Logins, peer_network
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.wire.security.bearer import OAUTHBEARER, XOAUTH2, BearerServer
 from amqp_streams.wire.security.mechanisms import (
@@ -229,7 +229,7 @@ class Guard:
             called = self._keys.called(asked.user) if self._keys is not None else None
             on_result(Success(called or asked.user) if good else Failure("wrong user or password"))
 
-        return self._checks.ask(network_of(peer), asked, wanted=wanted, on_result=checked)
+        return self._checks.ask(peer_network(peer), asked, wanted=wanted, on_result=checked)
 
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
         """Returns the user's SCRAM keys, or, for an unknown user, keys that look like real ones. If the user

@@ -7,10 +7,11 @@ cannot lock this user out. Unknown users are counted like known ones. The tables
 was used least recently. Time is an argument. Pure.
 """
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
+
+from service_parts.networks import network_of
 
 TABLE_MAX: Final = 10_000
 """How many addresses, users, and pairs of both are remembered. Each takes about 200 bytes."""
@@ -59,7 +60,7 @@ class Logins:
 
     def limited(self, peer: str, user: str | None, now_ms: int) -> bool:
         """Whether a login from the address `peer` that claims to be `user` must not be checked now."""
-        address = network_of(peer)
+        address = peer_network(peer)
         if user is not None and (address, user) in self._seen:
             return self._pairs.exhausted((address, user), now_ms)
         return self._addresses.exhausted(address, now_ms) or (
@@ -68,7 +69,7 @@ class Logins:
 
     def failed(self, peer: str, user: str | None, now_ms: int) -> None:
         """Count a failed login."""
-        address = network_of(peer)
+        address = peer_network(peer)
         if user is not None and (address, user) in self._seen:
             self._pairs.add((address, user), now_ms)
             return
@@ -78,26 +79,13 @@ class Logins:
 
     def succeeded(self, peer: str, user: str) -> None:
         """Remember that this user has logged in from this address."""
-        pair = network_of(peer), user
+        pair = peer_network(peer), user
         self._seen[pair] = None
         self._seen.move_to_end(pair)
         if len(self._seen) > TABLE_MAX:
             self._seen.popitem(last=False)
 
 
-def network_of(peer: str) -> str:
-    """Returns the part of an address that limits count as one client: an IPv4 address, or the first 64 bits
-    of an IPv6 address, which one site usually has. `peer` is written as `127.0.0.1:40112` or `[::1]:40112`.
-    """
-    host = peer.rpartition(":")[0].strip("[]")
-    try:
-        # A link-local IPv6 address has its interface after the `%`.
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    # A dual-stack listener sees IPv4 clients in this form: they must not share one /64.
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
+def peer_network(peer: str) -> str:
+    """Returns the network of a peer, which is written as `127.0.0.1:40112` or `[::1]:40112`."""
+    return network_of(peer.rpartition(":")[0].strip("[]"))

@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 from amqp_streams.config import Limits, Listener
-from amqp_streams.server.limits.logins import network_of
+from amqp_streams.server.limits.logins import peer_network
 from amqp_streams.server.listening.channel import ConnectionFactory
 from amqp_streams.server.listening.listener import LINGER_S
 from amqp_streams.server.listening.sockets import Acceptor, Admission, BoundAddress, Seldom, bind
@@ -179,7 +179,7 @@ class AdminServer:
             del self._guests[oldest]
             self._send_away(oldest)
             self._crowded.warning(address=crowd, limit=HTTP_CONNECTIONS_MAX)
-        self._guests[protocol] = network_of(peer)
+        self._guests[protocol] = peer_network(peer)
         return True
 
     def _forget(self, guest: asyncio.BaseProtocol) -> None:

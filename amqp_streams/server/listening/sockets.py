@@ -19,7 +19,8 @@ import structlog
 
 from amqp_streams.config import Listener
 from amqp_streams.errors import ConfigError
-from amqp_streams.server.limits.logins import network_of
+from amqp_streams.server.limits.logins import peer_network
+from service_parts.networks import Crowds
 
 BACKLOG: Final = 1024
 # How many connections are accepted in one loop iteration: a flood of new clients must not starve connected
@@ -78,10 +79,9 @@ class Admission:
         self.refused = 0
         """How many connections were refused, or closed while unauthenticated to make room for a new one."""
         self._members: set[object] = set()
-        self._networks: dict[object, str] = {}
-        """The network of each unauthenticated connection."""
-        self._strangers: dict[str, dict[object, Callable[[], None]]] = {}
-        """The unauthenticated connections of each network, oldest first, and how to close each of them."""
+        self._unauthenticated: Crowds[object] = Crowds()
+        self._send_away: dict[object, Callable[[], None]] = {}
+        """How to close each of them."""
         self._line = Seldom("connection_refused")
 
     @property
@@ -93,7 +93,7 @@ class Admission:
         """Count `member`. Returns False at the limit (counted in `refused` and logged). With `send_away`, the
         member is unauthenticated until `opened`, and `send_away` closes it.
         """
-        network = network_of(peer)
+        network = peer_network(peer)
         if len(self._members) >= self.limit:
             self.refused += 1
             if not self._make_room(network):
@@ -101,18 +101,14 @@ class Admission:
                 return False
         self._members.add(member)
         if send_away is not None:
-            self._networks[member] = network
-            self._strangers.setdefault(network, {})[member] = send_away
+            self._unauthenticated.add(member, network)
+            self._send_away[member] = send_away
         return True
 
     def opened(self, member: object) -> None:
         """Note that `member` has sent its AMQP open and is no longer unauthenticated."""
-        network = self._networks.pop(member, None)
-        if network is not None:
-            strangers = self._strangers[network]
-            del strangers[member]
-            if not strangers:
-                del self._strangers[network]
+        self._unauthenticated.remove(member)
+        self._send_away.pop(member, None)
 
     def leave(self, member: object) -> None:
         """Stop counting `member`. Ignored if it is not counted."""
@@ -123,13 +119,12 @@ class Admission:
         """Close an unauthenticated connection to make room for one from `network`. Returns False if there is
         none.
         """
-        if not self._strangers:
+        # Of equal networks it is this one: closing one of another would leave this one with the most.
+        crowd = self._unauthenticated.largest(network)
+        if crowd is None:
             return False
-        own = len(self._strangers.get(network, ()))
-        crowd = max(self._strangers, key=lambda each: len(self._strangers[each]))
-        if own and own >= len(self._strangers[crowd]):
-            crowd = network  # closing one of another network would leave this one with the most
-        oldest, send_away = next(iter(self._strangers[crowd].items()))
+        oldest = self._unauthenticated.oldest(crowd)
+        send_away = self._send_away[oldest]
         self.leave(oldest)
         self._line.warning(peer=crowd, limit=self.limit)
         send_away()
