@@ -75,6 +75,7 @@ class Neighbour:
         self._process: Final = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self.pid: Final = self._process.pid
         self.url: Final[str] = self._line()["url"]
         """Of the subscriber."""
 

@@ -33,9 +33,12 @@ class Peer:
         tls: ssl.SSLContext | None = None,
         frame_bytes: int | None = None,
         channels: int = 65_535,
+        source: str = "127.0.0.1",
     ) -> None:
         host, _, port = address.rpartition(":")
-        self.socket: socket.socket = socket.create_connection((host, int(port)), timeout=ANSWER_S_MAX)
+        self.socket: socket.socket = socket.create_connection(
+            (host, int(port)), timeout=ANSWER_S_MAX, source_address=(source, 0)
+        )
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         try:

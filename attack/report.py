@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Attack:
 
     `run` brings the attacker to the limit, yields what the attacker got, holds the limit until it is resumed,
     then gives everything back and checks that it is given back. `is_judged`: the p99 of the neighbour is; not
-    where the attack stops the process itself.
+    where the attack stops the process itself. `is_patient`: it waits for a time limit of the product most of
+    the time and disturbs no other attack, so the short form runs all of these at once.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Attack:
     run: "Callable[[Room], Iterator[str]]"
     is_judged: bool = True
     is_long: bool = False
+    is_patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,15 @@ class Found:
     covers: tuple[str, ...] = field(default=())
     cpu_s: float = 0.0
     """Of the product, while the attack went on."""
+    foreign: float | None = None
+    """The share of all CPUs that other programs used; None: no time of this attack is judged."""
+
+    @property
+    def verdict(self) -> str:
+        """`held`, `BROKEN`, or `not judged`: nothing else is broken, and the machine was too busy for times."""
+        if self.complaints:
+            return "BROKEN"
+        return "not judged" if not is_quiet(self.foreign or 0.0) else "held"
 
     @property
     def ratio(self) -> float:
@@ -84,17 +96,22 @@ class Found:
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
-        return {**asdict(self), "ratio": round(self.ratio, 2), "held": not self.complaints}
+        return {**asdict(self), "ratio": round(self.ratio, 2), "verdict": self.verdict}
 
 
-def judged(before: Mapping[str, Measured], during: Mapping[str, Measured], *, is_quiet: bool) -> list[str]:
-    """What the neighbour suffered, in words. `is_quiet`: the machine is, so the p99 counts too."""
+def is_quiet(foreign: float) -> bool:
+    """Whether times mean something beside this share of other programs."""
+    return foreign <= FOREIGN_MAX
+
+
+def judged(before: Mapping[str, Measured], during: Mapping[str, Measured], *, is_timed: bool) -> list[str]:
+    """What the neighbour suffered, in words. `is_timed`: the p99 counts too."""
     complaints = []
     for name, each in during.items():
         complaints += (
             [f"{len(each.errors)} {name} errors of the neighbour: {each.errors[0]}"] if each.errors else []
         )
-        if not is_quiet or name not in before or not before[name].ms:
+        if not is_timed or name not in before or not before[name].ms:
             continue
         earlier, later = before[name].p99, each.p99
         if later > RATIO_MAX * earlier and later > earlier + NOISE_MS:
@@ -115,10 +132,11 @@ def table(rows: Iterable[Found]) -> str:
             f"{name} {before:.1f} > {row.during_ms.get(name, float('nan')):.1f}"
             for name, before in row.before_ms.items()
         )
-        verdict = "held" if not row.complaints else "BROKEN"
         ratio = f"{row.ratio:.2f}" if row.ratio else ""
-        lines.append(f"{row.table:<10} {row.attack:<58} {row.limit:<44} {p99:<40} {ratio:>6}  {verdict}")
+        lines.append(f"{row.table:<10} {row.attack:<58} {row.limit:<44} {p99:<40} {ratio:>6}  {row.verdict}")
         lines.append(f"           got: {row.got}")
+        if row.verdict == "not judged":
+            lines.append(f"           other programs used {row.foreign:.0%} of the CPUs")
         lines += [f"           {complaint}" for complaint in row.complaints]
     return "\n".join(lines)
 

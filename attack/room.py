@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.config import Limits
+from attack.load import attacker_s
 from attack.neighbour import Neighbour, neighbour
 from attack.peer import Peer
 from attack.settings import (
@@ -225,6 +226,10 @@ class Room:
                 used += usage(pid).cpu_seconds
         return used
 
+    def all_cpu_s(self) -> float:
+        """CPU seconds of product, neighbour and attacker so far."""
+        return self.cpu_s() + usage(self.neighbour.pid).cpu_seconds + attacker_s()
+
     def reload(self) -> None:
         """SIGHUP, and wait until it has taken effect."""
         before = self.words.count("reloaded")
@@ -281,14 +286,15 @@ def gateway_room(
     options: tuple[str, ...] = (),
     more: str = "",
     trusted: ssl.SSLContext | None = None,
+    **changes: float,
 ) -> Iterator[Room]:
     """A gateway with an embedded node, Brokers `m/default` and `n/default`, and a Trigger of the neighbour.
 
-    `more`: further text of its configuration. `trusted`: it speaks HTTPS.
+    `more`: further text of its configuration. `trusted`: it speaks HTTPS. `changes` to its limits.
     """
     folder.mkdir(parents=True, exist_ok=True)
     secret = secrets.token_hex(32)
-    limits = dict(GATEWAY_SMALL if is_small else GATEWAY_TIMES)
+    limits = {**(GATEWAY_SMALL if is_small else GATEWAY_TIMES), **changes}
     subscribers = dict(SUBSCRIBERS_SMALL if is_small else SUBSCRIBERS)
     config = write_gateway(folder, secret, limits, subscribers, more)
     process = GatewayProcess(folder, "--config", str(config), *options)
@@ -321,7 +327,7 @@ def gateway_room(
 
 def _every_s(is_small: bool) -> str:
     """How long the neighbour pauses between two round trips: only the long form needs many."""
-    return "0.2" if is_small else "0.02"
+    return "0.05" if is_small else "0.02"
 
 
 def _end(process: NodeProcess) -> None:

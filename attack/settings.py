@@ -1,7 +1,8 @@
 """The settings of the rooms: limits of the short and the long form, users, tokens, certificates.
 
 `mallory` attacks, `nina` works beside; each has rights on its own logs and its own namespace only. `quentin`
-has a quota as well. All log in with tokens (HS256), which cost the node little.
+has a quota as well; the token of `rita` is taken away. All log in with tokens (HS256), which cost the
+node little.
 """
 
 import ssl
@@ -18,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from amqp_streams.server.identity.users import UsersFile
 
 ISSUER, AUDIENCE = "https://issuer.invalid", "attack"
-MALLORY, NINA, QUENTIN, OPERATOR = "mallory", "nina", "quentin", "olga"
+MALLORY, NINA, QUENTIN, OPERATOR, RITA = "mallory", "nina", "quentin", "olga", "rita"
 PASSWORD_USER, PASSWORD = "petra", "correct horse"
 _KEY: Final = ec.generate_private_key(ec.SECP256R1())
 
 TIMES: Final[Mapping[str, int]] = {
-    "unauthenticated_ms": 2000,
+    "unauthenticated_ms": 4000,
     "idle_timeout_ms": 3000,
     "drain_ms": 1000,
     "login_interval_ms": 6000,
@@ -57,7 +58,7 @@ FULL: Final[Mapping[str, int]] = {
 """Limits of the long form that are not the defaults: reaching those would take minutes."""
 QUOTA: Final[Mapping[str, int]] = {"connections": 10, "links": 20, "bytes_in": 200_000, "bytes_out": 200_000}
 GROUPS: Final[Mapping[str, int]] = {"wait_ms": 1500, "pause_ms": 200, "handover_ms": 1000}
-GATEWAY_TIMES: Final[Mapping[str, float]] = {"request": 2.0, "idle": 3.0, "append": 2.0, "drain": 3.0}
+GATEWAY_TIMES: Final[Mapping[str, float]] = {"request": 2.0, "idle": 3.0, "append": 10.0, "drain": 3.0}
 GATEWAY_SMALL: Final[Mapping[str, float]] = {
     **GATEWAY_TIMES,
     "connections": 200,
@@ -131,7 +132,7 @@ def write_gateway(
 ) -> Path:
     tokens = folder / "tokens.csv"
     tokens.write_text(
-        "".join(f"{http_token(secret, user)},{user},{user}\n" for user in (MALLORY, NINA, OPERATOR))
+        "".join(f"{http_token(secret, user)},{user},{user}\n" for user in (MALLORY, NINA, OPERATOR, RITA))
     )
     tokens.chmod(0o600)
     config = folder / "gateway.toml"
@@ -147,7 +148,7 @@ def write_gateway(
         + _section("subscribers", subscribers)
         + "".join(
             f'[[rules]]\nusers = ["{user}"]\nallow = ["read", "write", "send"]\nnamespaces = ["{namespace}"]\n'
-            for user, namespace in ((MALLORY, "m"), (NINA, "n"), (OPERATOR, "*"))
+            for user, namespace in ((MALLORY, "m"), (RITA, "m"), (NINA, "n"), (OPERATOR, "*"))
         )
     )
     return config

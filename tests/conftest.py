@@ -1,5 +1,5 @@
 """How tests are shared among workers: a file stays in one piece, and all files that use Spark go to one
-worker, before anything else.
+worker, before anything else. Files with one long test follow.
 
 A JVM costs as much as two thousand tests: one is enough.
 """
@@ -20,6 +20,10 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 SPARK = "spark"
+FIRST = (SPARK, "tests/attack/test_node.py", "tests/attack/test_gateway.py")
+"""What workers begin with. xdist begins with the files that have most tests: a file with one test of half a
+minute would be the last one, and the other workers would wait for it.
+"""
 SPREAD = {"tests/simulation/test_simulation.py"}
 """Files whose tests go to any worker: they have nothing in common, and each takes seconds."""
 
@@ -35,10 +39,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there may be none
 
-    class SparkFirst(LoadFileScheduling):
+    class LongFirst(LoadFileScheduling):
         def _assign_work_unit(self, node: Any) -> None:
-            if SPARK in self.workqueue:
-                self.workqueue.move_to_end(SPARK, last=False)
+            for scope in reversed(FIRST):
+                if scope in self.workqueue:
+                    self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
 
         def _split_scope(self, nodeid: str) -> str:
@@ -47,7 +52,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return nodeid
             return SPARK if uses_spark(config.rootpath / file) else file
 
-    return SparkFirst(config, log)
+    return LongFirst(config, log)
 
 
 @cache

@@ -110,7 +110,7 @@ def _node_pid(room: Room) -> int:
 
 def _silent_node(room: Room) -> Iterator[str]:
     """The node stops for a while: senders are told within limits.append, and everything goes on after it."""
-    with gateway_room(room.folder / "silent-node", is_small=True, beside=False) as own:
+    with gateway_room(room.folder / "silent-node", is_small=True, beside=False, append=2.0) as own:
         pid = _node_pid(own)
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -252,7 +252,12 @@ ATTACKS: Final = (
         "idle connections up to the limit", "limits.connections", _connections, "gateway limits: connections"
     ),
     attack_on(
-        "a client without a further request", "limits.idle", _idle, "gateway limits: idle", table=Table.TIMERS
+        "a client without a further request",
+        "limits.idle",
+        _idle,
+        "gateway limits: idle",
+        table=Table.TIMERS,
+        is_patient=True,
     ),
     attack_on(
         "as many watches as may be", "WATCHES_MAX", _watches, "knative_gateway.api.handlers:WATCHES_MAX"

@@ -21,6 +21,7 @@ from attack.tables.timers import ends_within
 
 CLIENTS: Final = 100
 SMALL_CLIENTS: Final = 20
+SMALL_PATIENT_CLIENTS: Final = 5
 SEED: Final = 7
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 _UPGRADE: Final = (
@@ -162,8 +163,11 @@ def send_what_fits(client: socket.socket, data: bytes) -> int:
     return at
 
 
-def _clients(room: Room) -> int:
-    return SMALL_CLIENTS if room.is_small else CLIENTS
+def _clients(room: Room, abuse: Abuse) -> int:
+    """In the short form the abuses that wait run at once, and do not fill limits.connections together."""
+    if not room.is_small:
+        return CLIENTS
+    return SMALL_PATIENT_CLIENTS if abuse in _PATIENT else SMALL_CLIENTS
 
 
 def _garbage(listener: Listener) -> Callable[[Room], Iterator[str]]:
@@ -171,7 +175,7 @@ def _garbage(listener: Listener) -> Callable[[Room], Iterator[str]]:
         door, chance = DOORS[listener], random.Random(SEED)
         with ExitStack() as stack:
             held = []
-            for number in range(_clients(room)):
+            for number in range(_clients(room, Abuse.GARBAGE)):
                 client = stack.enter_context(connected(room, door, number))
                 send_what_fits(client, chance.randbytes(chance.randint(1, 4096)))
                 held.append(client)
@@ -186,7 +190,9 @@ def _half(listener: Listener) -> Callable[[Room], Iterator[str]]:
     def run(room: Room) -> Iterator[str]:
         door = DOORS[listener]
         with ExitStack() as stack:
-            held = [stack.enter_context(connected(room, door)) for _ in range(_clients(room))]
+            held = [
+                stack.enter_context(connected(room, door)) for _ in range(_clients(room, Abuse.HALF_REQUESTS))
+            ]
             for client in held:
                 client.sendall(door.half)
             if door.is_encrypted:
@@ -207,7 +213,7 @@ def _flood(listener: Listener) -> Callable[[Room], Iterator[str]]:
         door = DOORS[listener]
         block = door.small(room) * (2000 if room.is_small else 20_000)
         with ExitStack() as stack:
-            held = [stack.enter_context(connected(room, door)) for _ in range(_clients(room))]
+            held = [stack.enter_context(connected(room, door)) for _ in range(_clients(room, Abuse.FLOOD))]
             sent = sum(send_what_fits(client, block) for client in held)
             yield f"{len(held)} clients send {sent // len(door.small(room))} small requests, and read nothing"
 
@@ -219,7 +225,10 @@ def _unread(listener: Listener) -> Callable[[Room], Iterator[str]]:
         door = DOORS[listener]
         block = door.large(room) * 200
         with ExitStack() as stack:
-            held = [stack.enter_context(connected(room, door, reads=False)) for _ in range(_clients(room))]
+            held = [
+                stack.enter_context(connected(room, door, reads=False))
+                for _ in range(_clients(room, Abuse.UNREAD))
+            ]
             for _ in range(3):
                 for client in held:
                     send_what_fits(client, block)
@@ -233,7 +242,9 @@ def _slow(listener: Listener) -> Callable[[Room], Iterator[str]]:
     def run(room: Room) -> Iterator[str]:
         door = DOORS[listener]
         with ExitStack() as stack:
-            held = [stack.enter_context(connected(room, door)) for _ in range(_clients(room))]
+            held = [
+                stack.enter_context(connected(room, door)) for _ in range(_clients(room, Abuse.SLOW_BODY))
+            ]
             for client in held:
                 send_what_fits(client, door.slow)
             yield f"{len(held)} clients send one byte after the other"
@@ -261,6 +272,7 @@ def _is_over(client: socket.socket) -> bool:
     return True
 
 
+_PATIENT: Final = frozenset({Abuse.HALF_REQUESTS, Abuse.SLOW_BODY})
 _ALSO: Final = {
     (Listener.HTTP, Abuse.HALF_REQUESTS): ("gateway limits: request",),
     (Listener.WEBSOCKET, Abuse.GARBAGE): tuple(f"node GET {path}" for path in WEBSOCKET_PATHS),
@@ -291,6 +303,8 @@ ATTACKS: Final = tuple(
         _LIMITS[abuse],
         _RUNS[abuse](listener),
         is_long=DOORS[listener].place is Place.GATEWAY_TLS,
+        # Random bytes are mostly the beginning of a request for an HTTP listener.
+        is_patient=abuse in _PATIENT or (listener is Listener.ADMIN and abuse is Abuse.GARBAGE),
     )
     for listener in Listener
     for abuse in Abuse

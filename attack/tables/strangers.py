@@ -36,10 +36,10 @@ def _no_login(room: Room) -> Iterator[str]:
         raise BrokenError(message)
 
 
-def refused_login(room: Room, credentials: Credentials) -> str:
-    """The words of a login that must fail. Raises BrokenError: it does not."""
+def refused_login(room: Room, credentials: Credentials, *, source: str = "127.0.0.1") -> str:
+    """The words of a login that must fail, from this address. Raises BrokenError: it does not."""
     try:
-        Peer(room.amqp, credentials).close()
+        Peer(room.amqp, credentials, source=source).close()
     except (AuthenticationError, ConnectError) as error:
         return str(error)
     message = "the login succeeds"
@@ -206,16 +206,24 @@ def _relayed(peer: Peer, log: str) -> str:
     return str(delivery.remote.condition.description if delivery.remote.condition else "")
 
 
-def _attack(name: str, stranger: Stranger, run: Callable[[Room], Iterator[str]]) -> Attack:
+def _attack(
+    name: str, stranger: Stranger, run: Callable[[Room], Iterator[str]], *, is_patient: bool = False
+) -> Attack:
     return Attack(
-        name, Table.ACCESS, Place.NODE, frozenset({f"node: {stranger}"}), "login and access rules", run
+        name,
+        Table.ACCESS,
+        Place.NODE,
+        frozenset({f"node: {stranger}"}),
+        "login and access rules",
+        run,
+        is_patient=is_patient,
     )
 
 
 ATTACKS: Final = (
     _attack("a client that does not log in", Stranger.NO_LOGIN, _no_login),
     _attack("wrong passwords and tokens of others", Stranger.BAD_CREDENTIALS, _bad_credentials),
-    _attack("a token that expires", Stranger.EXPIRED, _expired),
+    _attack("a token that expires", Stranger.EXPIRED, _expired, is_patient=True),
     _attack("a user whose rules are taken away", Stranger.REVOKED, _revoked),
     _attack("a tenant asks about another's log", Stranger.WRONG_TENANT, _wrong_tenant_asks),
     _attack("a tenant attaches to another's log", Stranger.WRONG_TENANT, _wrong_tenant_attaches),

@@ -163,9 +163,20 @@ def attack_on(
     *covers: str,
     table: Table = Table.RESOURCES,
     own: bool = False,
+    is_patient: bool = False,
 ) -> Attack:
     """A row. `own`: it needs a gateway of its own, because it stops that gateway or its node."""
-    return Attack(name, table, Place.GATEWAY, frozenset(covers), limit, run, is_judged=not own, is_long=own)
+    return Attack(
+        name,
+        table,
+        Place.GATEWAY,
+        frozenset(covers),
+        limit,
+        run,
+        is_judged=not own,
+        is_long=own,
+        is_patient=is_patient,
+    )
 
 
 _REPLY: Final = (
@@ -216,6 +227,7 @@ ATTACKS: Final = (
         "gateway subscribers: timeout",
         "subscriber: silent",
         table=Table.TIMERS,
+        is_patient=True,
     ),
     attack_on(
         "a host that takes no connection",
@@ -223,6 +235,7 @@ ATTACKS: Final = (
         _connecting,
         "gateway subscribers: connect_timeout",
         table=Table.TIMERS,
+        is_patient=True,
     ),
     attack_on(
         "a slow subscriber",

@@ -10,13 +10,14 @@ from attack import inventory
 from attack.inventory import Stranger
 from attack.report import Attack, Place, Table, expect
 from attack.room import Room, wait_for
-from attack.settings import MALLORY, OPERATOR, http_token, signed_token
+from attack.settings import MALLORY, OPERATOR, RITA, http_token, signed_token
 from attack.tables.pipelines import request
 from attack.tables.timers import ends_within
 from knative_gateway.api import actions, reviews
 from knative_gateway.api.describing import documents
 from knative_gateway.resources.kinds import BUILT_IN, Kind
 
+_CONFIG_MAPS: Final = "/api/v1/namespaces/m/configmaps"
 OPEN_TO_ALL: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 Operation = tuple[str, str, object]
 """Method, path, body."""
@@ -117,20 +118,24 @@ def _revoked(room: Room) -> Iterator[str]:
     before = tokens.read_text()
     host, _, port = room.http.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as watching:
-        watching.sendall(request(room, "/api/v1/namespaces/m/configmaps?watch=1&timeoutSeconds=3600"))
+        watching.sendall(_watch(room))
         time.sleep(0.2)
         try:
             tokens.write_text(
-                "".join(line + "\n" for line in before.splitlines() if not line.startswith(f"{MALLORY}-"))
+                "".join(line + "\n" for line in before.splitlines() if not line.startswith(f"{RITA}-"))
             )
             room.reload()
-            count = _refused_everywhere(room, http_token(room.secret, MALLORY), 401)
+            count = _refused_everywhere(room, http_token(room.secret, RITA), 401)
             yield f"{count} operations: 401"
             ends_within(watching, 10.0)
         finally:
             tokens.write_text(before)
             room.reload()
-    wait_for(lambda: room.ask("GET", "/api/v1/namespaces/m/configmaps")[0] == 200, "the token is good again")
+    wait_for(lambda: room.ask("GET", _CONFIG_MAPS, user=RITA)[0] == 200, "the token is good again")
+
+
+def _watch(room: Room) -> bytes:
+    return request(room, f"{_CONFIG_MAPS}?watch=1&timeoutSeconds=3600", user=RITA)
 
 
 def _wrong_tenant(room: Room) -> Iterator[str]:
@@ -195,9 +200,17 @@ def _references(room: Room) -> Iterator[str]:
     yield f"a Trigger that refers to another namespace: {told[0][0]}, alike for what is there and what is not"
 
 
-def _attack(name: str, stranger: Stranger, run: Callable[[Room], Iterator[str]]) -> Attack:
+def _attack(
+    name: str, stranger: Stranger, run: Callable[[Room], Iterator[str]], *, is_patient: bool = False
+) -> Attack:
     return Attack(
-        name, Table.ACCESS, Place.GATEWAY, frozenset({f"gateway: {stranger}"}), "tokens and rules", run
+        name,
+        Table.ACCESS,
+        Place.GATEWAY,
+        frozenset({f"gateway: {stranger}"}),
+        "tokens and rules",
+        run,
+        is_patient=is_patient,
     )
 
 
@@ -205,7 +218,7 @@ ATTACKS: Final = (
     _attack("requests without a token", Stranger.NO_LOGIN, _no_login),
     _attack("requests with a token of nobody", Stranger.BAD_CREDENTIALS, _bad_credentials),
     _attack("requests with an expired token", Stranger.EXPIRED, _expired),
-    _attack("requests with a token that was taken away", Stranger.REVOKED, _revoked),
+    _attack("requests with a token that was taken away", Stranger.REVOKED, _revoked, is_patient=True),
     _attack("a tenant asks about another's namespace", Stranger.WRONG_TENANT, _wrong_tenant),
     _attack("a tenant refers to another's objects", Stranger.WRONG_TENANT, _references),
 )

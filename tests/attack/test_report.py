@@ -2,8 +2,9 @@
 
 import pytest
 
+from attack.load import FOREIGN_MAX
 from attack.neighbour import Measured
-from attack.report import NOISE_MS, RATIO_MAX, BrokenError, Found, expect, judged, table
+from attack.report import NOISE_MS, RATIO_MAX, BrokenError, Found, expect, is_quiet, judged, table
 
 CALM = {"amqp": Measured((10.0,) * 100)}
 
@@ -13,17 +14,34 @@ def during(ms: float, *errors: str) -> dict[str, Measured]:
 
 
 def test_a_neighbour_that_notices_nothing_has_no_complaint() -> None:
-    assert judged(CALM, during(10.0 * RATIO_MAX), is_quiet=True) == []
+    assert judged(CALM, during(10.0 * RATIO_MAX), is_timed=True) == []
 
 
-def test_a_neighbour_that_is_slower_complains_on_a_quiet_machine_only() -> None:
+def test_a_neighbour_that_is_slower_complains_where_times_are_judged() -> None:
     slow = during(10.0 * RATIO_MAX + NOISE_MS + 1)
-    assert "p99" in judged(CALM, slow, is_quiet=True)[0]
-    assert judged(CALM, slow, is_quiet=False) == []
+    assert "p99" in judged(CALM, slow, is_timed=True)[0]
+    assert judged(CALM, slow, is_timed=False) == []
+
+
+def found(*complaints: str, foreign: float | None = None) -> Found:
+    return Found("a flood", "listeners", "a turn", "", {}, {}, complaints, foreign=foreign)
+
+
+def test_beside_other_programs_a_time_is_neither_good_nor_bad() -> None:
+    assert is_quiet(FOREIGN_MAX)
+    assert not is_quiet(FOREIGN_MAX + 0.01)
+    assert [found(foreign=each).verdict for each in (None, 0.0, FOREIGN_MAX)] == ["held"] * 3
+    busy = found(foreign=FOREIGN_MAX + 0.01)
+    assert busy.verdict == busy.as_json()["verdict"] == "not judged"
+    assert "other programs used 11% of the CPUs" in table([busy])
+
+
+def test_what_is_broken_without_a_clock_is_broken_on_a_busy_machine_too() -> None:
+    assert found("the node ended", foreign=0.9).verdict == "BROKEN"
 
 
 def test_an_error_of_the_neighbour_is_a_complaint_everywhere() -> None:
-    assert "no answer" in judged(CALM, during(1.0, "no answer"), is_quiet=False)[0]
+    assert "no answer" in judged(CALM, during(1.0, "no answer"), is_timed=False)[0]
 
 
 def test_a_round_trip_that_is_not_complete_counts_with_its_time_so_far() -> None:
@@ -37,8 +55,8 @@ def test_a_promise_that_is_not_kept_breaks_an_attack() -> None:
 
 
 def test_the_table_shows_what_the_attacker_got_and_the_verdict() -> None:
-    found = Found("a flood", "listeners", "a turn", "1,000 frames", {"amqp": 2.0}, {"amqp": 3.0})
-    shown = table([found])
+    flood = Found("a flood", "listeners", "a turn", "1,000 frames", {"amqp": 2.0}, {"amqp": 3.0})
+    shown = table([flood])
     assert "1.50" in shown
     assert "got: 1,000 frames" in shown
     assert shown.splitlines()[1].endswith("held")
