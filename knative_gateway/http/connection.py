@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.exchange import Exchange, Handler, Shared
 from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
 from knative_gateway.http.responses import text
@@ -20,6 +21,8 @@ from service_parts.networks import Crowds, network_of
 
 WAITING_MAX: Final = 8
 """Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
+HEAD_BYTES: Final = 2 << 10
+"""Bytes that are parsed at once outside of a body: they hold the headers of one event, and not many requests."""
 BODY_BYTES_HELD: Final = 64 << 10
 """Bytes of a body that the handler has not taken. If there are more, reading pauses."""
 LINGER_S: Final = 2.0
@@ -36,11 +39,17 @@ class Service(Shared):
     """State that the connections of a listener share. `clock` returns seconds."""
 
     def __init__(
-        self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int
+        self,
+        handler: Callable[[Exchange], Handler],
+        clock: Callable[[], float],
+        backlog: Backlog,
+        *,
+        connections_max: int,
     ) -> None:
         super().__init__()
         self.handler: Final = handler
         self.clock: Final = clock
+        self.backlog: Final = backlog
         self.connections_max: Final = connections_max
         self.connections: Final[set[Connection]] = set()
         self._waiting: Final[Crowds[Connection]] = Crowds()
@@ -80,9 +89,13 @@ class Connection(asyncio.Protocol):
         self._queue: Final[deque[Exchange]] = deque()
         """Requests without a complete answer. The first one is being answered."""
         self._left = b""
-        """Bytes that are not parsed yet, because reading is paused."""
+        """Bytes that arrived and are not all parsed yet, because reading is paused."""
+        self._left_at = 0
+        """How many of them are parsed: copying the others after each piece would cost more than parsing."""
         self._is_parsing = False
         self._is_advancing = False
+        self._may_begin = False
+        """A further request may begin now. Otherwise it waits for a turn of the backlog."""
         self._is_read_paused = False
         self._refusal = b""
         """The last answer of the connection. It is sent after the answers of the queue."""
@@ -131,8 +144,10 @@ class Connection(asyncio.Protocol):
             return
         # Order: bytes that arrived earlier and are not parsed yet come first.
         if self._left:
-            self._left += data
-        elif len(data) <= PIECE_BYTES:
+            self._left, self._left_at = self._left[self._left_at :] + data, 0
+            return
+        self._may_begin = True
+        if len(data) <= HEAD_BYTES:
             self._parse(data)
             # A single complete request, which is the usual case, cannot require a pause. This saves a call
             # for nearly every request.
@@ -191,7 +206,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def answered(self, exchange: Exchange) -> None:
-        """The first request of the queue is answered: begin the next request, or close."""
+        """The first request of the queue is answered: wait for a turn to begin the next one, or close."""
         self._queue.popleft()
         if not exchange.keep_alive:
             # Requests after one that closes the connection get no answer (RFC 9112, 9.6). Their handlers have
@@ -221,6 +236,14 @@ class Connection(asyncio.Protocol):
     def is_encrypted(self) -> bool:
         """Whether TLS is used."""
         return self._transport.get_extra_info("sslcontext") is not None
+
+    # The backlog calls this.
+
+    def turn(self) -> None:
+        """Begin the next request, and read on."""
+        self._may_begin = True
+        self._advance()
+        self._go_on()
 
     # The reader calls these.
 
@@ -294,15 +317,18 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Parse queued bytes until reading must pause, and resume reading if none is left."""
-        if self._is_parsing:
-            return
-        reader, left, at = self._reader, memoryview(self._left), 0
+        if self._is_parsing or self._is_advancing:
+            return  # the caller reads on after the handler returns, and a handler is not called within itself
+        reader, left, at = self._reader, memoryview(self._left), self._left_at
         # In pieces, with a look at the limits between them: a large block of small requests would otherwise
         # all be queued before a pause.
-        while at < len(left) and not reader.is_ended and not self._is_full():
-            self._parse(left[at : at + PIECE_BYTES])
-            at += PIECE_BYTES
-        self._left = b"" if reader.is_ended else bytes(left[at:])
+        while at < len(left) and not reader.is_ended and not self._is_full() and not self._waits():
+            size = HEAD_BYTES if reader.current is None else PIECE_BYTES
+            self._parse(left[at : at + size])
+            at += size
+        self._left_at = at
+        if reader.is_ended or at >= len(left):
+            self._left, self._left_at = b"", 0
         if self._closes_after_answers and not self._left and not reader.is_ended:
             if reader.is_in_head or reader.current is not None:
                 self._refuse(400, "the request is not complete")
@@ -318,6 +344,10 @@ class Connection(asyncio.Protocol):
             or len(self._queue) > WAITING_MAX
             or (current is not None and len(current.body) > BODY_BYTES_HELD and not current.collects)
         )
+
+    def _waits(self) -> bool:
+        """Return whether a request waits for a turn of the backlog."""
+        return bool(self._queue) and self._queue[0].handler is None
 
     def _pace(self) -> None:
         """Pause or resume reading, if that changed."""
@@ -337,10 +367,9 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def _advance(self) -> None:
-        """Begin the next requests.
+        """Begin the next request, or wait for a turn to do so.
 
-        This is a loop and not a recursion, because an answer may be complete at once, thousands of times in a
-        row.
+        The answer may be complete at once, thousands of times in a row: other connections come first.
         """
         if self._is_advancing:
             return
@@ -349,13 +378,17 @@ class Connection(asyncio.Protocol):
         try:
             # A handler begins only when its answer can be sent: a client that pipelines requests and reads
             # nothing would otherwise fill memory with answers.
-            while queue and queue[0].handler is None and self._can_write is None:
+            if self._may_begin and queue and queue[0].handler is None and self._can_write is None:
+                self._may_begin = False
                 exchange = queue[0]
                 handler = exchange.handler = self.shared.handler(exchange)
                 handler.begin()
         finally:
             self._is_advancing = False
-        if not queue and self._reader.is_ended:
+        if queue:
+            if queue[0].handler is None and self._can_write is None:
+                self.shared.backlog.add(self)
+        elif self._reader.is_ended:
             if self._refusal:
                 self.write(self._refusal)
                 self._refusal = b""

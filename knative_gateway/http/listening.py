@@ -16,6 +16,7 @@ import structlog
 from knative_gateway.config import Limits, Listener, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http.asgi import App, AsgiHandler
+from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.connection import Connection, Service
 from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.running.supervising import Supervisor
@@ -58,8 +59,10 @@ class HttpServer:
         self._servers: Final[list[asyncio.Server]] = []
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._ticking: asyncio.Task[None] | None = None
-        clock = asyncio.get_running_loop().time
-        self._service: Final = Service(self._handler, clock, connections_max=limits.connections)
+        loop = asyncio.get_running_loop()
+        self._service: Final = Service(
+            self._handler, loop.time, Backlog(loop.call_soon), connections_max=limits.connections
+        )
 
     async def open(self, listener: Listener) -> None:
         """Listen on one address.

@@ -4,11 +4,14 @@ every request is answered once.
 Inputs stay below the limit on headers: beyond it, the pieces decide which of two refusals a client gets.
 """
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.gateway.transport import Transport
+from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.connection import Connection, Service
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.responses import head
@@ -51,13 +54,18 @@ class _Handler:
 
 
 def _read(pieces: list[bytes], *, whole: bool) -> tuple[bytes, bool]:
-    service = Service(lambda exchange: _Handler(exchange, whole=whole), lambda: 0.0, connections_max=9)
+    due: deque[Callable[[], None]] = deque()
+    service = Service(
+        lambda exchange: _Handler(exchange, whole=whole), lambda: 0.0, Backlog(due.append), connections_max=9
+    )
     connection, transport = Connection(service), Transport()
     connection.connection_made(transport)
     for piece in pieces:
         if transport.is_closed:
             break
         connection.data_received(piece)
+        while due:
+            due.popleft()()
     if b"a fault of the gateway" in transport.written:
         raise WrongError("a fault of the gateway")
     connection.connection_lost(None)

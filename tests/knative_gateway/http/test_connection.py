@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.http.connection import BODY_BYTES_HELD, STALLED_S, WAITING_MAX
+from knative_gateway.http.connection import BODY_BYTES_HELD, HEAD_BYTES, STALLED_S, WAITING_MAX
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.reading import HEAD_BYTES_MAX, HEADERS_MAX, PIECE_BYTES, TARGET_BYTES_MAX
 from tests.knative_gateway.http.wire import Echo, Wire, bytewise
@@ -212,11 +212,12 @@ def test_a_client_that_sends_ahead_waits_and_nothing_is_lost() -> None:
     wire.send(GET * 5000)
     assert wire.transport.is_paused
     assert len(wire.handlers) == 1
-    assert len(wire.connection._queue) <= WAITING_MAX + PIECE_BYTES // len(GET) + 1
+    assert len(wire.connection._queue) <= WAITING_MAX + HEAD_BYTES // len(GET) + 1
     wire.send(GET)  # TLS hands over what it has, paused or not
     at = 0
     while at < len(wire.handlers):
         Echo.answer(wire.handlers[at])
+        wire.run()
         at += 1
     assert at == 5001
     assert not wire.transport.is_paused

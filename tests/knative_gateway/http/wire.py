@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.connection import Connection, Service
 from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.http.responses import head
@@ -88,7 +89,11 @@ class Wire:
         self.transport = Transport()
         self.handlers: list[Any] = []
         self.tasks: set[Any] = set()
-        self.service = Service(self._made(handler), lambda: self.now, connections_max=connections_max)
+        self.due: list[Callable[[], None]] = []
+        """What the event loop calls in its next iteration."""
+        self.service = Service(
+            self._made(handler), lambda: self.now, Backlog(self.due.append), connections_max=connections_max
+        )
         self.connection = Connection(self.service)
         self.connection.connection_made(self.transport)
 
@@ -106,7 +111,13 @@ class Wire:
             if self.transport.is_closed:
                 break
             self.connection.data_received(piece)
+        self.run()
         return bytes(self.transport.written)
+
+    def run(self) -> None:
+        """The iterations of the event loop until nothing is due."""
+        while self.due:
+            self.due.pop(0)()
 
     def look(self, after_s: float = 0.0) -> None:
         """The listener looks, some seconds later."""
