@@ -8,7 +8,6 @@ from typing import Final
 _RESOLVING: Final = "tests/knative_gateway/dispatcher/posting/test_resolving.py"
 _CURSORS: Final = "tests/amqp_streams/node/test_cursors.py"
 _PRODUCERS: Final = "tests/amqp_streams/storage/formats/test_producers.py"
-_APPENDING: Final = "tests/knative_gateway/engine/test_appending.py"
 _PRODUCER: Final = "tests/amqp_streams/server/links/test_producer.py"
 
 _SILENT: Final = (
@@ -31,7 +30,6 @@ SHOWN_BY: Final = {
     "disk: slow": f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after",
     "disk: silent": "tests/amqp_streams/server/observing/test_watching.py::test_each_change_is_one_line",
     "disk: lying": "tests/amqp_streams/storage/test_crashes.py::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when",
-    "log node: slow": f"{_APPENDING}::test_all_logs_together_are_bounded_and_stuck_ones_leave_room_for_the_others",
     "node groups: cursor_flush_ms": f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more",
     "node producers: expiry_ms": f"{_PRODUCERS}::test_producers_that_have_been_away_for_too_long_are_forgotten",
     "node logs: retention_ms": "tests/amqp_streams/server/test_service.py::test_retention_runs_by_itself",

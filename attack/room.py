@@ -226,6 +226,10 @@ class Room:
                 used += usage(pid).cpu_seconds
         return used
 
+    def memory(self) -> int:
+        """Bytes of the product's process that are its own."""
+        return usage(self.process.pid).anonymous_bytes
+
     def all_cpu_s(self) -> float:
         """CPU seconds of product, neighbour and attacker so far."""
         return self.cpu_s() + usage(self.neighbour.pid).cpu_seconds + attacker_s()

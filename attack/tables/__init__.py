@@ -9,6 +9,7 @@ from attack.tables import (
     links,
     objects,
     pipelines,
+    sizes,
     strangers,
     subscribers,
     tenants,
@@ -18,7 +19,14 @@ from attack.tables import (
 
 def all_attacks() -> tuple[Attack, ...]:
     """In the order in which they run."""
-    node = (*links.ATTACKS, *kept.ATTACKS, *frames.ATTACKS, *strangers.ATTACKS, *timers.ATTACKS)
+    node = (
+        *links.ATTACKS,
+        *kept.ATTACKS,
+        *frames.ATTACKS,
+        *strangers.ATTACKS,
+        *timers.ATTACKS,
+        *sizes.ATTACKS,
+    )
     return (
         *node,
         *doors.ATTACKS,

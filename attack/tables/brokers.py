@@ -6,6 +6,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,10 @@ from attack.tables.pipelines import request
 from attack.tables.subscribers import API, Subscriber, attack_on, send_events
 from attack.tables.timers import SLACK_S, ends_within
 from knative_gateway.api import handlers
+
+STOPPED_S: Final = 0.4
+RUNNING_S: Final = 0.1
+SLOW_EVENTS: Final = 20
 
 
 def _body(room: Room) -> Iterator[str]:
@@ -128,6 +133,31 @@ def _silent_node(room: Room) -> Iterator[str]:
             lambda: own.get("/readyz")[0] == 200 and own.send("/broker/m/default", "2") == 202,
             "events are taken again",
         )
+
+
+def _slow_node(room: Room) -> Iterator[str]:
+    """The node is stopped most of the time: events are taken, later."""
+    with gateway_room(room.folder / "slow-node", is_small=True, beside=False) as own:
+        pid = _node_pid(own)
+        ended = threading.Event()
+
+        def stutter() -> None:
+            while not ended.is_set():
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(STOPPED_S)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(RUNNING_S)
+
+        worker = threading.Thread(target=stutter)
+        worker.start()
+        try:
+            statuses = [own.send("/broker/m/default", str(number)) for number in range(SLOW_EVENTS)]
+            expect(set(statuses) == {202}, f"events while the node is slow: {statuses}")
+            yield f"{len(statuses)} events while the node is stopped {STOPPED_S:g} s of {STOPPED_S + RUNNING_S:g} s: 202"
+        finally:
+            ended.set()
+            worker.join()
+        wait_for(lambda: own.get("/readyz")[0] == 200, "the gateway is ready")
 
 
 def _flood_events(room: Room) -> str:
@@ -271,6 +301,14 @@ ATTACKS: Final = (
         "gateway limits: pending_events",
         "log node: silent",
         "knative_gateway.engine.event_log:_ANSWER_S",
+        table=Table.REMOTES,
+        own=True,
+    ),
+    attack_on(
+        "the log node is slow",
+        "limits.append",
+        _slow_node,
+        "log node: slow",
         table=Table.REMOTES,
         own=True,
     ),
