@@ -301,10 +301,13 @@ class CursorStore(Protocol):
         self,
         positions: Mapping[tuple[str, int], str],
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
+        incarnations: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
         """Increase these positions; key: (uid, partition).
 
-        `done`: completed ranges above a position; they replace the stored ones.
+        `done`: completed ranges above a position; they replace the stored ones. `incarnations`: the logs that
+        positions and ranges belong to. If the stored incarnation of a subscriber is another one, its log was
+        recreated, and its positions and ranges are not stored.
         """
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:

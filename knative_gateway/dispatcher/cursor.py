@@ -36,7 +36,8 @@ class Cursor:
     `key`: the subscriber's uid and the partition. `read`: the position of the reader that brings the events
     now. `own`: the position of the subscriber's own reader. `last`: the last event that was held, completed
     or skipped. `saved` and `saved_done`: the stored values. `closed`: the cursor is not stored any more,
-    because another owner may have stored a later position.
+    because another owner may have stored a later position. `incarnation`: of the log that the position
+    belongs to; empty: it is not known.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Cursor:
         self.saved = start
         self.saved_done: Sequence[Range] = completed
         self.closed = False
+        self.incarnation = ""
         self._completed: Final = deque(completed)
 
     # -- whose reader brings the events

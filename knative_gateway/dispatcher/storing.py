@@ -42,6 +42,7 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStor
         await store.save(
             {cursor.key: position for cursor, position in reached.items()},
             {cursor.key: completed for cursor, completed in done.items()},
+            {cursor.key: cursor.incarnation for cursor in (*reached, *done)},
         )
     except BaseException:
         moved.update(reached)
@@ -73,7 +74,7 @@ async def keep(
             # An internal error with one subscriber must not prevent the storing of other cursors.
             log.exception("cursors_not_stored", subscriber=cursor.key[0])
     try:
-        await store.save(reached, done)
+        await store.save(reached, done, {cursor.key: cursor.incarnation for cursor in cursors})
         histories = ((dispatcher.spec.uid, dispatcher.history) for dispatcher in dispatchers)
         await history.keep(histories, store.record)
     except GatewayError as error:

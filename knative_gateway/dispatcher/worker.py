@@ -274,15 +274,18 @@ class RouteWorker:
             except FilterError as error:
                 failing[spec.uid] = str(error)
         begun: dict[str, Mapping[int, Begin]] = {}
+        incarnation = ""
         if made:
-            begun, failed = await self._begin([dispatcher.spec for dispatcher in made.values()], anew=anew)
+            begun, failed, incarnation = await self._begin(
+                [dispatcher.spec for dispatcher in made.values()], anew=anew
+            )
             failing |= failed
         for uid, reason in failing.items():
             log.warning("subscriber_not_served", log=self.wanted.log, uid=uid, reason=reason)
         self.dispatchers.update((uid, made[uid]) for uid in begun)
         try:
             self._reindex()
-            self._place([(made[uid], starts) for uid, starts in begun.items()])
+            self._place([(made[uid], starts) for uid, starts in begun.items()], incarnation)
         except BaseException:
             # A subscriber without partitions must not count as served.
             for uid in begun:
@@ -294,9 +297,9 @@ class RouteWorker:
 
     async def _begin(
         self, specs: Sequence[Subscriber], *, anew: bool = False
-    ) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
-        """Return where subscribers begin in our partitions that they do not have yet, and why some cannot
-        begin.
+    ) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str], str]:
+        """Return where subscribers begin in our partitions that they do not have yet, why some cannot begin,
+        and the incarnation of the log.
 
         A replay of a partition that a subscriber already has waits until the subscriber begins again.
         """
@@ -314,15 +317,15 @@ class RouteWorker:
         try:
             extents = await self._context.log.extents(self.wanted.log)
         except GatewayError as error:
-            return {}, {spec.uid: str(error) for spec in specs}
+            return {}, {spec.uid: str(error) for spec in specs}, ""
         if not self.dispatchers:
             # Otherwise keep the incarnation of the log that is served, so that `look` notices a new one.
             self._incarnation = extents.incarnation
         try:
-            return dict(await begin(specs)), {}
+            return dict(await begin(specs)), {}, extents.incarnation
         except Exception as error:  # noqa: BLE001  it is reported below
             if len(specs) == 1:
-                return {}, {specs[0].uid: self._reason(error)}
+                return {}, {specs[0].uid: self._reason(error)}, ""
         # One by one: a subscriber that cannot begin must not prevent others from beginning.
         begun: dict[str, Mapping[int, Begin]] = {}
         failing: dict[str, str] = {}
@@ -331,7 +334,7 @@ class RouteWorker:
                 begun |= await begin([spec])
             except Exception as error:  # noqa: BLE001  it is reported
                 failing[spec.uid] = self._reason(error)
-        return begun, failing
+        return begun, failing, extents.incarnation
 
     @staticmethod
     def _reason(error: Exception) -> str:
@@ -361,7 +364,9 @@ class RouteWorker:
         )
         await storing.keep([dispatcher for dispatcher, _ in released], self._store, cursors)
         if self.dispatchers:
-            begun, failing = await self._begin([dispatcher.spec for dispatcher in self.dispatchers.values()])
+            begun, failing, incarnation = await self._begin(
+                [dispatcher.spec for dispatcher in self.dispatchers.values()]
+            )
             entering = []
             for uid, starts in begun.items():
                 dispatcher = self.dispatchers[uid]
@@ -369,7 +374,7 @@ class RouteWorker:
                     number: start for number, start in starts.items() if number not in dispatcher.partitions
                 }
                 entering.append((dispatcher, gained))
-            self._place(entering)
+            self._place(entering, incarnation)
         if not failing:
             # Only if all began: otherwise the next run of `_become` tries again.
             self._followed = ours
@@ -381,7 +386,9 @@ class RouteWorker:
         await dispatcher.release(partition, LEAVING_S)
         return partition.cursor
 
-    def _place(self, entering: Sequence[tuple[SubscriberDispatcher, Mapping[int, Begin]]]) -> None:
+    def _place(
+        self, entering: Sequence[tuple[SubscriberDispatcher, Mapping[int, Begin]]], incarnation: str
+    ) -> None:
         """Begin our partitions of these subscribers, and pass them to the readers of the partitions."""
         made: dict[int, list[SubscriberPartition]] = {}
         for dispatcher, begun in entering:
@@ -390,7 +397,9 @@ class RouteWorker:
                     # After a loss the cursor begins at the oldest event that still exists, and the loss is
                     # recorded once.
                     start = begin.position if begin.lost is None else begin.lost.last
-                    made.setdefault(number, []).append(dispatcher.add(number, start, begin.done))
+                    partition = dispatcher.add(number, start, begin.done)
+                    partition.cursor.incarnation = incarnation
+                    made.setdefault(number, []).append(partition)
                     if begin.lost is not None:
                         dispatcher.state.overtaken(number, begin.lost)
         for number, partitions in made.items():

@@ -3,7 +3,7 @@
 A position only increases, except by `reset`, `restart` and `replay`. Offsets of a partition sort as texts,
 byte by byte, in the order of the log.
 
-Writes lock rows in one order: by table (positions, ranges, replays, incarnations), then by subscriber and
+Writes lock rows in one order: by table (incarnations, positions, ranges, replays), then by subscriber and
 partition. So replicas that write the same rows may wait for each other, but cannot deadlock.
 """
 
@@ -99,10 +99,10 @@ class SqlCursorStore:
         ]
 
         def begin(connection: Connection) -> Mapping[str, StoredCursor]:
-            if positions:
-                connection.execute(self._begin_positions, positions)
             if incarnations:
                 connection.execute(self._begin_incarnations, incarnations)
+            if positions:
+                connection.execute(self._begin_positions, positions)
             return _cursors(cursors, connection)
 
         return await self._database.write(begin)
@@ -111,10 +111,13 @@ class SqlCursorStore:
         self,
         positions: Mapping[tuple[str, int], str],
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
+        incarnations: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
         """Increase these positions; key: (uid, partition). Durable when it returns.
 
-        `done`: completed ranges above a position; they replace the stored ones.
+        `done`: completed ranges above a position; they replace the stored ones. `incarnations`: the logs that
+        positions and ranges belong to. Positions of a former log are not stored: another replica may have
+        noticed first that the log was recreated, and they would hide events of the new log.
 
         Raises:
             UnavailableError: the database is not available; some of the positions may be stored.
@@ -129,12 +132,19 @@ class SqlCursorStore:
         ]
         if not rows and not ranges:
             return
+        belong = incarnations or {}
+        uids = {uid for uid, _ in belong}
 
         def store(connection: Connection) -> None:
-            if rows:
-                connection.execute(self._forward, rows)
-            if ranges:
-                connection.execute(self._set_ranges, ranges)
+            stored = {row.uid: row.incarnation for row in _of(INCARNATIONS, uids, connection, lock=True)}
+
+            def current(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+                return [row for row in given if _is_of(stored.get(row["uid"]), belong.get(_key(row)))]
+
+            if moved := current(rows):
+                connection.execute(self._forward, moved)
+            if completed := current(ranges):
+                connection.execute(self._set_ranges, completed)
 
         await self._database.write(store)
 
@@ -146,9 +156,9 @@ class SqlCursorStore:
         """Set the positions in a recreated log. Removes completed ranges, and replays of the former log."""
 
         def restart(connection: Connection) -> None:
+            connection.execute(self._set_incarnation, {"uid": uid, "incarnation": incarnation})
             self._reset(uid, positions, connection)
             connection.execute(delete(REPLAYS).where(REPLAYS.c.uid == uid))
-            connection.execute(self._set_incarnation, {"uid": uid, "incarnation": incarnation})
 
         await self._database.write(restart)
 
@@ -183,7 +193,7 @@ class SqlCursorStore:
         """Remove all rows of a subscriber."""
 
         def remove(connection: Connection) -> None:
-            for table in (POSITIONS, RANGES, REPLAYS, INCARNATIONS, FAILURES):
+            for table in (INCARNATIONS, POSITIONS, RANGES, REPLAYS, FAILURES):
                 connection.execute(delete(table).where(table.c.uid == uid))
 
         await self._database.write(remove)
@@ -232,11 +242,24 @@ def _rows(offsets: Iterable[tuple[str, Mapping[int, str]]]) -> list[dict[str, ob
     ]
 
 
-def _of(table: Table, uids: Collection[str], connection: Connection) -> Sequence[Row[Any]]:
-    """Return the rows of these subscribers."""
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["uid"], row["log_partition"]
+
+
+def _is_of(stored: str | None, incarnation: str | None) -> bool:
+    """Whether a position belongs to the stored incarnation of the log, as far as both are known."""
+    return not stored or not incarnation or stored == incarnation
+
+
+def _of(
+    table: Table, uids: Collection[str], connection: Connection, *, lock: bool = False
+) -> Sequence[Row[Any]]:
+    """Return the rows of these subscribers. `lock`: no other transaction changes them until this one ends."""
     rows: list[Row[Any]] = []
     wanted = sorted(uids)
     query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))
+    if lock:
+        query = query.order_by(table.c.uid).with_for_update(read=True)
     for start in range(0, len(wanted), _AT_ONCE):
         rows += connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]}).all()
     return rows

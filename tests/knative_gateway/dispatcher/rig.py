@@ -61,13 +61,20 @@ class MemoryCursorStore:
         self,
         positions: Mapping[tuple[str, int], str],
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
+        incarnations: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
         self._fail()
         self.saved += 1
+
+        def is_current(key: tuple[str, int]) -> bool:
+            known, given = self.incarnations.get(key[0]), (incarnations or {}).get(key)
+            return not known or not given or known == given
+
         for (uid, partition), position in positions.items():
-            stored = self.positions.setdefault(uid, {})
-            stored[partition] = max(stored.get(partition, ""), position)
-        self.ranges.update(done or {})
+            if is_current((uid, partition)):
+                stored = self.positions.setdefault(uid, {})
+                stored[partition] = max(stored.get(partition, ""), position)
+        self.ranges.update({key: ranges for key, ranges in (done or {}).items() if is_current(key)})
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         self._fail()

@@ -94,6 +94,18 @@ async def test_a_redrive_of_a_recreated_log_delivers_no_event_that_was_not_given
     assert server.ids[2:] == ["new", "last"]
 
 
+async def test_positions_of_a_former_log_do_not_hide_events_of_the_new_one(server: SubscriberServer) -> None:
+    """Another replica notices first that the log was recreated."""
+    async with Rig(DispatchSettings(flush_ms=60_000, idle_flush_ms=60_000), partitions=1) as rig:
+        await rig.serve(subscriber("u", server.url()))
+        await rig.send(*(event(f"old {number}") for number in range(3)))
+        await until(lambda: rig.dispatcher.figures("u").get("delivered") == 3)
+        await rig.memory.delete(LOG)
+        await rig.memory.ensure(LOG, partitions=1, retention_ms=None)
+        await rig.store.restart("u", {0: ""}, (await rig.memory.extents(LOG)).incarnation)
+    assert rig.store.positions["u"] == {0: ""}
+
+
 async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(
     rig: Rig, server: SubscriberServer
 ) -> None:

@@ -71,6 +71,24 @@ async def test_a_recreated_log_ends_its_replays(store: Store) -> None:
     assert (await cursors.done(["one"]), await cursors.replays()) == ({}, {})
 
 
+async def test_positions_of_a_former_log_are_not_stored(store: Store) -> None:
+    """The replica that stores them has not noticed yet that the log was recreated."""
+    cursors = store.cursors
+    await cursors.begin(
+        {"one": StoredCursor({0: "05", 1: "06"}, "log-1"), "two": StoredCursor({0: "01"}, "")}
+    )
+    await cursors.restart("one", {0: "", 1: ""}, "log-2")
+    logs = {("one", 0): "log-1", ("one", 1): "log-2", ("two", 0): "log-1", ("new", 0): "log-1"}
+    ranges = [("8", "9")]
+    await cursors.save(dict.fromkeys(logs, "07"), dict.fromkeys(logs, ranges), logs)
+    assert [await positions(store, uid) for uid in ("one", "two", "new")] == [
+        {0: "", 1: "07"},
+        {0: "07"},
+        {0: "07"},
+    ]
+    assert await cursors.done(["one", "two"]) == {("one", 1): ranges, ("two", 0): ranges}
+
+
 async def test_an_incarnation_is_stored_once(store: Store) -> None:
     """An empty one is stored, too: the node did not report it."""
     await store.cursors.save({("one", 0): "01", ("two", 0): "01"})
