@@ -167,7 +167,11 @@ class Replica:
             await self._loop.in_process(process, gateway.stop())
             await asyncio.sleep(0.05)
             self.process = None
-            return list(process.tasks)
+            left = list(process.tasks)
+            if left:  # they end with the process, and so do its connections to the node
+                await self._loop.kill(process)
+                await self._loop.in_process(process, gateway.release())
+            return left
 
     async def kill(self) -> None:
         """SIGKILL."""
