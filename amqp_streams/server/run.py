@@ -124,8 +124,8 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
     """
     store = DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
     for finding in store.findings:
-        write = log.error if finding.severity is Severity.DAMAGE else log.info
-        write(
+        write = {Severity.NOTE: log.info, Severity.WARNING: log.warning, Severity.DAMAGE: log.error}
+        write[finding.severity](
             "recovery",
             severity=str(finding.severity),
             file=str(finding.file),

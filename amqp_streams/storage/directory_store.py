@@ -104,6 +104,7 @@ class DirectoryStore:
         self._committer: Final = Committer(
             sync,
             journal=self._journal,
+            ends=opened.ends,
             flusher=self._flusher,
             writer=self._writer,
             outstanding=self._outstanding,
@@ -428,9 +429,8 @@ class DirectoryStore:
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
-        Replace(
-            self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()
-        ).run(self._files)
+        data = self._checkpoint(clean=clean, without=without).encode()
+        Replace(self._root / catalog.CHECKPOINT_FILE, data).run(self._files)
 
 
 def _has_retention(log: LogRecord) -> bool:

@@ -12,12 +12,15 @@ from pathlib import Path
 from amqp_streams.errors import DirectoryLockedError, StorageError
 from amqp_streams.storage import catalog
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.commits import ends
 from amqp_streams.storage.commits.journal import Entry, read_all
 from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles, read_file
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.formats import index as index_file
 from amqp_streams.storage.formats import journal_record, producers, record
+from amqp_streams.storage.formats.ends import Ends
 from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.opening import last_synced
 from amqp_streams.storage.partitions.segments import segment_path
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
@@ -31,6 +34,7 @@ class Catalog:
     checkpoint: Checkpoint | None
     logs: tuple[LogRecord, ...]
     entries: dict[tuple[int, int], list[Entry]]
+    ends: Ends
 
 
 def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
@@ -45,11 +49,14 @@ def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
             catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False)
             for name in names
         )
-        journal = read_all(files, root, journal_record.seed_of(directory_id), findings)
+        seed = journal_record.seed_of(directory_id)
+        # Before everything that it bounds: with `force`, a node may be writing.
+        known_ends = ends.find(files, root, seed, findings)
+        journal = read_all(files, root, seed, findings, synced=last_synced(checkpoint, known_ends))
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
-    return Catalog(directory_id, checkpoint, logs, journal.entries)
+    return Catalog(directory_id, checkpoint, logs, journal.entries, known_ends)
 
 
 def scan_segment(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:

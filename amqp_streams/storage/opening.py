@@ -9,11 +9,14 @@ from pathlib import Path
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.commits import ends
+from amqp_streams.storage.commits.ends import EndsFile
 from amqp_streams.storage.commits.flushing import Tuning
 from amqp_streams.storage.commits.journal import FOLDER, Journal, JournalContents, Slot, prepare, read_all
 from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import journal_record
+from amqp_streams.storage.formats.ends import Ends, Place
 from amqp_streams.storage.partitions.reading import Reading
 from amqp_streams.storage.restore import PartitionRestorer, Restored
 
@@ -29,6 +32,7 @@ class Opened:
     tuning: Tuning
     reading: Reading
     journal: Journal
+    ends: EndsFile
     logs: list[tuple[LogRecord, list[Restored]]]
     states: states.OpenedStates
     format_: catalog.Format
@@ -97,7 +101,9 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     seed = journal_record.seed_of(directory_id)
     # Without a checkpoint, an earlier start may have ended while it created the journal: its files may be
     # unfinished.
-    found = read_all(files, root, seed, findings if checkpoint else [])
+    known_ends = ends.find(files, root, seed, findings)
+    synced = last_synced(checkpoint, known_ends)
+    found = read_all(files, root, seed, findings if checkpoint else [], synced=synced)
     _report_journal(files, root, checkpoint, tuning, findings)
     logs: list[tuple[LogRecord, list[Restored]]] = []
     for name in files.listdir(root / "logs"):
@@ -108,21 +114,37 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
             continue
         log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
         logs.append(
-            (log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings))
+            (
+                log,
+                _restore_log(
+                    files, root, log, checkpoint=checkpoint, found=found, ends=known_ends, findings=findings
+                ),
+            )
         )
     _report_missing_logs({log.name for log, _ in logs}, trash, checkpoint, findings)
     # Only after every partition is recovered: from here on, journal files may be overwritten.
+    journal = _open_journal(files, root, tuning, found=found, known_ends=known_ends, seed=seed)
+    reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
+    kept = states.open_states(files, root, directory_id, checkpoint, findings)
+    named = EndsFile(ends.prepare(files, root), known_ends, seed)
+    return Opened(
+        files, root, lock, directory_id, tuning, reading, journal, named, logs, kept, format_, findings
+    )
+
+
+def _open_journal(
+    files: Files, root: Path, tuning: Tuning, *, found: JournalContents, known_ends: Ends, seed: int
+) -> Journal:
     journal_files = prepare(files, root, count=tuning.journal_files, size=tuning.journal_bytes, seed=seed)
     slots = [
         Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files
     ]
-    journal = Journal(slots, generation=max(found.generations.values(), default=0), seed=seed)
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
         # Added while a failure pinned other files; segments have its records now.
         files.unlink(root / FOLDER / name)
-    reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
-    kept = states.open_states(files, root, directory_id, checkpoint, findings)
-    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, format_, findings)
+    # A generation that only `ends` knows is not used again: its records were in a file that is damaged.
+    generation = max([known_ends.journal.generation, *found.generations.values()])
+    return Journal(slots, generation=generation, seed=seed)
 
 
 def _restore_log(
@@ -132,11 +154,9 @@ def _restore_log(
     *,
     checkpoint: Checkpoint | None,
     found: JournalContents,
+    ends: Ends,
     findings: list[Finding],
 ) -> list[Restored]:
-    known: Sequence[tuple[int, int]] = ()
-    if checkpoint and log.name in checkpoint.logs and checkpoint.logs[log.name].uid == log.uid:
-        known = checkpoint.bounds[log.name]
     restored: list[Restored] = []
     for index in range(log.settings.partitions):
         restorer = PartitionRestorer(
@@ -144,12 +164,30 @@ def _restore_log(
             root,
             root / "logs" / log.name / str(index),
             seed=log.seed(index),
-            bounds=known[index] if index < len(known) else (0, 0),
+            bounds=bounds_of(log, index, checkpoint, ends),
             entries=found.entries.get((log.uid, index), []),
             findings=findings,
         )
         restored.append(restorer.restore())
     return restored
+
+
+def last_synced(checkpoint: Checkpoint | None, ends: Ends) -> Place | None:
+    """The last record of the journal that was synced.
+
+    None after a clean stop, because the segments then have all records of the journal.
+    """
+    return None if checkpoint and checkpoint.clean else ends.journal
+
+
+def bounds_of(log: LogRecord, index: int, checkpoint: Checkpoint | None, ends: Ends) -> tuple[int, int]:
+    """Start and end of a partition as far as the checkpoint and the file `ends` know them."""
+    start = end = 0
+    # A log that was deleted and created again has a new uid, and other bounds.
+    if checkpoint and log.name in checkpoint.logs and checkpoint.logs[log.name].uid == log.uid:
+        known = checkpoint.bounds[log.name]
+        start, end = known[index] if index < len(known) else (0, 0)
+    return start, max(end, ends.ends.get((log.uid, index), 0))
 
 
 def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> None:
@@ -163,7 +201,7 @@ def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> 
         "trash",
         "lost+found",  # of a file system that is mounted here
     }
-    ours |= {states.FILE, states.DAMAGED_FILE}
+    ours |= {states.FILE, states.DAMAGED_FILE, ends.FILE}
     for name in files.listdir(root):
         if name.endswith(".tmp"):
             with contextlib.suppress(FileNotFoundError):

@@ -24,6 +24,7 @@ from amqp_streams.storage.offline import (
     scan_segment,
     with_journal,
 )
+from amqp_streams.storage.opening import bounds_of
 from amqp_streams.storage.partitions.segments import segment_path
 from amqp_streams.storage.plans import recovery
 from amqp_streams.storage.plans.recovery import Scan
@@ -64,13 +65,7 @@ def findings_of(files: Files, root: Path, progress: Progress, counts: Verified) 
         counts.logs += 1
         for index in range(log.settings.partitions):
             counts.partitions += 1
-            same = known is not None and log.name in known.logs and known.logs[log.name].uid == log.uid
-            # A log that was deleted and created again has a new uid, and other bounds.
-            bounds = (
-                known.bounds[log.name][index]
-                if known and same and index < len(known.bounds[log.name])
-                else (0, 0)
-            )
+            bounds = bounds_of(log, index, known, found.ends)
             entries = found.entries.get((log.uid, index), [])
             for finding in _verify_partition(
                 files, root, log, index, bounds=bounds, entries=entries, counts=counts

@@ -13,12 +13,14 @@ from typing import Final
 
 from amqp_streams.config import Sync, SyncMode
 from amqp_streams.errors import StorageError
+from amqp_streams.storage.commits.ends import EndsFile
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.commits.journal import Journal, Slot
 from amqp_streams.storage.disk.files import OpenFile
 from amqp_streams.storage.disk.space import FULL
-from amqp_streams.storage.disk.work import Executor, SyncFile, Task, Work, Write
+from amqp_streams.storage.disk.work import Call, Executor, SyncFile, Task, Work, Write
 from amqp_streams.storage.formats import journal_record, record
+from amqp_streams.storage.formats.ends import Place
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.partitions.segments import Staged
 from amqp_streams.storage.ports import Chunk, CommitDone, Partition
@@ -33,6 +35,11 @@ class _Part:
     size: int
     staged: Staged | None = None
 
+    @property
+    def end(self) -> tuple[tuple[int, int], int]:
+        """The partition, and the number after the last record of its share."""
+        return (self.partition.uid, self.partition.index), self.chunk.base + len(self.chunk)
+
 
 @dataclass(slots=True, eq=False)
 class _Commit:
@@ -40,7 +47,9 @@ class _Commit:
     began: float
     parts: list[_Part] = field(default_factory=list)
     """First the partitions of the journal record, then those written directly, each in its own work."""
+    works: list[Work] = field(default_factory=list)
     slot: Slot | None = None
+    place: Place | None = None
     journaled: int = 0
     record_bytes: int = 0
     failures: dict[Partition, StorageError] = field(default_factory=dict)
@@ -61,6 +70,7 @@ class Committer:
         sync: Sync,
         *,
         journal: Journal,
+        ends: EndsFile,
         flusher: Flusher,
         writer: Executor,
         outstanding: Outstanding,
@@ -74,6 +84,7 @@ class Committer:
         self.dirty: dict[PartitionLog, None] = {}
         self._always: Final = sync.mode is SyncMode.ALWAYS
         self._journal: Final = journal
+        self._ends: Final = ends
         self._flusher: Final = flusher
         self._writer: Final = writer
         self._outstanding: Final = outstanding
@@ -179,11 +190,26 @@ class Committer:
             if error := partition.failure or partition.refusal:
                 commit.failures[partition] = error
                 partition.give_up_pending()
-        works: list[Work] = []
+        works = commit.works
         if journaled and (work := self._journal_work(commit, journaled)):
             works.append(work)
         works += filter(None, [self._direct_work(commit, partition) for partition in direct])
-        self._outstanding.submit(self._writer, works, partial(self._ended, commit))
+        # A write that is not synced proves nothing, so only synced commits are named.
+        naming = [Work([Call(partial(self._name_ends, commit))])] if self._always else []
+        self._outstanding.submit(self._writer, [*works, *naming], partial(self._ended, commit))
+
+    def _name_ends(self, commit: _Commit) -> None:
+        """In the writer's thread, after the works of the commit and before it is accepted."""
+        works, journaled = iter(commit.works), commit.parts[: commit.journaled]
+        is_journaled = commit.slot is not None and next(works).error is None
+        parts = journaled if is_journaled else []
+        parts += [
+            part
+            for part, work in zip(commit.parts[commit.journaled :], works, strict=True)
+            if work.error is None
+        ]
+        if parts:
+            self._ends.synced(commit.place if is_journaled else None, [part.end for part in parts])
 
     def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work | None:
         # The first buffer is the record's header. It is encoded last, because it has the lengths of all
@@ -209,11 +235,8 @@ class Committer:
         if not entries:
             return None
         slot, buffers[0], position = self._journal.place(entries, batches_bytes)
-        commit.slot, commit.journaled, commit.record_bytes = (
-            slot,
-            len(entries),
-            len(buffers[0]) + batches_bytes,
-        )
+        commit.slot, commit.place = slot, Place(slot.generation, slot.sequence)
+        commit.journaled, commit.record_bytes = len(entries), len(buffers[0]) + batches_bytes
         write = Write(slot.file, buffers, position)
         # With `sync = interval`, the timer of the writer's thread syncs the file.
         return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
@@ -242,9 +265,9 @@ class Committer:
         )
         return Work(staged.steps, lazy=lazy)
 
-    def _ended(self, commit: _Commit, task: Task) -> None:
-        works = iter(task.works)
+    def _ended(self, commit: _Commit, _: Task) -> None:
         # The works have the order in which `_submit` made them: the journal record first.
+        works = iter(commit.works)
         if commit.slot:
             self._journal_ended(commit, commit.slot, next(works))
         for part, work in zip(commit.parts[commit.journaled :], works, strict=True):

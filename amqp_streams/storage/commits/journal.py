@@ -15,6 +15,7 @@ from amqp_streams.storage.disk.files import Files, OpenFile, fill_with_zeros
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import journal_record, record
+from amqp_streams.storage.formats.ends import Place
 from amqp_streams.storage.formats.journal_record import ALIGN, JournalHead
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 
@@ -212,10 +213,13 @@ def make(file: OpenFile, size: int, seed: int) -> None:
     file.sync()
 
 
-def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> JournalContents:
+def read_all(
+    files: Files, root: Path, seed: int, findings: list[Finding], *, synced: Place | None = None
+) -> JournalContents:
     """Read every complete record of all journal files, the oldest generation first.
 
-    Damage is reported as findings.
+    Damage is reported as findings. `synced` is a record that is known to have been synced, with all records
+    before it.
 
     Raises:
         OSError: the disk failed.
@@ -245,7 +249,12 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Jo
     newest = max(found.generations.values(), default=0)
     for generation, relative, file, heads in sorted(uses, key=lambda use: use[:2]):
         for position, head, data in whole_records(
-            file, relative, heads, findings, newest=generation == newest
+            file,
+            relative,
+            heads,
+            findings,
+            newest=generation == newest,
+            synced=synced.sequence + 1 if synced and synced.generation == generation else 0,
         ):
             for uid, partition, entry in _entries(file, position, head, data):
                 found.entries.setdefault((uid, partition), []).append(entry)
@@ -268,33 +277,54 @@ def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHea
 
 
 def whole_records(
-    file: OpenFile, name: str, heads: list[tuple[int, JournalHead]], findings: list[Finding], *, newest: bool
+    file: OpenFile,
+    name: str,
+    heads: list[tuple[int, JournalHead]],
+    findings: list[Finding],
+    *,
+    newest: bool,
+    synced: int,
 ) -> Iterator[tuple[int, JournalHead, bytes]]:
-    """The whole records among `heads`: position, header, bytes. A hole with later records is reported.
+    """The whole records among `heads`: position, header, bytes. A hole before synced records is reported.
+
+    `synced` records are known to have been synced. So are those before a later header, because a record is
+    written after the sync of the record before it.
 
     A hole at the beginning is certain damage only in the newest file. In an older file it may be the torn
     first record of the next use.
     """
     sequence = end = 0
-    torn: int | None = None
+    torn: tuple[int, JournalHead] | None = None
     for position, head in heads:
         data = file.read(head.length, position)
         if len(data) < head.length or not journal_record.batches_are_whole(data, head):
-            torn = position
+            torn = position, head
             continue
         if head.sequence != sequence:
-            words = (
-                f"records {sequence} to {head.sequence - 1} of generation {head.generation} are lost; the"
-                " later records are intact and used"
-            )
+            words = _lost(sequence, head.sequence, head) + "; the later records are intact and used"
             findings.append(
                 Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words)
             )
         yield position, head, data
         sequence, end, torn = head.sequence + 1, position + head.length, None
-    if torn is not None:
-        words = "the last record is torn: it was being written and was not yet accepted"
-        findings.append(Finding(Severity.NOTE, name, torn, words))
+    if not heads:
+        return
+    synced = max(synced, torn[1].sequence if torn else 0)
+    if sequence < synced:
+        words = _lost(sequence, synced, heads[-1][1]) + ", except those that a segment has"
+        findings.append(
+            Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words)
+        )
+    if torn and torn[1].sequence >= synced:
+        words = (
+            f"the last record is not whole, and its {torn[1].length} bytes are dropped: it was being written"
+            " and was not yet accepted, or the disk lost it at a power loss"
+        )
+        findings.append(Finding(Severity.WARNING, name, torn[0], words))
+
+
+def _lost(first: int, after: int, head: JournalHead) -> str:
+    return f"records {first} to {after - 1} of generation {head.generation} are lost"
 
 
 def _head_at(file: OpenFile, position: int, seed: int) -> JournalHead | None:
