@@ -4,6 +4,8 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from amqp_streams.config import LogSettings
 from amqp_streams.storage import DirectoryStore, Finding, Severity
 from amqp_streams.storage.ports import Partition
@@ -53,6 +55,20 @@ def test_a_closed_segment_without_an_index_is_durable_once_it_is_visible() -> No
     assert read_all(open_inline(files).store.logs["log"].partitions[0]) == written
     files.power_loss()
     assert read_all(open_inline(files).store.logs["log"].partitions[0]) == written
+
+
+@pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
+def test_records_of_a_commit_that_the_journal_failed_do_not_become_visible(operation: str) -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    (partition, *_) = _logs(hand)
+    hand.write(partition, b"durable")
+    files.fault = lambda asked, path: errno.EIO if asked == operation and path.parent.name == "journal" else 0
+    partition.append([b"failed"], b"\0", 0)
+    done = hand.commit()
+    assert done is not None
+    assert partition in done.failures
+    assert read_all(partition) == [b"durable"]
 
 
 def test_a_journal_file_that_could_not_be_created_is_not_reported_as_damage() -> None:
