@@ -8,6 +8,7 @@ from aiohttp import web
 
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.subscribers.catching_up import TURN_BATCHES
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.filters import dialects
 from knative_gateway.ports import Delivery, Failure, Order, Stored
@@ -321,6 +322,34 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
     assert rig.store.saved == before + 1
     assert rig.store.recorded == 1
     assert len(rig.store.failures) == 10
+
+
+async def test_readers_of_those_behind_take_turns() -> None:
+    """A reader with much to read does not keep the others from reading."""
+    settings = DispatchSettings(flush_ms=20, idle_flush_ms=20, drain_s=0.2, readers_max=1)
+    count = 6 * TURN_BATCHES
+    async with SubscriberServer() as server, Rig(settings, partitions=1) as rig:
+        read, begun = rig.memory.read, 0
+
+        async def one_by_one(log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+            nonlocal begun
+            begun += 1
+            async for batch in read(log, after):
+                for stored in batch:
+                    yield [stored]
+                    await asyncio.sleep(0)
+
+        quick = subscriber("quick", server.url())
+        await rig.serve(quick)
+        await rig.send(*(event(number) for number in range(count)))
+        await server.wait(count)
+        rig.memory.read = one_by_one  # type: ignore[method-assign]
+        behind = ("a", "b")
+        rig.store.positions |= {uid: {0: ""} for uid in behind}
+        nothing = ({"exact": {"type": "other"}},)
+        await rig.serve(quick, *(subscriber(uid, server.url(), filters=nothing) for uid in behind))
+        await until(lambda: all(rig.store.positions[uid] == {0: f"{count - 1:016d}"} for uid in behind))
+        assert begun > 2 * len(behind), "each of them gave its turn up again and again"
 
 
 async def test_slow_subscribers_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 from sqlalchemy import Connection, func, select
+from structlog.testing import capture_logs
 
 from knative_gateway.errors import UnavailableError
 from knative_gateway.store import sqlite_url
@@ -31,6 +32,31 @@ async def test_a_write_after_one_that_does_not_end_fails_soon(tmp_path: Path) ->
     await database.write(_add)
     assert await database.read(_count) == 1, "the write that was refused is not carried out later"
     await database.close()
+
+
+async def test_closing_does_not_wait_for_a_database_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("knative_gateway.store.database.CLOSE_S", 0.05)
+    database = Database(sqlite_url(tmp_path))
+    await database.open()
+    began, goes_on = Event(), Event()
+
+    def wait(_connection: Connection) -> bool:
+        began.set()
+        return goes_on.wait(60)
+
+    hanging = asyncio.create_task(database.write(wait))
+    await asyncio.to_thread(began.wait, 30)
+    closing = asyncio.create_task(database.close())
+    try:
+        with capture_logs() as lines:
+            await asyncio.wait([closing], timeout=20)
+        assert closing.done(), "it is closed while the write hangs"
+        assert [line["event"] for line in lines] == ["connections_not_closed"]
+    finally:
+        goes_on.set()
+        await asyncio.gather(hanging, closing, return_exceptions=True)
 
 
 async def test_uncommitted_changes_are_undone(url: str) -> None:
