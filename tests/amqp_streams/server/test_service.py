@@ -15,7 +15,7 @@ from amqp_streams.config import GroupSettings, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import service
 from amqp_streams.server.connection import AmqpConnection
-from amqp_streams.server.observing.status import NodeStatus
+from amqp_streams.server.observing.status import ConsumerStatus, NodeStatus
 from amqp_streams.server.picture import picture
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
 from amqp_streams.storage.ports import CommitDone
@@ -55,6 +55,24 @@ def test_the_status_counts_what_is_there() -> None:
     lags = {(each.container, each.link, each.partition): each.lag for each in status.consumers}
     assert set(lags) == {("app", "reader", 0), ("app", "reader", 1)}
     assert sum(lags.values()) == 1
+
+
+def test_figures_of_links_are_made_up_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand links that read a thousand partitions each would take seconds of the event loop."""
+    made = list[ConsumerStatus]()
+
+    def counted(*figures: Any) -> ConsumerStatus:
+        made.append(ConsumerStatus(*figures))
+        return made[-1]
+
+    monkeypatch.setattr("amqp_streams.server.observing.status.ConsumerStatus", counted)
+    monkeypatch.setattr("amqp_streams.server.picture.CONSUMERS_MAX", 3)
+    node = InMemoryNode({"temps": 4})
+    pair = EnginePair(node, container="app")
+    for name in ("first", "second"):
+        pair.receiver("temps", credit=1, filters=filter_of("@earliest"), name=name)
+    assert list(node.service.status().consumers) == made
+    assert len(made) == 3
 
 
 def test_readiness_is_known_without_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:

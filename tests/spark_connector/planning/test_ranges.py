@@ -159,6 +159,12 @@ def test_many_losses_make_no_endless_error() -> None:
     assert "95 more partitions" in str(loss_error(losses))
 
 
+def test_the_loss_of_a_batch_says_that_its_frame_was_planned_before() -> None:
+    _, losses = clamp(OffsetRange("t", 0, 0, 1, "i"), None)
+    assert "call load() again" in str(loss_error(losses, planned_once=True))
+    assert "load()" not in str(loss_error(losses))
+
+
 def state(incarnation: str = "i", **partitions: tuple[int, int]) -> LogState:
     return LogState(incarnation, {int(name[1:]): Held(*pair) for name, pair in partitions.items()})
 
