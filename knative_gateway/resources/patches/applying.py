@@ -74,7 +74,10 @@ def owners(object_: Object) -> Owners:
 def with_owners(object_: Object, known: Owners) -> dict[str, object]:
     """Return the object with these managers in its metadata."""
     listed = [(manager, managed) for manager, managed in known.items() if managed.fields]
-    listed = sorted(listed, key=lambda each: (each[0].operation, each[1].time, each[0].name))[-MANAGERS_MAX:]
+    # The cut removes the first entries. An apply must keep its own: it removes the fields that it no longer
+    # names.
+    listed.sort(key=lambda each: (each[0].operation == APPLY, each[1].time, each[0].name))
+    listed = sorted(listed[-MANAGERS_MAX:], key=lambda each: each[0].operation)
     if not listed:
         return drop(object_, MANAGED)
     written = [

@@ -132,6 +132,20 @@ def test_managers_are_bounded() -> None:
     assert Manager("m0", UPDATE) not in kept
 
 
+def test_plain_writes_lose_their_fields_before_any_apply_does() -> None:
+    """An apply removes fields that it no longer names, so it must remember which it had."""
+    live = applied({}, {"mine": 1}, now="2026-01-01T00:00:00Z")
+    for number in range(MANAGERS_MAX + 20):
+        changed = put(live, ("spec", f"field{number}"), number)
+        live = updated(
+            live, changed, Manager(f"m{number}", UPDATE), f"2026-01-02T00:{number // 60:02}:{number % 60:02}Z"
+        )
+    assert len(owners(live)) == MANAGERS_MAX
+    assert ONE in owners(live)
+    assert Manager("m0", UPDATE) not in owners(live)
+    assert at(applied(live, {}, now="2026-01-03T00:00:00Z"), "spec", "mine") is None
+
+
 @given(OBJECTS)
 def test_fields_are_read_back_as_they_were_written(spec: dict[str, object]) -> None:
     fields = frozenset(leaves(config(**spec)))
