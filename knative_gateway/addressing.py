@@ -81,6 +81,8 @@ class ServiceMap:
         host = text(service, "spec", "externalName")
         if not is_dns_name(host) or text(service, "spec", "type") != "ExternalName":
             return url
+        # A URL of a Service without a port means port 80 of the Service. The external host has no such
+        # mapping, so the port of the Service is used.
         port = parts.port or _only_port(child(service))
         return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, parts.query, ""))
 
@@ -118,6 +120,8 @@ class Addressing:
         if isinstance(base, Unresolved) or not uri:
             return base if isinstance(base, Unresolved) else self._judged(base, namespace)
         try:
+            # RFC 3986, 5.2. It raises ValueError for a part that looks like an address in brackets and is not
+            # one.
             joined = urljoin(base, uri)
         except ValueError:
             joined = ""
@@ -194,6 +198,7 @@ def is_absolute(url: str) -> bool:
     """Return whether this is an absolute http or https URL with a host that can be looked up."""
     try:
         parts = urlsplit(url)
+        # `urlsplit` checks the port only when it is read.
         _ = parts.port
     except ValueError:
         return False

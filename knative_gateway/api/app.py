@@ -92,6 +92,8 @@ class Api:
         meant = target(request.scope["path"])
         verb = Verb.READ if request.method in {"GET", "HEAD"} else Verb.WRITE
         authorization = _authorization(request)
+        # Before anything is looked up: a client without a valid token must not learn which kinds and paths
+        # exist.
         identity = self._gate.identify(authorization)
         path = request.scope["path"]
         if path in reviews.PATHS and request.method == "POST":
@@ -112,6 +114,8 @@ class Api:
         if kind is None:
             raise nowhere()
         access = Access(self._gate, authorization, meant.namespace, kind.full_name)
+        # Before the body is read and the object is looked up, so that 403 does not depend on whether the
+        # object exists.
         access.check(verb)
         return await self._handlers.answer(request, meant, kind, access)
 
@@ -154,6 +158,7 @@ def _refusal(error: Exception, request: Request) -> Response:
                 headers["retry-after"] = str(error.details["retryAfterSeconds"])
         case UnauthenticatedError():
             status = StatusError(401, "Unauthorized", "Unauthorized")
+            # RFC 9110, 11.6.1: a 401 must name a scheme.
             headers["www-authenticate"] = "Bearer"
         case ForbiddenError():
             status = StatusError(403, "Forbidden", str(error))
@@ -166,6 +171,7 @@ def _refusal(error: Exception, request: Request) -> Response:
                 "request_failed", method=request.method, path=request.scope["path"], reason=str(error)
             )
         case _:
+            # The client learns no details: the text of an exception may contain data of other users.
             _log.error("request_broke", method=request.method, path=request.scope["path"], exc_info=error)
             status = StatusError(500, "InternalError", "Internal error occurred: see the gateway's log")
     response = answer(status.status(), status.code)

@@ -131,6 +131,7 @@ class Handlers:
     def _watch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         wanted = form(request.headers.get("accept", ""))
         watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
+        # Refused before the answer begins, because a status cannot be sent in the middle of a stream.
         if self._watches >= WATCHES_MAX:
             words = f"the limit of {WATCHES_MAX} watches is reached, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
@@ -139,6 +140,8 @@ class Handlers:
         )
 
         async def lines() -> AsyncIterator[bytes]:
+            # Counted when the stream begins and not when it is asked for: a client that leaves in between
+            # would never be subtracted.
             self._watches += 1
             try:
                 async with aclosing(stream) as changes:
@@ -192,6 +195,8 @@ class Handlers:
         options = await self._body(request)
         matches = selector(kind, request.query_params)
         version, found = await self._objects.list(kind, target.namespace)
+        # The list is taken once. Objects that are created while the collection is deleted stay, as in
+        # Kubernetes.
         chosen = [each for each in found if matches(each)]
         gone: list[Object] = []
         if kind.namespaced and not reading.dry_run(
@@ -260,6 +265,8 @@ class Handlers:
         )
         response = answer(document, 201 if written.made else 200)
         for words in written.warnings:
+            # A warning may quote what the client sent. A control character in it would break the header (RFC
+            # 9110, 5.5).
             shown = "".join(
                 character if " " <= character <= "~" else "?" for character in words[:WARNING_CHARACTERS_MAX]
             )

@@ -88,6 +88,7 @@ class Objects:
         """
         admitted = admission.create(request, body, uid=str(uuid.uuid4()))
         name = name_of(admitted.object)
+        # Before the namespace is created: a request that is refused leaves nothing behind.
         _check_references(request, admitted.object, None)
         self._check_not_built_in(request.kind, name, create=True)
         await self._need_namespace(request, dry_run=dry_run)
@@ -154,6 +155,7 @@ class Objects:
         if kind.group == CORE and kind.kind == "Namespace" and request.name == DEFAULT_NAMESPACE:
             raise _forbidden(kind, request.name, "this namespace may not be deleted")
         for _ in range(ATTEMPTS):
+            # Read again in each attempt, because the preconditions must hold for the version that is deleted.
             old = await self.get(kind, request.namespace, request.name)
             self._check_not_built_in(kind, request.name)
             admission.check_preconditions(request, old, options)
@@ -200,6 +202,8 @@ class Objects:
             admitted = change(old)
             _check_references(request, admitted.object, old)
             self._check_not_built_in(kind, request.name)
+            # A new version would wake all watches and the controller, for example at each repetition of
+            # `kubectl apply`.
             if old is not None and admission.unchanged(old, admitted.object):
                 return Written(old, admitted.warnings)
             if dry_run:
@@ -218,6 +222,8 @@ class Objects:
         is_definition = kind.group == EXTENSIONS and kind.kind == DEFINITION
         if is_definition:
             object_ = _served(object_, timestamp(request.now_ms))
+        # Checked here and not only for the body: patches and defaults can make an object larger than each
+        # request.
         if (size := len(json.dumps(object_))) > OBJECT_BYTES_MAX:
             words = (
                 f"Request entity too large: the object would have {size} bytes, the limit is"
@@ -258,6 +264,7 @@ class Objects:
     async def _delete_with(self, kind: Kind, object_: Object) -> None:
         """Delete the objects in a namespace or of a definition."""
         if kind.group == CORE and kind.kind == "Namespace":
+            # Each kind once: the versions of a kind are views of the same objects.
             for each in self._definitions.registry.stored():
                 if each.namespaced:
                     await self._delete_all(each.group, each.kind, name_of(object_))

@@ -93,6 +93,7 @@ async def events(
         if not position:
             position, present = await objects.list(watch.kind, watch.namespace)
             for index, each in enumerate(present):
+                # The token may expire while a slow client reads the list.
                 if not index % ALLOWED_OBJECTS and not allowed():
                     return
                 if _is_meant(watch, each) and watch.matches(each):
@@ -131,6 +132,7 @@ async def _changes(
                 if not allowed():
                     return
                 asked = loop.time()
+            # The future is kept over several waits: cancelling `anext` would end the generator of the store.
             coming = coming or asyncio.ensure_future(anext(changes))
             waiting: set[asyncio.Future[Any]] = {coming, stopping}
             await asyncio.wait(
@@ -171,6 +173,8 @@ def _is_meant(watch: Watch, object_: Object) -> bool:
 def _type(watch: Watch, change: Change) -> str | None:
     if not _is_meant(watch, change.object):
         return None
+    # The change is compared before and after, because a selector may begin or stop to match without a
+    # deletion.
     now = change.type != "DELETED" and watch.matches(change.object)
     before = change.previous is not None and watch.matches(change.previous)
     if now:

@@ -52,6 +52,7 @@ def _of_filter(filter_: Mapping[str, object]) -> Iterator[Anchor]:
 
 def _of_map(content: Mapping[str, str]) -> Iterator[Anchor]:
     for name, wanted in content.items():
+        # A derived attribute is computed from others and is not in the event, so it cannot be looked up.
         if wanted and name not in DERIVED:
             yield Anchor(name, frozenset((wanted,)), whole=len(content) == 1)
 
@@ -71,6 +72,8 @@ def _of_any(alternatives: Sequence[Iterable[Anchor]]) -> Iterator[Anchor]:
 
 def _of_expression(node: Node) -> Iterator[Anchor]:
     match node:
+        # Only texts: with a literal of another type, the attribute is cast, and several texts are equal to
+        # it.
         case Compare("=", Attribute(name), Constant(str() as wanted)):
             yield Anchor(name, frozenset((wanted,)), whole=True)
         case In(Attribute(name), members):
@@ -90,6 +93,8 @@ def _of_expression(node: Node) -> Iterator[Anchor]:
                 yield from (
                     Anchor(each.name, each.values) for operand in operands for each in _of_expression(operand)
                 )
+            # A mixed chain is evaluated from left to right, without precedence, so its operands are neither
+            # necessary nor alternatives.
             elif connectives == {"OR"}:
                 yield from _of_any([list(_of_expression(operand)) for operand in operands])
         case _:

@@ -81,6 +81,7 @@ def _begun(test: Test, work: Work) -> Test:
 
 def _dialect(filter_: Mapping[str, object], work: Work) -> Test | None:
     for name, content in filter_.items():
+        # Knative ignores a dialect without content, so such a filter must not exclude events.
         if content:
             return _COMPILED[name](content, work)
     return None
@@ -141,6 +142,7 @@ def _any(content: object, work: Work) -> Test | None:
 def _not(content: object, work: Work) -> Test | None:
     assert isinstance(content, Mapping), "validated"
     test = _dialect(content, work)
+    # An ignored dialect has no result that could be negated.
     return None if test is None else lambda attributes: not test(attributes)
 
 

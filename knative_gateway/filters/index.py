@@ -45,6 +45,7 @@ class Index(Generic[KeyT]):
         always: list[int] = []
         rest: list[_Entry] = []
         tables: dict[str, dict[str, list[_Entry]]] = {}
+        # Thousands of Triggers often have a handful of different filters.
         alike = _alike([filters for _, filters in subscribers])
         found = [anchors(filters) for filters, _ in alike]
         spread = _spread(found)
@@ -85,6 +86,8 @@ class Index(Generic[KeyT]):
         for name, table in self._tables:
             value = attributes.get(name)
             if value is not None:
+                # Only the filters that require exactly this value are evaluated: with one Trigger for each
+                # type, that is one of thousands.
                 for test, places in table.get(value if value.__class__ is str else canonical(value), ()):
                     if test is None or test(attributes):
                         found.extend(places)
@@ -92,6 +95,8 @@ class Index(Generic[KeyT]):
             assert test is not None
             if test(attributes):
                 found.extend(places)
+        # The tables are not in the order of the subscribers. Deliveries must not depend on the filters of
+        # others.
         if len(found) > 1:
             found.sort()
         return [self._keys[place] for place in found]

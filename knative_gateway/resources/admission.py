@@ -116,6 +116,7 @@ def replace(request: Request, old: Object, body: object) -> Admitted:
       StatusError: the request is refused. 409 if the body has another resourceVersion or uid.
     """
     object_, warnings = _read(request, body)
+    # A PUT replaces the object, but not the fields of the server. Clients send them back as they read them.
     merged = _over(request, old, object_)
     return Admitted(_noted(request, old, merged), warnings + _not_taken(object_, old))
 
@@ -130,6 +131,8 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
         patched = json_patches.merge_patch(old, body)
     elif media_type == json_patches.JSON:
         patched = json_patches.json_patch(old, body)
+    # Kubernetes supports strategic merge only for its own kinds, because custom resources have no merge keys
+    # in Go types.
     elif media_type == json_patches.STRATEGIC and request.kind.group == CORE:
         patched = strategic_patch(old, body)
     else:
@@ -157,8 +160,11 @@ def apply(request: Request, old: Object | None, body: object, *, uid: str, force
       StatusError: the request is refused. 409 if it would change fields of other managers without `force`.
     """
     object_, warnings = _read(request, body)
+    # Kubernetes refuses it as well: an apply states only the fields that the client wants to own.
     if at(object_, *applying.MANAGED) is not None:
         raise bad_request("metadata.managedFields must be nil")
+    # First the versions, then the owners: with an old version, the conflicts would be those of another
+    # object.
     _check_versions(request, old or {}, object_)
     config = {
         name: value
@@ -282,15 +288,18 @@ def _new(request: Request, object_: dict[str, object], uid: str) -> dict[str, ob
     kind = request.kind
     metadata = {name: value for name, value in child(object_, "metadata").items() if name not in _OF_SERVER}
     if not metadata.get("name") and metadata.get("generateName"):
+        # The uid is random already, so its beginning needs no second source of randomness.
         metadata["name"] = f"{metadata['generateName']}{uid.replace('-', '')[:SUFFIX_CHARACTERS]}"
     if text(object_, "metadata", "resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     metadata |= {"uid": uid, "creationTimestamp": _now(request)}
+    # Objects of core kinds have no generation in Kubernetes.
     if kind.group != CORE:
         metadata["generation"] = 1
     made = {**object_, "metadata": metadata}
     if kind.status:
         made.pop(STATUS, None)
+    # Defaults before the rules: a rule sees the object as it will be stored.
     return _checked(request, filled(kind, made, None, request.defaults), None)
 
 

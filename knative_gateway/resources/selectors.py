@@ -99,6 +99,7 @@ def _split(pattern: re.Pattern[str], written: str, kind: str) -> list[re.Match[s
     position = 0
     if len(written) > SELECTOR_CHARACTERS_MAX:
         raise bad_request(f"a {kind} selector has at most {SELECTOR_CHARACTERS_MAX} characters")
+    # One pattern for each term, and not one for the whole text: the error can then name the position.
     while position < len(written.rstrip()):
         term = pattern.match(written, position)
         if term is None or term.end() == position:
@@ -145,6 +146,7 @@ def _requirement(found: re.Match[str]) -> Callable[[dict[str, object]], bool]:
 
 
 def _comparison(key: str, operator: str, value: str) -> Callable[[dict[str, object]], bool]:
+    # 18 digits always fit 64 bits, as Kubernetes requires.
     if not re.fullmatch(r"-?[0-9]{1,18}", value):
         raise bad_request(f'unable to parse label selector: "{value}" with {operator} must be an integer')
 

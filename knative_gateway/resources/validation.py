@@ -87,6 +87,7 @@ def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
             "lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
         )
         causes.append(Cause(Because.INVALID, "metadata.name", f'"{name[:80]}": {words}'))
+    # 253 is the limit of Kubernetes for the name of an object.
     limit = 253 if kind.group in {"", EXTENSIONS} else NAME_CHARACTERS_MAX
     if len(name) > limit:
         causes.append(Cause(Because.TOO_LONG, "metadata.name", f"must have at most {limit} characters"))
@@ -261,6 +262,7 @@ def _wrong_uri(uri: str, *, relative: bool) -> str:
         return f"must have at most {URL_CHARACTERS_MAX} characters and no spaces"
     try:
         parts = urlsplit(uri)
+        # `urlsplit` checks the port only when it is read.
         _ = parts.port
     except ValueError as error:
         return f"not a URL: {error}"
@@ -268,6 +270,7 @@ def _wrong_uri(uri: str, *, relative: bool) -> str:
         return "" if relative else "a relative URI is only allowed together with ref"
     if parts.scheme not in {"http", "https"} and not (relative and not parts.scheme):
         return "the scheme must be http or https"
+    # `http:///path` has a scheme and an empty host.
     return "" if parts.hostname else "it has no host"
 
 

@@ -74,6 +74,7 @@ def of_broker(
         found = _read(plain, child(config, "data"), settings, where)
         if found.problem and is_foreign:
             found = _failed(plain, "ConfigInvalid", f"{where} {_NOT_SHOWN}")
+    # So that the examples of Knative work without a change.
     elif config_key == WELL_KNOWN:
         found = plain
     else:
@@ -105,6 +106,7 @@ def _read(plain: LogSettings, data: Object, settings: Settings, where: str) -> L
     for name in _PARTITIONS:
         if name in data:
             written = _written(data[name])
+            # At most four digits, because int() of a text of thousands of digits raises an error.
             if not re.fullmatch("[0-9]{1,4}", written) or not 1 <= int(written) <= PARTITIONS_MAX:
                 return _failed(
                     plain,
@@ -131,6 +133,7 @@ def _delivery(written: str) -> tuple[Object | None, str]:
     """Return a DeliverySpec from YAML, or why it is not valid."""
     if not written:
         return None, ""
+    # YAML is parsed in the event loop, and its time grows with the text.
     if len(written) > DELIVERY_CHARACTERS_MAX:
         return None, f"must have at most {DELIVERY_CHARACTERS_MAX} characters (got {len(written)})"
     try:

@@ -69,6 +69,8 @@ class Source:
 
     def delivery(self, addressing: Addressing) -> Resolved:
         """Return the delivery options that its Triggers or Subscriptions inherit."""
+        # Whole or not at all: the specification does not merge the options of a Broker with those of its
+        # ConfigMap.
         spec = child(self.resource, "spec", "delivery") or child(self.log.delivery)
         return resolved(spec, self.key.namespace, addressing)
 
@@ -94,6 +96,7 @@ def names_of(key: Key) -> tuple[str, str]:
 
 def log_of(path: str) -> str:
     """Return the log for a path."""
+    # Two replacements: names may contain dots, and no slash.
     return path.removeprefix("/").replace("/", ".", 2)
 
 
@@ -117,7 +120,9 @@ def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: 
     log = _log_settings(key, log_name, object_, lookup, settings)
     before = text(object_, "status", "address", "url")
     taken = _name_taken(key, object_, lookup)
+    # An address that was published stays: a setting that became invalid later must not cut senders off.
     served = taken is None and (log.problem is None or bool(before))
+    # From the stored status, because the reports of the data plane are lost at a restart.
     was_served = bool(before) and status_of(object_, OF_DATA_PLANE[key.kind][0]) == TRUE
     data_plane = _data_plane(log, kept, was_served)
     able = data_plane.status == TRUE or bool(before)

@@ -118,6 +118,8 @@ def _exists(name: str) -> Test:
 
 
 def _attribute(name: str) -> Run:
+    # Made once: a missing attribute is the usual case for many events, and formatting the text would cost
+    # more than the comparison.
     reason = f"the event has no attribute {name}"
 
     def attribute(attributes: Attributes) -> Primitive:
@@ -141,6 +143,7 @@ def _string(operand: Compiled) -> Callable[[Attributes], str]:
 
 def _boolean(operand: Compiled) -> Test:
     run = operand.run
+    # Known without an event, so the cast is left out for each event.
     if operand.type is Type.BOOLEAN:
         return run  # type: ignore[return-value]  # the type of the operand is known to be Boolean
     return lambda attributes: as_boolean(run(attributes))
@@ -271,6 +274,7 @@ def _logic(connectives: Sequence[Connective], operands: Sequence[Test]) -> Test:
         value = first(attributes)
         for connective, operand in steps:
             if connective == "XOR":
+                # XOR needs both sides, so its right side is always evaluated.
                 value = value != operand(attributes)
             elif value is (connective == "AND"):
                 value = operand(attributes)
@@ -332,6 +336,7 @@ def _call(node: Call, functions: Functions, work: Work) -> Compiled:
         values = [cast(argument(attributes)) for cast, argument in arguments]
         for value in values:
             if value.__class__ is str:
+                # Functions take time in proportion to their texts, which the sender of the event chooses.
                 work.spend(len(value))
         try:
             return run(*values)

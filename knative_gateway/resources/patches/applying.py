@@ -101,6 +101,7 @@ def updated(
     """Return `new` with `manager` as the owner of all fields that differ from `old`. A creation has an empty
     `old`.
     """
+    # A client may send managedFields to change owners. Without them, the owners of the stored object stay.
     known = owners(new if at(new, *MANAGED) is not None else old)
     status = manager.subresource == "status"
     before, after = leaves(old, schema, status=status), leaves(new, schema, status=status)

@@ -52,6 +52,7 @@ def strategic_patch(target: object, patch: object, depth: int = 0) -> object:
         elif not name.startswith("$"):
             _set(merged, name, value, depth)
     for name, value in patch.items():
+        # In a second pass: the order applies to the list after all of its changes.
         if name.startswith(_ORDER):
             field = name.removeprefix(_ORDER)
             merged[field] = _ordered(_list(merged.get(field)), _list(value), MERGE_KEYS.get(field))

@@ -118,6 +118,7 @@ def _is_of_type(schema: Object, value: object) -> bool:
         return True
     if isinstance(value, bool):
         return bool in types
+    # JSON does not distinguish 1.0 from 1.
     if isinstance(value, float) and value.is_integer() and int in types:
         return True
     return isinstance(value, types)
@@ -169,6 +170,8 @@ def _check_object(
         elif keep:
             kept[name] = each
         else:
+            # Reported apart from the errors: the request decides whether an unknown field is an error, a
+            # warning, or ignored.
             checked.unknown.append(where)
     for name, known in properties.items():
         if name not in kept and isinstance(known, Mapping) and "default" in known:
@@ -193,6 +196,7 @@ def _check_array(
     if schema.get("uniqueItems") and len({json.dumps(each, sort_keys=True) for each in value}) < len(value):
         checked.add(Because.INVALID, path, "items must be unique")
     kept = list(kept)
+    # A set of objects is allowed by the schema but compared as a whole, so its items have no keys to check.
     whole = schema.get(LIST_TYPE) == "map" or not any(isinstance(each, Mapping) for each in kept)
     if schema.get(LIST_TYPE) in {"map", "set"} and whole and items_of(kept, schema) is None:
         checked.add(Because.INVALID, path, "every item must have its keys, and no keys may be repeated")
