@@ -25,7 +25,7 @@ FIRST = (SPARK, "tests/attack/test_node.py", "tests/attack/test_gateway.py")
 minute would be the last one, and the other workers would wait for it.
 """
 SPREAD = {"tests/simulation/test_simulation.py"}
-"""Files whose tests go to any worker: they have nothing in common, and each takes seconds."""
+"""Files whose tests may run in any worker: they share nothing, and each takes seconds."""
 
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
 # and interrupt.
@@ -34,8 +34,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """xdist's own groups do not help: its marks are not seen since pytest 9.2, and they would not
-    come first.
+    """Schedule tests without xdist's groups: pytest 9.2 does not show their marks, and the groups would not
+    run first.
     """
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there may be none
 
@@ -63,8 +63,8 @@ def uses_spark(file: Path) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Thousands of tests are objects that stay: the garbage collector need not look at them again
-    and again.
+    """Exclude the collected tests from garbage collection: they are thousands of objects that are never
+    released.
     """
     gc.disable()
     try:

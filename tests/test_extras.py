@@ -1,5 +1,5 @@
-"""Each extra has the libraries that its part needs: every other library is kept from being imported, in a
-process of its own.
+"""Each extra has the libraries that its part needs: no other library can be imported in the test's
+process.
 """
 
 import os
@@ -38,8 +38,8 @@ sys.meta_path.insert(0, Absent())
 
 
 def wanted(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
-    """What a distribution requires with some of its extras: ours as pyproject.toml says now, others' as they
-    were installed.
+    """Return what a distribution requires with some of its extras: ours as pyproject.toml says now, others as
+    they were installed.
     """
     if canonicalize_name(name) == DISTRIBUTION:
         texts = [
@@ -80,7 +80,7 @@ def process(extra: str | None, code: str, *arguments: str, also: frozenset[str] 
 
 
 def done(command: list[str], **variables: str) -> tuple[int, str, str]:
-    """How it ended, and what it wrote."""
+    """Return how a process ended, and its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     answer = subprocess.run(
         command,
@@ -230,7 +230,7 @@ def test_traces_name_the_extra_that_they_need() -> None:
 
 
 def test_spark_tables_name_the_extra_that_they_need() -> None:
-    """A cluster brings PySpark of its own; PyArrow comes with the extra."""
+    """A cluster brings its own PySpark. PyArrow comes with the extra."""
     code = """
 from pyspark.sql.types import LongType, StructField, StructType
 from pyspark_amqpstreams import DefaultSource

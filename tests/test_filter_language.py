@@ -1,4 +1,4 @@
-"""docs/reference/filter-language.md says what the code does: every example in it is evaluated."""
+"""docs/reference/filter-language.md agrees with the code: every example in it is evaluated."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""docs/filters.md and docs/other-clients.md say what the code does."""
+"""docs/filters.md and docs/other-clients.md agree with the code."""
 
 import re
 from pathlib import Path

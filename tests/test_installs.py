@@ -1,6 +1,4 @@
-"""The base distribution, installed into an environment of its own (make installs does it with every
-extra).
-"""
+"""The base distribution, installed into a new environment. `make installs` does this with every extra."""
 
 from pathlib import Path
 

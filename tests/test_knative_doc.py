@@ -1,4 +1,4 @@
-"""docs/knative.md says what the gateway does: names, limits and defaults in it are those of the code."""
+"""docs/knative.md agrees with the gateway: its names, limits and defaults are those of the code."""
 
 import re
 import textwrap
@@ -41,7 +41,7 @@ def section(title: str) -> str:
 
 
 def first_cells(title: str) -> list[str]:
-    """What the tables of a section are about."""
+    """Return the first cells of the tables of a section."""
     rows = re.findall(r"^\| (.+?) \|", section(title), re.MULTILINE)
     return [name for row in rows for name in re.findall("`([^`]+)`", row)]
 

@@ -1,5 +1,5 @@
-"""What docs/operations.md shows works: its configurations are read as it says, and its rules and quotas mean
-what is written about them.
+"""The examples of docs/operations.md work: its configurations are read as described, and its rules and quotas
+have the described effect.
 """
 
 import re

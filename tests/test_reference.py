@@ -1,5 +1,5 @@
-"""docs/reference/ is what the code says now, and the schemas of configuration files describe the files that
-are documented.
+"""docs/reference/ agrees with the code, and the schemas of configuration files describe the documented
+files.
 """
 
 import json
@@ -44,7 +44,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def help_example(command: str) -> str:
-    """The file that the help of `serve` shows."""
+    """Return the file that the help of `serve` shows."""
     told = CliRunner().invoke(MAINS[command], ["serve", "--help"]).stdout
     lines = (
         re.split(r"The file has the (?:flags' names|names\s+of the flags):", told)[1]
@@ -137,7 +137,7 @@ OUTSIDE = [
 def test_bounds_of_the_schema_are_those_of_the_program(
     program: Program, section: Section | None, setting: Setting, value: object, tmp_path: Path
 ) -> None:
-    """What the schema refuses, the program refuses, too."""
+    """The program refuses everything that the schema refuses."""
     file = {setting.name: value} if section is None else {section.name: {setting.name: value}}
     assert complaints(program.command, file)
     written = tmp_path / "file.toml"

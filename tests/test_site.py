@@ -16,7 +16,7 @@ INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pages and the site that was made of them."""
+    """A folder with the pages, and the site that is built from them."""
     if not (ROOT / ".git").exists():
         pytest.skip("this is not a git checkout")
     made = tmp_path_factory.mktemp("site")

@@ -78,7 +78,7 @@ def tracked(*suffixes: str) -> list[Path]:
 
 
 def modules() -> list[Path]:
-    """What the packages are made of."""
+    """Return the modules of the packages."""
     return [path for path in tracked(".py") if path.parts[0] in PACKAGES]
 
 
@@ -141,9 +141,9 @@ def test_every_core_module_has_a_test_file_of_its_own() -> None:
 
 
 def is_core(path: Path) -> bool:
-    """It takes values and gives values, and says [io] in its first line if it does I/O.
+    """Return whether the module takes and returns values only.
 
-    All of service_parts counts.
+    A module that does I/O has [io] in its first line. All of service_parts counts as core.
     """
     if path.name == "__init__.py" or path.parts[0] not in {"amqp_streams", "service_parts"}:
         return False
@@ -232,7 +232,7 @@ def defined(source: str) -> Iterator[str]:
 
 
 def test_test_names_are_sentences() -> None:
-    """`test_x` says nothing; a subject and a verb are the least that can."""
+    """A name of one word describes nothing. A subject and a verb are the minimum."""
     short = [
         f"{path}:{name}"
         for path in tracked(".py")

@@ -135,8 +135,8 @@ def test_a_removed_user_is_disconnected(start_node: StartNode, cli: Cli, tmp_pat
 def test_a_quota_holds_a_producer_back_and_loses_nothing(
     start_node: StartNode, cli: Cli, tmp_path: Path
 ) -> None:
-    """One second's allowance goes at once, the remaining events at the rate: four seconds' worth takes about
-    three.
+    """The producer uses one second's allowance at once and sends the remaining events at the rate, so four
+    seconds' worth of events takes about three seconds.
     """
     site = Site(start_node, cli, tmp_path, '[quotas.alice]\nbytes_in = "100kB"\nlinks = 2\n')
     with site.client("alice") as alice, alice.producer("temps") as producer:

@@ -1,5 +1,5 @@
-"""The gateway as its users run it: one command, resources from a file, events over HTTP, and kill -9 of
-whatever runs.
+"""The gateway as users run it: one command, resources from a file, events over HTTP, and kill -9 of the
+gateway and of its node.
 """
 
 import os
@@ -74,7 +74,7 @@ def resources(live: SubscriberServer, sink: SubscriberServer, *, retry: int = 10
 
 
 def post(gateway: GatewayProcess, first: int, count: int) -> None:
-    """Events with the types warm and cold in turn, all accepted."""
+    """Send events of the types warm and cold, alternating. All of them are accepted."""
     sender = Sender(gateway.http, BROKER)
     for number in range(first, first + count):
         type_ = "cold" if number % 2 else "warm"

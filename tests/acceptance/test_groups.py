@@ -1,5 +1,5 @@
-"""Consumers in processes of their own: a group whose members are killed, and a durable subscriber that is
-killed and comes back.
+"""Consumers in processes: a group whose members are killed, and a durable subscriber that is killed and
+restarted.
 """
 
 import subprocess
@@ -48,8 +48,8 @@ async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by
 def test_a_durable_subscriber_killed_20_times_misses_nothing_and_repeats_only_unsettled_events(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """It records the events that it gets, and those whose settlement the node certainly has. It is killed at
-    any point.
+    """The subscriber records the events that it receives, and the events whose settlement the node has
+    certainly read. It is killed at random moments.
     """
     node = start_node(log="bills:2")
     with connect(node.url) as client, client.producer("bills") as producer:
@@ -100,8 +100,8 @@ def _live(process: "subprocess.Popen[bytes]", told: Path, lives: list[list[Word]
 
 
 def _check(lives: list[list[Word]]) -> None:
-    """Each partition's events come in order and without a gap, and no event comes again whose settlement the
-    node certainly has.
+    """Check that the events of each partition arrive in order and without a gap, and that no event arrives
+    again after the node has certainly read its settlement.
     """
     settled: set[tuple[str, int]] = set()
     next_number, repeated = {"0": 0, "1": 0}, 0

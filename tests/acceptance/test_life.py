@@ -1,4 +1,4 @@
-"""A node's life: start, restart, reload, stop, and the disk under it."""
+"""The life cycle of a node: start, restart, reload, stop, and the disk that it uses."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def test_a_node_that_was_stopped_and_continued_serves_on(start_node: StartNode) 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own for the data, of some megabytes."""
+    """A separate file system of a few megabytes for the data."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("a small file system is mounted: that takes root")
     folder = tmp_path / "node" / "data"
@@ -202,7 +202,7 @@ def test_a_full_disk_refuses_producers_and_recovers(
 
 
 def _wait_for_line(node: NodeProcess, event: str) -> None:
-    """The node looks at its store twice a second, and then logs what changed."""
+    """Wait for a line of the log. The node examines its store twice a second, and then logs what changed."""
     deadline = time.monotonic() + 30
     while event not in node.words:
         assert time.monotonic() < deadline, node.words

@@ -1,4 +1,4 @@
-"""What someone does in the first five minutes, by the command line."""
+"""What a new user does in the first five minutes, on the command line."""
 
 import json
 

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Running:
-    """A client that sends and receives.
-
-    Its lines are read as they come; the test's timeout ends a wait for one that never does.
+    """A client process that sends and receives. Its lines are read as they arrive. The test's timeout ends a
+    wait for a line that does not arrive.
     """
 
     def __init__(self, name: str, node: NodeProcess, log: str) -> None:
@@ -60,8 +59,8 @@ class Running:
 def test_a_client_that_reconnects_continues_after_a_restart(
     client: str, end: Callable[[NodeProcess], object], start_node: StartNode
 ) -> None:
-    """A node that stops says amqp:connection:forced on the connection (AMQP 2.8.16) and closes no link, for
-    that would be for good.
+    """A node that stops reports amqp:connection:forced on the connection (AMQP 2.8.16). It does not close
+    links, because a closing detach ends a link permanently.
     """
     node = start_node(log="one:1")
     running = Running(client, node, "one")

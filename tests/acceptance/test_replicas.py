@@ -36,7 +36,8 @@ spec:
   delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}
 """
 TAKEN_OVER_S_MAX = 10.0
-"""The node notices a killed process at once; waiting for a new owner, and for a busy machine, takes the rest.
+"""The node notices a killed process at once. The remaining time is for the wait for a new owner, and for a
+busy machine.
 """
 PACE_S = 0.005
 
@@ -81,7 +82,9 @@ class Load:
 
 @dataclass
 class Came:
-    """What the subscriber got: when each event came for the first time, and how many came again."""
+    """What the subscriber received: when each event arrived for the first time, and how many events arrived
+    again.
+    """
 
     first: dict[str, float] = field(default_factory=dict)
     again: Counter[str] = field(default_factory=Counter)
@@ -199,7 +202,7 @@ def test_one_that_is_stopped_hands_over_and_one_that_comes_back_gets_its_share(
 
 
 def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[GatewayProcess], came: Came) -> None:
-    """A replay that one is asked for is carried out by both, each for its partitions."""
+    """Both replicas carry out a replay that one of them was asked for, each in its own partitions."""
     _, other = gateways
     senders = [Sender(gateway.http, BROKER) for gateway in gateways]
     ours = [f"replayed.{number}" for number in range(20)]

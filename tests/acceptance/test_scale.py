@@ -1,8 +1,8 @@
-"""The scale suite in its short form: more of everything than one connection or one session has room for, at
+"""The scale suite in its short form: more of everything than one connection or one session can hold, with
 default settings.
 
-`make scale` runs the same cases at their full size, prints the figures and judges them. Nothing is timed
-here.
+`make scale` runs the same cases at their full size, prints the figures and compares them with the wanted
+ones. Nothing is timed here.
 """
 
 from pathlib import Path

@@ -36,8 +36,8 @@ except EndpointError as error:
 def test_an_owner_that_slept_through_its_eviction_gets_nothing_of_what_came_after(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """It wakes up, finds what had reached its machine before it fell asleep, and then that it is not an owner
-    any more.
+    """The owner wakes up and reads what its machine received before it was suspended. Then it learns that it
+    is not the owner any more.
     """
     node = start_node(log="bills:1")
     told = tmp_path / "told"

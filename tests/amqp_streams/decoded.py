@@ -1,4 +1,6 @@
-"""Look into decoded values and into the errors of a peer: a value of an unexpected type fails the test."""
+"""Typed access to decoded values and to the errors of a peer. A value of an unexpected type fails the
+test.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The sections `external` and `oauth`: what cannot work is refused when the node starts, in words."""
+"""The sections `external` and `oauth`: settings that cannot work are refused at the start, in plain words."""
 
 from pathlib import Path
 from typing import Any

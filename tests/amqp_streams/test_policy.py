@@ -23,7 +23,7 @@ def test_a_rule_gives_rights_on_logs_to_users() -> None:
 
 @pytest.mark.parametrize("user", ["ali*", "al?ce", "group:o*", "", "group:", "a\nb", "x" * 256])
 def test_users_are_named_and_have_no_patterns(user: str) -> None:
-    """A name that looks like a pattern would match no user, which a reader of the file would not see."""
+    """A name that looks like a pattern would match no user, and a reader of the file would not notice."""
     with pytest.raises(ValidationError, match="is n"):
         rule(users=[user])
 

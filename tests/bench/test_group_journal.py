@@ -1,4 +1,4 @@
-"""The judgement of what members of a group wrote down."""
+"""How the records of group members are evaluated."""
 
 import pytest
 

@@ -1,6 +1,5 @@
-"""The table of `bench.spark`, and what it takes for Spark's workers.
-
-The measuring itself needs a quiet machine.
+"""The table of `bench.spark`, and which processes it counts as Spark's workers. Measuring itself needs a
+quiet machine.
 """
 
 import subprocess

@@ -180,8 +180,8 @@ def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> N
 
 
 def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
-    """Each value is one that was written. A lost value is reported, except at the end of a file after a kill,
-    where it looks as if it had never been written.
+    """Check that each value was written at some time. A lost value is reported, except at the end of a file
+    after a kill, where it looks like a value that was never written.
     """
     assert isinstance(hand.store, DirectoryStore)
     found = dict(hand.store.states.items(""))
@@ -199,7 +199,7 @@ def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
 
 
 def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:
-    """Events that are appended now are kept, and opening again finds the same."""
+    """Check that new events are kept, and that another opening finds the same."""
     before = []
     for partition in hand.store.logs["log"].partitions:
         base = hand.write(partition, b"after the damage")

@@ -1,10 +1,11 @@
-"""kill -9 of the gateway, of its node, or of both, at random moments, with senders at work and subscribers
-that fail, on the same state.
+"""kill -9 of the gateway, of its node, or of both, at random moments, while senders send and subscribers
+fail, on the same state.
 
-Law: every event that was answered 202 reaches each Trigger or Subscription that it is for, or that one's dead
-letter sink, at least once, with its data; nothing else arrives, and no attempt is without a cause: it is the
-first, or follows one that failed, or a kill. `make crash` runs GATEWAY_ROUNDS=30 from a seed it prints;
-`SEED=n` chooses the same moments again.
+Invariants: each event that was answered with 202 reaches each Trigger or Subscription that it matches, or its
+dead letter sink, at least once, with its data. Nothing else arrives. Each attempt has a cause: it is the
+first, or follows a failed attempt or a kill.
+
+`make crash` runs GATEWAY_ROUNDS=30 from a seed that it prints. `SEED=n` repeats the same moments.
 """
 
 import asyncio
@@ -42,9 +43,8 @@ Status = int | None
 
 @dataclass(frozen=True)
 class Subscribed:
-    """One Trigger or Subscription of the test.
-
-    `answer`: what its subscriber does, given the attempt's number for this event.
+    """One Trigger or Subscription of the test. `answer`: what its subscriber does, given the number of the
+    attempt for the event.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Attempt:
 
 @dataclass
 class World:
-    """All that was sent, and all that came."""
+    """All sent events, and all received requests."""
 
     chance: random.Random
     sent: dict[str, Sent] = field(default_factory=dict)
@@ -107,7 +107,9 @@ class World:
     buried: dict[tuple[str, str], list[Attempt]] = field(default_factory=dict)
     gateway_kills: list[float] = field(default_factory=list)
     gateway_ends: list[float] = field(default_factory=list)
-    """When it was gone: for some time after a kill its sockets still take connections, and cut them."""
+    """When the process ended. For some time after a kill, the sockets still accept connections, and reset
+    them.
+    """
     node_kills: list[float] = field(default_factory=list)
 
     @property
@@ -136,7 +138,7 @@ class World:
         return web.Response(status=status, headers={"retry-after": "0"} if status == 429 else {})
 
     def missing(self) -> list[tuple[str, str]]:
-        """Deliveries that are owed and were not made."""
+        """Return the deliveries that are due and did not happen."""
         return [
             (subscribed.name, id_)
             for id_, event in self.accepted.items()
@@ -294,7 +296,7 @@ async def settled(world: World, gateway: GatewayProcess) -> None:
 
 
 def explain(world: World) -> None:
-    """Whatever came has a cause."""
+    """Check that each received request has a cause."""
     assert not (other := [event for event in world.sent.values() if event.status not in (202, 503, None)]), (
         other[:5]
     )

@@ -1,8 +1,10 @@
-"""kill -9 at random moments with hundreds of events in flight, again and again on the same data.
+"""kill -9 at random moments with hundreds of events in flight, repeatedly on the same data.
 
-Law: what was accepted, or seen by a reader, is there forever, once, at one offset, with its content; each
-link's events keep their order in each partition; an event that was sent once and not accepted is there at
-most once. `make crash` runs ROUNDS=50 from a seed it prints; `SEED=n` chooses the same moments again.
+Invariants: an event that was accepted, or seen by a reader, is stored permanently, once, at one offset, with
+its content. The events of each link keep their order in each partition. An event that was sent once and not
+accepted is stored at most once.
+
+`make crash` runs ROUNDS=50 from a seed that it prints. `SEED=n` repeats the same moments.
 """
 
 import asyncio
@@ -39,7 +41,9 @@ CLIENTS = 3
 EVENTS_MAX = 1500
 """Sent by one link in one round, at most."""
 WHOLE_EVERY = 10
-"""Rounds between readings of the whole log; in the others what is new is read. The last reads everything."""
+"""Rounds between two readings of the whole log. The other rounds read new events only; the last round reads
+everything.
+"""
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS") or 4)
 SEED = int(
@@ -63,7 +67,7 @@ class Link:
 
     @property
     def home(self) -> int | None:
-        """The partition of all its events; None: they are distributed."""
+        """The partition of all its events; None: the events are distributed."""
         return partition_of_key(self.key, PARTITIONS) if self.key is not None else self.partition
 
     def next_body(self) -> bytes:

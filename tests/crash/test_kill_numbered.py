@@ -1,9 +1,10 @@
-"""kill -9 of the node at random moments while numbered events are sent and sent again: each is there once,
+"""kill -9 of the node at random moments while numbered events are sent repeatedly: each event is stored once,
 and in order.
 
-A meter numbers by itself and keeps its client through all kills; a task sends batches under numbers of its
-own with clients that are cut off at any moment, too, and begins each batch again until all of it is accepted.
-`make crash` runs ROUNDS=50 kills, from a seed it prints.
+A meter numbers its events itself and keeps its client through all kills. A task sends batches under its own
+numbers, with clients that also end at random moments, and repeats each batch until all of it is accepted.
+
+`make crash` runs ROUNDS=50 kills, from a seed that it prints.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class World:
             await producer.flush(timeout=60)
 
     async def task(self) -> None:
-        """Batches under numbers of its own, each tried until it went through; a try ends at any moment."""
+        """Send batches under its own numbers, each until it succeeds. An attempt may end at any moment."""
         while not self.over:
             while not await self._try(self.batches):
                 pass

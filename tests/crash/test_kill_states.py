@@ -16,7 +16,7 @@ TUNING = Tuning(journal_bytes=1 << 20, states_bytes=32 << 10)
 
 
 async def write_for_ever(path: str) -> None:
-    """Write a rising number under two keys, and one of many others; say each number when it is on the
+    """Write an increasing number under two keys, and one of many others. Report each number when it is on the
     disk.
     """
     store = DirectoryStore.open(

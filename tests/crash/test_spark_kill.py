@@ -27,10 +27,8 @@ ROWS = 80_000
 
 
 def test_every_event_arrives_once_whichever_process_is_killed(tmp_path: Path, spark: SparkSession) -> None:
-    """One driver copies a log in 40 micro-batches to another log and to files. In between, as chance has it,
-    it dies with all its
-
-    children, or an executor does, or the node. Whatever was half done then is done again by Spark, and counts
+    """One driver copies a log in 40 micro-batches to another log and to files. At random moments the driver
+    with all its children ends, or an executor, or the node. Spark repeats unfinished work, and it counts
     once.
     """
     print(f"seed {SEED}")

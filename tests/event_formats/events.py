@@ -1,4 +1,4 @@
-"""Events for properties: every attribute, value and data that the standard lets be."""
+"""Events for properties: every attribute, value and data that the standard permits."""
 
 import json
 
@@ -41,7 +41,7 @@ ANNOUNCING = st.sampled_from(
         "application/cloudeventsfoo",
     ]
 )
-"""Types of data that say that the data is an event: binary mode cannot carry them."""
+"""Types of data that announce an event. Binary mode cannot carry them."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),

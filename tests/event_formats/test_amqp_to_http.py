@@ -1,4 +1,4 @@
-"""The short way reads what the long one reads, or nothing at all."""
+"""The fast reader returns the same as the general reader, or nothing."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
 
 def check(message: bytes) -> bool:
-    """Whether it was read here; then it is what the long way reads."""
+    """Return whether the fast reader accepted the message. If so, both readers return the same."""
     read = outgoing(message)
     if read is None:
         return False
@@ -58,7 +58,7 @@ def test_any_event_is_read_as_the_general_path_reads_it(event: CloudEvent) -> No
 def test_a_message_that_is_broken_is_not_read_otherwise_here(
     message: bytes, changes: list[tuple[int, int]], cut: int
 ) -> None:
-    """What the long way refuses is never taken here."""
+    """The fast reader never accepts what the general reader refuses."""
     broken = bytearray(message[: len(message) - cut] if cut < len(message) and cut % 3 == 0 else message)
     for at, byte in changes:
         broken[at % len(broken)] = byte

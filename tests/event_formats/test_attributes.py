@@ -1,6 +1,4 @@
-"""What an attribute may be called and may say, and what is said of those that may not. CloudEvents 1.0, 2.2,
-2.3, 3.
-"""
+"""Valid names and values of attributes, and the messages for invalid ones. CloudEvents 1.0, 2.2, 2.3, 3."""
 
 import pytest
 from hypothesis import given
@@ -105,7 +103,7 @@ def test_valid_attributes_pass(name: str, value: str | bool | bytes) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "ä", "a_b", "a-b", "a b", "data", "a" * 129, "a\n"])
 def test_a_name_has_lower_case_letters_and_digits(name: str) -> None:
-    """CloudEvents 1.0, 2.2: lower-case letters and digits; `data` is none."""
+    """CloudEvents 1.0, 2.2: lower-case letters and digits; `data` is not a valid name."""
     with pytest.raises(InvalidEventError):
         check_name(name)
 

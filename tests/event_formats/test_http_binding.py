@@ -124,7 +124,9 @@ def test_an_absent_body_is_no_data_and_an_empty_one_of_a_type_is_empty() -> None
 
 
 def test_the_content_type_decides_even_next_to_headers_of_an_event() -> None:
-    """HTTP binding 3: structured mode by Content-Type, whatever else is in the headers, broken or not."""
+    """HTTP binding 3: the Content-Type selects structured mode, independent of the other headers, valid or
+    not.
+    """
     others = [(b"ce-specversion", b"9"), (b"ce-my_ext", b"x"), (b"ce-id", b"%ff")]
     assert from_http([*others, STRUCTURED], BODY) == CloudEvent(
         {**REQUIRED, "datacontenttype": "application/json"}, b'{"a": 1}'
@@ -133,7 +135,7 @@ def test_the_content_type_decides_even_next_to_headers_of_an_event() -> None:
 
 
 def test_0_3_is_read_and_stays_0_3() -> None:
-    """Never upgraded: version and attributes go on as they came."""
+    """Events of 0.3 are never upgraded: version and attributes are passed on unchanged."""
     headers = [
         (b"ce-specversion", b"0.3"),
         *HEADERS[1:],

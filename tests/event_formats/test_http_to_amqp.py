@@ -1,4 +1,4 @@
-"""The fast way makes the same bytes as the slow one, or none at all. HTTP binding 3.1 to AMQP binding 3.1."""
+"""The fast path creates the same bytes as the general path, or none. HTTP binding 3.1 to AMQP binding 3.1."""
 
 from contextlib import suppress
 
@@ -97,12 +97,12 @@ def transcoder() -> RequestTranscoder:
 
 
 SHARED = transcoder()
-"""It remembers what earlier examples had."""
+"""Remembers the values of earlier examples."""
 
 
 def check(headers: Headers, body: bytes) -> bool:
-    """Whether the fast way took it; then both ways give the same bytes. What the slow way refuses, it does
-    not take.
+    """Return whether the fast path accepted the request. If so, both paths create the same bytes. It accepts
+    nothing that the general path refuses.
     """
     begun = SHARED.head(headers)
     fresh = transcoder().head(headers)

@@ -1,4 +1,4 @@
-"""Events as JSON: data comes out byte for byte as it stands in there. JSON event format 1.0.2."""
+"""Events as JSON: data is read byte by byte as it is in the text. JSON event format 1.0.2."""
 
 import json
 from base64 import b64decode
@@ -32,7 +32,7 @@ TEXTS_AND_NUMBERS = (
 
 @given(events(values=TEXTS_AND_NUMBERS))
 def test_written_events_are_read_back(event: CloudEvent) -> None:
-    """Data of an unknown type goes as Base64, so nothing is read into it."""
+    """Data of an unknown type is written as Base64, so it is not interpreted."""
     again = read_event(write_event(event))
     assert dict(again.attributes) == dict(event.attributes)
     assert again.data == event.data
@@ -48,8 +48,8 @@ def test_written_events_are_read_back(event: CloudEvent) -> None:
 def test_json_data_keeps_its_bytes(
     value: object, indent: int | str | None, before: str, after: str, content_type: str | None
 ) -> None:
-    """Whatever spaces and spellings: what stands between the colon and the comma, spaces around it left out,
-    is the data.
+    """With any spaces and spellings, the data is the text between the colon and the comma, without the spaces
+    around it.
     """
     data = json.dumps(value, indent=indent, ensure_ascii=indent is None).encode()
     kind = b"" if content_type is None else b',"datacontenttype":"' + content_type.encode() + b'"'
@@ -77,7 +77,7 @@ def test_json_data_keeps_its_bytes(
     ],
 )
 def test_odd_json_is_left_alone(data: bytes) -> None:
-    """Null is data; numbers keep their digits, members their order and their doubles."""
+    """Null is data. Numbers keep their digits, and members keep their order and their duplicates."""
     assert read_event(HEAD + b',"data":' + data + b"}").data == data
     event = CloudEvent({**REQUIRED, "datacontenttype": "application/json"}, data)
     assert b'"data":' + data in write_event(event)
@@ -111,7 +111,9 @@ def test_binary_goes_as_base64() -> None:
     "content_type", ["application/json", "text/plain; charset=latin-1", "text/plain", None]
 )
 def test_data_that_its_type_does_not_explain_goes_as_base64(content_type: str | None) -> None:
-    """Not JSON although it says so, no UTF-8, or of no known type: nothing of it is guessed."""
+    """Data that claims to be JSON and is not, that is not UTF-8, or whose type is unknown is not
+    interpreted.
+    """
     attributes = REQUIRED if content_type is None else {**REQUIRED, "datacontenttype": content_type}
     written = json.loads(write_event(CloudEvent(attributes, b"{\xe9")))
     assert b64decode(written["data_base64"]) == b"{\xe9"
@@ -254,7 +256,7 @@ def test_a_byte_order_mark_is_accepted() -> None:
 
 
 def test_base64_of_0_3_stays_the_text_it_is() -> None:
-    """0.3 has the encoded text as data, and says so: neither is touched."""
+    """In 0.3, the encoded text is the data, and an attribute names the encoding. Neither changes."""
     body = (
         b'{"specversion":"0.3","id":"1","source":"/s","type":"t",'
         b'"datacontentencoding":"base64","data":"/wA="}'

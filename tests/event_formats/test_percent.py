@@ -50,8 +50,8 @@ def test_only_what_must_be_is_encoded(text: str, header: str) -> None:
     ],
 )
 def test_a_header_is_unquoted_then_decoded_once(header: bytes, text: str) -> None:
-    """HTTP binding 3.1.3.2: unquoting MUST come first, then a single round; needless escapes MUST be
-    taken.
+    """HTTP binding 3.1.3.2: unquoting MUST come first, then one round of decoding. Unnecessary escapes MUST
+    be accepted.
     """
     assert decoded("x", header) == text
 

@@ -1,4 +1,4 @@
-"""A target whose process dies of one byte: what a fault of the engine in C looks like."""
+"""A target whose process crashes on one byte, like a fault of the engine in C."""
 
 import os
 from typing import Final

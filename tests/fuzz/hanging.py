@@ -1,4 +1,4 @@
-"""A target that never comes back and uses no time while it does not: what a lock in C looks like."""
+"""A target that never returns and uses no CPU time, like a lock in C."""
 
 import time
 from typing import Final
@@ -7,7 +7,7 @@ from fuzz.target import Target
 
 
 def run(_data: bytes) -> int:
-    """Wait for what never comes."""
+    """Wait without end."""
     time.sleep(3600)
     return 0
 

@@ -1,5 +1,5 @@
-"""A short run of each target finds nothing, and would have found something: defects are planted where only
-inputs that got far come by.
+"""A short run of each target finds nothing, and finds defects that are planted where only deep inputs
+arrive.
 """
 
 import logging
@@ -242,7 +242,7 @@ def test_choices_end_with_the_bytes_and_a_cut_input_is_an_input() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_corpus_is_small_and_nothing_in_it_is_wrong_any_more(name: str) -> None:
-    """A fault that was found is kept there, so that it stays fixed."""
+    """A fault that was found stays in the corpus, so that it stays fixed."""
     target = load(name)
     seeds = target.seeds()
     assert seeds

@@ -43,8 +43,8 @@ async def ask(
     method: str = "POST",
     leave: bool = False,
 ) -> Answered | None:
-    """One request, with its body in one piece or in several. `leave`: the client leaves before the last
-    piece. None: no answer.
+    """Send one request, with its body in one piece or in several. `leave`: the client disconnects before the
+    last piece. Returns None if no answer arrives.
     """
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[MutableMapping[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Logs in memory: the twin of the engine's, under the same tests."""
+"""Logs in memory: the twin of the engine's logs, with the same tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -10,10 +10,9 @@ from knative_gateway.ports import Extents, Stored
 
 
 class MemoryEventLog:
-    """Partitions are lists.
-
-    `removed`: events at the beginning of a partition that retention took; `asked`: requests for extents;
-    `failing`: what the next appends raise; `gate`: appends wait while it is shut.
+    """Partitions are lists. `removed`: events at the beginning of a partition that retention removed;
+    `asked`: requests for extents; `failing`: what the next appends raise; `gate`: appends wait while it is
+    closed.
     """
 
     def __init__(self) -> None:
@@ -106,7 +105,7 @@ class MemoryEventLog:
                 )
 
     def messages(self, log: str) -> list[bytes]:
-        """All of a log, in the order in which they came."""
+        """Return all messages of a log, in the order of arrival."""
         return [
             event.message
             for event in sorted(chain.from_iterable(self.logs[log]), key=lambda event: event.timestamp_ms)

@@ -97,7 +97,7 @@ def server() -> Iterator[Path]:
 
 
 def _wait(process: "subprocess.Popen[bytes]", root: Path) -> None:
-    """Until it says that it is ready: it says so in its own file."""
+    """Wait until the server has written into its log file that it is ready."""
     pid_file = root / "data" / "postmaster.pid"
     for _ in range(600):
         if process.poll() is not None:

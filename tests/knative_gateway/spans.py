@@ -1,4 +1,4 @@
-"""Spans, kept in memory."""
+"""Spans in memory."""
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor

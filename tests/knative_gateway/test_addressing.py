@@ -152,8 +152,8 @@ def test_a_destination_that_is_denied_says_so() -> None:
 
 
 def test_another_namespace_s_broker_needs_a_rule() -> None:
-    """Not Ready, and the message says which rule; our own addresses are not connected to, so rules for
-    destinations do not count.
+    """The Trigger is not Ready, and the message names the missing rule. Rules for destinations do not apply
+    to our own addresses, because no connection is opened.
     """
     inward = Inward("http://169.254.169.254", lambda source, target: (source, target) == ("n", "friend"))
     addressing = Addressing(OBJECTS.get, allowed=Destinations.parse(), inward=inward)
@@ -187,7 +187,7 @@ def test_only_whole_http_urls_are_absolute() -> None:
 
 
 def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:
-    """Otherwise it would show what a Service answers to users who may not read it."""
+    """Otherwise the status would show the target of a Service to users who may not read the Service."""
     addressing = Addressing(OBJECTS.get, ServiceMap.parse({"s.n": "http://user:pass@127.0.0.1:9000"}))
     assert addressing.shown("http://outside.n.svc/p", "n") == "http://host.example:8081/p"
     assert addressing.shown("http://outside.n.svc/p", "other") == ""

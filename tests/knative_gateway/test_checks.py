@@ -1,4 +1,4 @@
-"""What settings name is read and judged as by a starting gateway."""
+"""The files and values that settings name are checked as a starting gateway checks them."""
 
 from pathlib import Path
 

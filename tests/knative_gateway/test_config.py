@@ -1,4 +1,4 @@
-"""Settings are checked when they are made."""
+"""Settings are validated when they are created."""
 
 from pathlib import Path
 

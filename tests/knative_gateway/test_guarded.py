@@ -1,6 +1,4 @@
-"""A whole gateway that wants tokens, and kubectl with one: events and objects, rules, and tokens that are
-taken away.
-"""
+"""A whole gateway with tokens, and kubectl with a token: events and objects, rules, and revoked tokens."""
 
 import asyncio
 import http.client
@@ -120,8 +118,8 @@ async def test_objects_and_events_are_for_those_whose_token_counts(tmp_path: Pat
 
 @pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: apt-get install kubernetes-client")
 async def test_kubectl_waits_until_the_controller_says_ready(tmp_path: Path) -> None:
-    """The whole way: apply, wait, describe with Events, delete; over TLS, without which kubectl sends no
-    token.
+    """The whole sequence: apply, wait, describe with Events, delete. It uses TLS, because kubectl sends no
+    token without it.
     """
     authority = Authority(tmp_path / "authority")
     issued = authority.issue("localhost")

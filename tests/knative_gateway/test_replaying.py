@@ -1,4 +1,4 @@
-"""The dispatcher gets what the API was asked for."""
+"""The dispatcher gets the requests of the API."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""A whole gateway with its node, in this process and as its command."""
+"""A whole gateway with its node, in this process and as a command."""
 
 import asyncio
 import http.client
@@ -142,7 +142,7 @@ async def test_without_its_node_it_says_so_and_serves(
 
 
 async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_ready(tmp_path: Path) -> None:
-    """A load balancer looks before the listener closes, and kept connections end with an answer."""
+    """A load balancer notices before the listener closes, and kept-alive connections end with an answer."""
     running = Gateway(
         GatewaySettings.model_validate(
             {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "shutdown_delay": 3600}
@@ -167,7 +167,7 @@ async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_read
 async def test_positions_that_are_not_kept_make_it_not_ready(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk of the state database: deliveries go on, and would come again after a crash."""
+    """The disk of the state database is full: deliveries continue, and would be repeated after a crash."""
     _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert b"knative_gateway_positions_kept_seconds 0." in metrics
     monkeypatch.setattr(server, "NOT_KEPT_S_MAX", -1.0)

@@ -1,8 +1,8 @@
-"""`python -m tests.scenarios rewrite`: what comes of each step, in memory, into the files; read the
+"""`python -m tests.scenarios rewrite`: write the results of each step, in memory, into the files; read the
 difference.
 
-`python -m tests.scenarios wire [CLIENT…]`: the same over the wire, with other people's clients. `docs`:
-docs/scenarios.md from the files.
+`python -m tests.scenarios wire [CLIENT…]`: play them over the wire, with clients of other projects. `docs`:
+write docs/scenarios.md from the files.
 """
 
 import sys

@@ -155,7 +155,7 @@ class MemoryStage:
 
 
 class _Link:
-    """A link, and what of it was told already."""
+    """A link, and which of its events were already reported."""
 
     def __init__(self, name: str, connection: str, client: EnginePair, inner: Sending | Receiving) -> None:
         self.name = name
@@ -167,7 +167,7 @@ class _Link:
         self._arrived = 0
 
     def changes(self) -> list[ClientEvent]:
-        """What happened since the last call."""
+        """Return what happened since the last call."""
         found: list[ClientEvent] = []
         link = self.inner.link
         if not self._attached and link.state & (

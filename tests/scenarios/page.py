@@ -84,5 +84,5 @@ def document(sections: Sequence[Section]) -> str:
 
 
 def _anchor(title: str) -> str:
-    """The link target of a heading, as Markdown viewers make it."""
+    """Return the link target of a heading, as Markdown viewers compute it."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")

@@ -1,4 +1,6 @@
-"""Plays a scenario on a stage: says each command, waits for what should come of it, and tells what came."""
+"""Plays a scenario on a stage: carries out each command, waits for the expected results, and returns the
+actual ones.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -19,25 +21,27 @@ class Stage(Protocol):
         """A new node, and no connection."""
 
     def restart(self) -> None:
-        """Kill the node and start it again on what it stored."""
+        """Kill the node, and start it again on its stored data."""
 
     def connect(self, connection: str) -> None:
         """Open a connection."""
 
     def say(self, command: Mapping[str, Any]) -> None:
-        """Let the client do something: attach, send, settle, credit, detach, lose."""
+        """Let the client act: attach, send, settle, credit, detach, lose."""
 
     def redirect(self, log: str, partitions: Sequence[int], host: str, port: int) -> None:
         """Change the configuration of the running node."""
 
     def wait(self, ms: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
 
     def now_ms(self) -> int:
         """The node's clock, UTC."""
 
     def heard(self, enough: Callable[[list[ClientEvent]], bool]) -> list[ClientEvent]:
-        """What happened since the last call; as soon as there is nothing more to come, or later."""
+        """Return what happened since the last call: as soon as nothing more is expected, or after a time
+        limit.
+        """
 
 
 class Player:
@@ -49,7 +53,7 @@ class Player:
         self._connected: set[str] = set()
 
     def play(self, scenario: Scenario) -> list[list[str]]:
-        """What came of each step. Those whose expectations are not met are not waited for without end."""
+        """Return the results of each step. The wait for expected results has a limit."""
         return [self._step(step) for step in scenario.steps]
 
     def _step(self, step: Step) -> list[str]:
@@ -194,7 +198,9 @@ def _properties(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def transcript(scenario: Scenario, told: Sequence[Sequence[str]]) -> str:
-    """What was played, to read: expected lines that did not come with `-`, others that came with `+`."""
+    """Return what was played, as text: expected lines that are missing with `-`, unexpected lines
+    with `+`.
+    """
     lines = [f"{scenario.name} {scenario.title}"]
     for step, outcome in zip(scenario.steps, told, strict=False):
         lines += ["", step.line, *([RULE] if outcome or step.expected else [])]

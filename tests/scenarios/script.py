@@ -25,7 +25,7 @@ RULE: Final = "----"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, its words and options, and what should come of it."""
+    """One command, its words and options, and its expected results."""
 
     line: str
     verb: str
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a paragraph says, shown."""
+    """One scenario of a paragraph."""
 
     section: str
     paragraphs: str
@@ -45,7 +45,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """As tests show it."""
+        """The name in the output of tests."""
         return f"{self.section} ¶{self.paragraphs}"
 
 
@@ -107,7 +107,7 @@ def _is_option(word: str) -> bool:
 
 
 def written(section: Section, told: list[list[list[str]]]) -> str:
-    """The file again, with what came of each step of each scenario."""
+    """Return the file again, with the actual results of each step of each scenario."""
     lines = [f"# {section.number} {section.title}", ""]
     for scenario, outcomes in zip(section.scenarios, told, strict=True):
         lines += [f"== {scenario.paragraphs} {scenario.title}", ""]

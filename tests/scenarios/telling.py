@@ -10,8 +10,8 @@ from typing import Any, Final
 from amqp_streams import names
 
 ClientEvent = Mapping[str, Any]
-"""As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the
-fields used here.
+"""The events as clients report them. `event` is opened, attached, detached, delivery, outcome or
+disconnected, with the fields used here.
 """
 
 _TERMS: Final = (
@@ -40,8 +40,8 @@ class Teller:
         self._links.append(link)
 
     def lines(self, client_events: Iterable[ClientEvent]) -> list[str]:
-        """What these say. Of the same events the same lines, in whatever order they came (but for those of
-        one partition).
+        """Return the lines for these events. The lines do not depend on the order of arrival, except within a
+        partition.
         """
         lines: list[tuple[tuple[int, int, int, str], str]] = []
         for client_event in client_events:
@@ -115,7 +115,7 @@ class Teller:
 
 
 def _number(value: object) -> object:
-    """Proton's numbers tell their types."""
+    """Return a number. Proton's numbers carry their AMQP types."""
     return int(value) if isinstance(value, int) else value
 
 

@@ -1,4 +1,4 @@
-"""Batches read by a client that is not ours, over real sockets: the events that it reads one by one."""
+"""Batches read by a client of another project, over real sockets: the same events as without batches."""
 
 import shutil
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Transcripts of this engine's own extensions: in memory, over real sockets with clients that are not ours,
-and in the docs as they are.
+"""Transcripts of this engine's own extensions: in memory, over real sockets with clients of other projects,
+and in the docs.
 """
 
 import re

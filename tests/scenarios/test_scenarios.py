@@ -1,4 +1,4 @@
-"""The transcripts play as they are written: in memory here, over the wire with `make scenarios`."""
+"""The transcripts have the results that they show: in memory here, over the wire with `make scenarios`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,8 @@ PARAGRAPHS = {
     "4.6.1": 3, "4.6.2": 3, "4.6.3": 2, "4.6.4": 3, "4.6.5": 3, "4.6.6": 3, "4.6.7": 3,
     "5": 1, "5.1": 2, "5.1.1": 4, "5.1.2": 3, "5.2": 3, "5.2.1": 3, "5.2.2": 3,
 }  # fmt: skip
-"""Of each section of the specification (the editors' text), lists and grammars counted with what they belong
-to.
+"""The paragraphs of each section of the specification (the editors' text). Lists and grammars count as parts
+of their paragraph.
 """
 SCENARIOS = [scenario for section in sections() for scenario in section.scenarios]
 

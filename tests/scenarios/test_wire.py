@@ -1,4 +1,4 @@
-"""A few transcripts over real sockets, with clients that are not ours; all of them: `make scenarios`."""
+"""A few transcripts over real sockets, with clients of other projects. All of them: `make scenarios`."""
 
 import shutil
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The stage over the wire: `amqp-streams serve` in a process of its own, and a process of another client
-library for each connection.
+"""The stage over the wire: `amqp-streams serve` in a process, and for each connection a process with another
+client library.
 
-A node is shared by the scenarios that want the same settings: each has logs of its own, `temps` being
-`temps-7` on the wire.
+Scenarios that need the same settings share a node. Each scenario has its own logs: `temps` is `temps-7` on
+the wire.
 """
 
 import json
@@ -28,9 +28,9 @@ from tests.scenarios.telling import ClientEvent
 
 CLIENTS: Final = ("proton", "rhea")
 PATIENCE_S: Final = 5.0
-"""For what should come."""
+"""The wait for expected results."""
 GRACE_S: Final = 0.04
-"""For what should not."""
+"""The wait for unexpected results."""
 
 
 def command_of(client: str) -> Command:
@@ -66,7 +66,7 @@ class _Node:
         self._file.write_text("\n".join(lines))
 
     def create(self, logs: Mapping[str, int]) -> dict[str, str]:
-        """Make logs; their names on the wire."""
+        """Create logs, and return their names on the wire."""
         names = {}
         with blocking.connect(self.process.url) as client:
             for name, partitions in logs.items():
@@ -150,7 +150,7 @@ class WireStage:
         self._names = self._node.create(logs)
 
     def leave(self) -> None:
-        """End the connections of a scenario, and forget what they told."""
+        """End the connections of a scenario, and forget their events."""
         for client in self._clients.values():
             client.kill()
         self._clients.clear()
@@ -235,7 +235,7 @@ class WireStage:
 
 
 def differences(stage: WireStage, scenarios: Sequence[Scenario]) -> list[str]:
-    """The transcripts of those that went otherwise than they are written."""
+    """Return the transcripts whose results differ from the files."""
     found = []
     for scenario in scenarios:
         told = Player(stage).play(scenario)
@@ -245,7 +245,7 @@ def differences(stage: WireStage, scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def run(names: Sequence[str]) -> int:
-    """All scenarios with these clients, or with each: 1 if any went otherwise."""
+    """Play all scenarios with these clients, or with each client. Returns 1 if a result differs."""
     scenarios = [scenario for section in sections() for scenario in section.scenarios]
     failed = False
     for name in names or CLIENTS:

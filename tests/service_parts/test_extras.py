@@ -1,4 +1,4 @@
-"""A library that is not installed is reported as the extra that brings it."""
+"""The message about a missing library names the extra that contains it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the log's lines look like, and what they never contain."""
+"""The form of the log's lines, and what they never contain."""
 
 import io
 import json
@@ -138,7 +138,7 @@ def test_web_server_chatter_is_only_for_debugging() -> None:
 
 
 def test_a_refused_websocket_is_not_logged_as_an_error() -> None:
-    """Any client can request one, at any rate. Only a close look shows it."""
+    """Any client can cause one, at any rate."""
     words = "ASGI callable returned without completing handshake."
     for level, lines in ((LogLevel.INFO, 1), (LogLevel.DEBUG, 2)):
         stream = io.StringIO()

@@ -29,10 +29,11 @@ def wait_until(
     alive: "Process | None" = None,
     seconds: float = UP_SECONDS_MAX,
 ) -> None:
-    """Look until it did.
+    """Wait until the condition holds.
 
     Raises:
-        AssertionError: it does not in time, or `alive` ended before; with its words.
+        AssertionError: it does not hold in time, or `alive` ended before; the message has the output of
+        `alive`.
     """
     deadline = time.monotonic() + seconds
     while not happened():
@@ -43,7 +44,7 @@ def wait_until(
 
 
 class Process:
-    """A program with children of its own, all of which `kill` ends."""
+    """A program with child processes. `kill` ends all of them."""
 
     def __init__(self, log: Path, command: list[str], environment: dict[str, str]) -> None:
         self._log: Final = log
@@ -131,9 +132,8 @@ class Cluster:
 
 
 class Connect:
-    """A Spark Connect server on two threads of this machine, with the connector as it is installed here.
-
-    Use it with `with`.
+    """A Spark Connect server on two threads of this machine, with the installed connector. Use it with
+    `with`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -191,7 +191,7 @@ class Job(Process):
         )
 
     def answer(self) -> Any:
-        """What the program found, when it has ended."""
+        """Return the result of the program, after it has ended."""
         assert self.process.wait(JOB_SECONDS_MAX) == 0, self.words[-5000:]
         return json.loads(self.answer_file.read_text())
 

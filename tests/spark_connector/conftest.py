@@ -31,10 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node that all tests share:
-
-    `url`, and logs that each test creates for itself under a name of its own.
-    """
+    """A node that all tests share: `url`, and logs that each test creates under its own name."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as running:
         yield running
         assert "Traceback" not in running.words, running.words

@@ -1,4 +1,6 @@
-"""Logs with numbers, and the contents of logs: by the engine's own client, for tests of whole programs."""
+"""Logs with numbers, and the contents of logs, through the engine's own client, for tests of whole
+programs.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from amqp_streams.client.blocking import connect
 
 
 def fill(url: str, log: str, numbers: Sequence[int], *, partitions: int = 4) -> None:
-    """A new log with these numbers as bodies, dealt to its partitions in turn."""
+    """Create a log with these numbers as bodies, distributed to its partitions round-robin."""
     with connect(url) as client:
         client.management.create_log(log, partitions=partitions)
         with client.producer(log) as producer:

@@ -1,7 +1,6 @@
-"""Driver programs that run as processes of their own: `python -m tests.spark_connector.jobs NAME GIVEN
-ANSWER_FILE`.
+"""Driver programs in separate processes: `python -m tests.spark_connector.jobs NAME GIVEN ANSWER_FILE`.
 
-They do what a user's program would: nothing is registered, every option is given.
+They act like a user's program: nothing is registered, and every option is given.
 """
 
 import json
@@ -93,12 +92,12 @@ def copy(given: dict[str, Any]) -> Any:
 
 
 def files(given: dict[str, Any]) -> Any:
-    """Read what `copy` wrote."""
+    """Return what `copy` wrote."""
     return totals(session(given).read.parquet(given["files"]))
 
 
 def batches(query: StreamingQuery) -> int:
-    """Micro-batches since the checkpoint was made."""
+    """Return the number of micro-batches since the checkpoint was created."""
     last = query.lastProgress
     return 0 if last is None else last.batchId + 1
 

@@ -1,4 +1,4 @@
-"""Logs of tests: made, filled, emptied and recreated through the engine's client."""
+"""Logs of tests: created, filled, emptied and recreated through the engine's client."""
 
 from collections.abc import Sequence
 from uuid import uuid4
@@ -17,7 +17,9 @@ def made(client: Client, partitions: int = 2, name: str | None = None, **setting
 def send(
     client: Client, log: str, bodies: Sequence[object], partition: int | None = None, **fields: object
 ) -> None:
-    """One event for each body, durable when this returns; without a partition in turn."""
+    """Send one event for each body. All events are durable when this returns. Without a partition, they are
+    distributed round-robin.
+    """
     with client.producer(log) as producer:
         for body in bodies:
             producer.post(Event(body, **fields), partition)  # type: ignore[arg-type]
@@ -25,6 +27,6 @@ def send(
 
 
 def made_anew(client: Client, log: str, partitions: int = 2) -> None:
-    """Delete it and make another of its name."""
+    """Delete a log, and create another one with its name."""
     client.management.delete_log(log)
     client.management.create_log(log, partitions=partitions)

@@ -46,8 +46,8 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a process needs to start Spark: `folder` becomes its SPARK_HOME. Installs Java if it is
-    missing.
+    """Return the environment for a process that starts Spark. `folder` becomes its SPARK_HOME. Installs Java
+    if it is missing.
     """
     java.provide()
     given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
@@ -60,7 +60,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def start(folder: Path, master: str = "local[2]", **more: str) -> SparkSession:
-    """A session whose files are all in `folder`; it is the only one of this process."""
+    """Start a session whose files are all in `folder`. A process has one session."""
     os.environ.update(environment(folder / "home"))
     settings = {
         **QUICK,

@@ -1,4 +1,4 @@
-"""`spark.read` against a live node: first the reader as Spark drives it, then through Spark."""
+"""`spark.read` against a live node: first the reader as Spark calls it, then through Spark."""
 
 import json
 import logging
@@ -272,9 +272,8 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 def test_a_frame_with_one_condition_reads_all_rows_for_the_next(
     spark: SparkSession, load: Callable[..., DataFrame], client: Client
 ) -> None:
-    """One frame or view, used twice.
-
-    Spark keeps one plan for it, so a source that takes conditions loses rows.
+    """One frame or view, used twice. Spark keeps one plan for it, so a source that applied conditions itself
+    would lose rows.
     """
     log = logs.made(client, 2)
     for partition in range(2):

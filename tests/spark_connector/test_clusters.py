@@ -1,6 +1,5 @@
-"""Spark as it is deployed: a standalone cluster whose processes are killed, and Spark Connect.
-
-Nothing is registered.
+"""Spark as it is deployed: a standalone cluster whose processes are killed, and Spark Connect. Nothing is
+registered.
 """
 
 from collections.abc import Iterator
@@ -67,7 +66,7 @@ def test_a_batch_is_exact_although_an_executor_and_a_python_worker_are_killed_in
 
 
 def workers(gate: Path) -> list[int]:
-    """The Python processes that have come to the gate."""
+    """Return the Python processes that have reached the gate."""
     return [int(path.name) for path in gate.iterdir() if path.name.isdigit()]
 
 
@@ -95,7 +94,7 @@ def test_a_stream_is_exact_although_executors_and_the_driver_are_killed(
 
 
 def copying(folder: Path, url: str, to: str, **more: str) -> dict[str, Any]:
-    """What the job `copy` is to do."""
+    """Return the arguments of the job `copy`."""
     return {
         "checkpoints": str(folder / "checkpoints"),
         "source": source(url, **more),
@@ -113,7 +112,7 @@ def committed(folder: Path) -> int:
 
 
 def totals_of_files(cluster: Cluster, folder: Path) -> Any:
-    """What a reader of the files finds: Spark, as it alone knows which of them count."""
+    """Return the totals that Spark reads from the files. Only Spark knows which files count."""
     return Job(folder, "files", master=cluster.url, files=str(folder / "files")).answer()
 
 

@@ -1,4 +1,4 @@
-"""Errors say what, where and what to do, also after they crossed processes."""
+"""Errors name the problem, its place and the remedy, also after they crossed processes."""
 
 import pickle
 

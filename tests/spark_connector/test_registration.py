@@ -19,8 +19,8 @@ def refusal(spark: SparkSession, name: str) -> str:
 
 
 def test_the_format_is_known_without_a_call(spark: SparkSession) -> None:
-    """Spark's own search for installed sources, in a process of its own: here the editable install. No other
-    test may register it.
+    """Spark's own search for installed sources, in a separate process; here the editable install. No other
+    test may register the source.
     """
     assert NOT_FOUND in refusal(spark, "amqpstream")
     assert NOT_FOUND not in refusal(spark, "amqpstreams")

@@ -1,6 +1,4 @@
-"""Rows that are written a second time because a commit, a task or a whole query failed: the log has them
-once.
-"""
+"""Rows that are written again because a commit, a task or a whole query failed. The log has each row once."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,9 +50,8 @@ def bodies(client: Client, log: str) -> list[object]:
 
 
 def failing_once(marker: Path) -> type[DataSource]:
-    """The sink, except that the first commit fails when all tasks have written.
-
-    Made here, so that Spark's workers get it by value.
+    """Return a sink whose first commit fails after all tasks have written. The class is defined here, so that
+    Spark's workers get it by value.
     """
 
     class Failing(AmqpStreamsDataSource):
@@ -113,7 +110,9 @@ def run(frame: DataFrame, sink: str, checkpoint: Path, **options: str) -> None:
 def test_a_micro_batch_whose_commit_failed_is_stored_once(  # noqa: PLR0917 (fixtures)
     spark: SparkSession, node: NodeProcess, client: Client, log: str, tmp_path: Path, deduplicate: bool
 ) -> None:
-    """Without deduplication it is there twice, which shows that the first try had written it."""
+    """Without deduplication the rows are stored twice, which shows that the first attempt had written
+    them.
+    """
     lines(tmp_path / "in", ["a", "b"], ["b", "c"])
     spark.dataSource.register(failing_once(tmp_path / "failed"))
     options = {"endpoint": node.url, "stream": log, "deduplicate": str(deduplicate)}
@@ -198,8 +197,8 @@ def test_a_batch_without_a_name_is_another_write_each_time(
 def test_rows_in_another_order_are_known_again_when_they_are_sorted(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
-    """After a shuffle, rows may come in any order. Without sorting they are stored twice: a wrong order is
-    better than a missing row.
+    """After a shuffle, rows may arrive in any order. Without sorting they are stored twice: duplicates are
+    better than missing rows.
     """
     rows = [str(number) for number in range(10)]
     for order in (rows, rows[::-1]):

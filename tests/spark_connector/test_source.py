@@ -1,4 +1,4 @@
-"""What Spark asks of the format itself."""
+"""The methods of the format that Spark calls."""
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict

@@ -1,5 +1,5 @@
-"""`spark.readStream`: first the reader as Spark's engine drives it, against a live node; then queries of
-Spark's own.
+"""`spark.readStream`: first the reader as Spark's engine calls it, against a live node, then queries of
+Spark.
 """
 
 import json
@@ -37,8 +37,8 @@ def client(node: NodeProcess) -> Iterator[Client]:
 
 
 class Query:
-    """A query's checkpoint and what Spark's engine does with a source: see test_admission.py for the order of
-    things.
+    """The checkpoint of a query, and the behaviour of Spark's engine with a source. The order of the calls:
+    test_admission.py.
     """
 
     def __init__(self, node: NodeProcess, stream: str, **options: object) -> None:
@@ -53,7 +53,7 @@ class Query:
         self.reader = self.started()
 
     def started(self) -> StreamReader:
-        """A process of its own: nothing is left of the one before."""
+        """Return the reader in a new process, without state of the former one."""
         self.reader = StreamReader(self.options, chosen(self.options))
         return self.reader
 
@@ -61,7 +61,7 @@ class Query:
         return json.loads(self.ends[-1]) if self.ends else self.reader.initialOffset()
 
     def end(self, limit: ReadLimit | None = None) -> dict[str, object] | None:
-        """The end of a next batch, as in the checkpoint; None without one."""
+        """Return the end of the next batch, as in the checkpoint; None if there are no new events."""
         start = self.start()
         end = self.reader.latestOffset(start, limit or self.reader.getDefaultReadLimit())
         return None if json.dumps(end) == json.dumps(start) else json.loads(json.dumps(end))
@@ -311,7 +311,7 @@ def test_a_node_that_restarts_between_batches_is_only_a_pause(start_node: Callab
 
 
 def documented_lag(query: StreamingQuery) -> object:
-    """What the recipe of docs/spark.md finds."""
+    """Return the lag by the recipe of docs/spark.md."""
     doc = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     recipe = doc.partition("# how many events a streaming query is behind")[2].partition("\n\n")[0]
     names = {"query": query, "json": json}

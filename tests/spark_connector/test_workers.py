@@ -1,4 +1,4 @@
-"""What a worker process does once."""
+"""The work that a worker process does once."""
 
 import subprocess
 import sys

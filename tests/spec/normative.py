@@ -1,9 +1,9 @@
-"""How many normative words each section of the specifications has. Their texts are not here; the counts are
-of them.
+"""The number of normative words in each section of the specifications. The texts are not here; the counts are
+computed from them.
 
-`python -m tests.spec.normative FILE` counts again and prints what should stand here: FILE is a
-specification's text with its headings as Markdown has them, `### 6.4.1 Predicates`, with or without numbers.
-With `--titles`, for texts without numbers, the titles are kept.
+`python -m tests.spec.normative FILE` counts again and prints the table. FILE is the text of a specification
+with headings as in Markdown, `### 6.4.1 Predicates`, with or without numbers. `--titles` keeps the titles,
+for texts without numbers.
 """
 
 import re
@@ -112,8 +112,8 @@ KNATIVE_CONTRACT: Final = {
 }
 
 KNATIVE_WORDS_IN_LOWER_CASE: Final[dict[str, dict[str, int]]] = {}
-"""Delivery Design and Event Delivery have no normative word: rows of theirs are for what they say in plain
-ones.
+"""Delivery Design and Event Delivery have no normative words. Their rows are for statements in plain
+words.
 """
 
 _WORD: Final = re.compile(

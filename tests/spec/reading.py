@@ -1,4 +1,4 @@
-"""What the tests of the specification share: messages with annotations, and positions in the log."""
+"""Shared by the tests of the specification: messages with annotations, and positions in the log."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Section 1: what an event log is to its consumers."""
+"""Section 1: the event log as consumers see it."""
 
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from tests.spec.reading import EARLIEST, message, offsets

@@ -1,4 +1,4 @@
-"""Section 3: the connection capability, and what a peer gets that uses no extension."""
+"""Section 3: the connection capability, and the service for a peer without extensions."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_producer_and_a_consumer_interact_as_with_any_regular_node(client: Eng
 
 def test_no_rule_of_the_core_is_overridden(client: EnginePair) -> None:
     """3.2: "This specification does not modify or override any rules of the core AMQP 1.0 specification." No
-    transfer without credit, none settled that was asked to be unsettled, and a detach is answered.
+    transfer without credit, no settled transfer if unsettled ones were requested, and a detach is answered.
     """
     receiver = client.receiver("temps")
     client.send(client.sender("temps"), message())
@@ -66,17 +66,15 @@ def test_no_rule_of_the_core_is_overridden(client: EnginePair) -> None:
 
 
 def test_a_consumer_that_chooses_no_partition_gets_an_agnostic_link(client: EnginePair) -> None:
-    """3.2 (editors' list): no partition chosen: the node assigns one, or the link is partition-agnostic.
-
-    Ours is agnostic.
+    """3.2 (editors' list): without a chosen partition, the node assigns one, or the link is
+    partition-agnostic. This node leaves it agnostic.
     """
     assert client.receiver("temps").link.remote_properties is None
 
 
 def test_a_producer_needs_no_hints(node: InMemoryNode, client: EnginePair) -> None:
-    """3.2 (editors' list): producers need no hints, the node chooses the partition.
-
-    Ours deals events out in turn.
+    """3.2 (editors' list): producers need no hints, the node chooses the partition. This node distributes
+    events round-robin.
     """
     sent = client.send(client.sender("temps"), *(message() for _ in range(8)))
     assert {each.outcome for each in sent} == {"accepted"}
@@ -98,8 +96,8 @@ def test_no_filter_is_the_same_as_latest(node: InMemoryNode, client: EnginePair)
 
 
 def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, client: EnginePair) -> None:
-    """3.2 (editors' list): all AMQP delivery-state tracking by the source terminus holds: an event that was
-    released comes again.
+    """3.2 (editors' list): all AMQP delivery-state tracking by the source terminus applies: a released event
+    is delivered again.
     """
     node.append("single", b"a")
     receiver = client.receiver("single", credit=10, filters=EARLIEST)
@@ -111,8 +109,8 @@ def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, cli
 
 def test_a_durable_terminus_keeps_its_cursor_and_says_so(client: EnginePair) -> None:
     """3.2 (editors' list): "if the source offers link durability the last offset is preserved across
-    disconnects". It is offered to who asks for it, and the answered source says what is kept: that it exists
-    and how it is configured, forever.
+    disconnects". The node offers it to clients that request it, and the answered source describes what is
+    kept: its existence and configuration, without limit of time.
     """
 
     def durable(link: Any) -> None:

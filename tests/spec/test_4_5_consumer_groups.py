@@ -26,7 +26,9 @@ def member(group: str = "g", *, partition: int | None = None, epoch: int | None 
 
 
 def partition_of(receiving: Receiving) -> int | None:
-    """The partition of a link; None before the answer to its attach, or for a partition-agnostic link."""
+    """Return the partition of a link; None before the answer to its attach, or for a partition-agnostic
+    link.
+    """
     told = (receiving.link.remote_properties or {}).get(names.PARTITION)
     return None if told is None else int(told)
 
@@ -44,7 +46,7 @@ def settle_all(client: EnginePair, receiving: Receiving) -> list[Arrived]:
 
 
 def let_go(client: EnginePair, receiving: Receiving) -> None:
-    """What a consumer does whose link the node closed: it closes its own end."""
+    """Close the link's own end, as a consumer does after the node closed the link."""
     receiving.link.close()
     client.node.run()
 
@@ -171,8 +173,8 @@ def test_partitions_are_renegotiated_by_closing_links_gracefully(
 ) -> None:
     """4.5.1: "If the event log node wants to force renegotiation of partition bindings amongst a consumer
     group, it SHOULD gracefully close all partition-bound links and the respective consumers SHOULD attempt to
-    establish a new link". It closes as many as an even share asks for instead of all (docs/decisions): the
-    others go on undisturbed. What the consumer has is settled first.
+    establish a new link". The node closes as many links as an even distribution requires and not all of them
+    (docs/decisions), so the others are not disturbed. The consumer settles its events first.
     """
     richer = [client.receiver("temps", credit=10, filters=EARLIEST, properties=member()) for _ in range(4)]
     node.append("temps", b"a", partition=0)
@@ -216,8 +218,8 @@ def test_a_disconnected_member_comes_back_without_a_partition(node: InMemoryNode
 
 def test_links_in_a_group_are_never_left_agnostic(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.1: "The event log node MAY also attach consumer group links while leaving them
-    partition-agnostics". 4.5 forbids it, and the node does not: so no such link needs to be told of "the new
-    association" (SHOULD) either.
+    partition-agnostics". 4.5 forbids it, and the node does not do it. So no such link needs to learn "the new
+    association" (SHOULD).
     """
     for index in range(4):
         node.append("temps", b"%d" % index, partition=index)
@@ -285,7 +287,8 @@ def test_a_greater_epoch_takes_the_partition_over(node: InMemoryNode, client: En
 
 def test_settlements_of_an_evicted_link_change_nothing(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.2: "promptly take ownership of the partition, without asking for the previous owner's explicit
-    cooperation": from then on the previous owner has no say, also about the cursor that the group keeps.
+    cooperation": after that, settlements of the previous owner have no effect, also on the cursor of the
+    group.
     """
 
     def durable(link: Any) -> None:
@@ -315,8 +318,8 @@ def test_settlements_of_an_evicted_link_change_nothing(node: InMemoryNode, clien
 
 def test_the_epoch_is_not_reset_when_its_link_ends(node: InMemoryNode, client: EnginePair) -> None:
     """4.5.2: "Whenever the link for a partition within a group is closed by the receiver and no links remain,
-    the respective epoch counter MAY be reset to zero." 4.6.3 says the same. It is kept: an owner that was
-    away too long could not be told from its successor.
+    the respective epoch counter MAY be reset to zero." 4.6.3 repeats it. The node keeps the epoch: otherwise
+    a former owner could not be distinguished from its successor.
     """
     let_go(client, client.receiver("temps", properties=member(partition=1, epoch=5)))
     assert client.receiver("temps", properties=member(partition=1, epoch=4)).refused == names.RESOURCE_LOCKED

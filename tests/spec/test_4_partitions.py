@@ -280,8 +280,8 @@ def test_every_delivery_of_a_partitioned_log_says_its_partition(
 
 
 def test_a_forwarded_source_partition_is_replaced(node: InMemoryNode, client: EnginePair) -> None:
-    """4.6.4: "A consumer MUST strip the annotation if it forwards the message onwards." A consumer that does
-    not strip it does no harm: the node does not keep received delivery annotations.
+    """4.6.4: "A consumer MUST strip the annotation if it forwards the message onwards." The node removes
+    received delivery annotations, so a consumer that does not strip it has no effect.
     """
     forwarded = message()
     forwarded.instructions = {

@@ -30,7 +30,7 @@ def timed(node: InMemoryNode, log: str = "single") -> list[int]:
 
 def test_every_message_delivered_carries_offset_and_timestamp(node: InMemoryNode, client: EnginePair) -> None:
     """5.1: "these delivery annotations MUST be added by the event log node to all messages delivered to
-    consumers": also to those with annotations of their own, to what is large, to what is delivered again, and
+    consumers": also to messages with annotations of their own, to large messages, to repeated deliveries, and
     on links of every kind.
     """
     noted = message("noted", key="k")
@@ -135,8 +135,8 @@ def test_events_may_share_a_timestamp_and_order_is_the_offsets(
 
 
 def test_timestamps_never_decrease_though_the_clock_does(node: InMemoryNode, client: EnginePair) -> None:
-    """5.1.2: a log "MAY record event-streams-timestamp values that reflect the existing clock skew". Ours
-    does not: within a partition they never decrease, so that a start by time is exact.
+    """5.1.2: a log "MAY record event-streams-timestamp values that reflect the existing clock skew". In this
+    node, timestamps never decrease within a partition, so that a start by time is exact.
     """
     for change in (0, 50, -500, 10):
         node.clock.now_ms += change

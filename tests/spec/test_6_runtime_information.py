@@ -1,4 +1,4 @@
-"""Section 6: what `<address>/$info` answers."""
+"""Section 6: the answers of `<address>/$info`."""
 
 import proton
 import pytest

@@ -1,5 +1,5 @@
-"""Section 8: the least that an event log container implements, over real sockets, with a client that is not
-ours.
+"""Section 8: the minimum that an event log container implements, over real sockets, with a client of another
+project.
 """
 
 import asyncio
@@ -21,7 +21,9 @@ from tests.amqp_streams.decoded import binary, mapping
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A node on a port of its own, on a loop of its own thread: the client blocks."""
+    """The URL of a node on a free port. The node runs in the event loop of another thread, because the client
+    blocks.
+    """
     folder = tmp_path_factory.mktemp("data")
     settings = NodeSettings(
         data_dir=Path(folder),
@@ -61,7 +63,7 @@ class Start(proton.reactor.Filter):
 
 
 class OfPartition(proton.reactor.LinkOption):
-    """The partition that a link asks for."""
+    """The partition that a link requests."""
 
     def __init__(self, name: str) -> None:
         self.name = name

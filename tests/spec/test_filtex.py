@@ -1,6 +1,6 @@
 """AMQP Filter Expressions 1.0 at a link: negotiation, refusals, and the isolation of other links.
 
-The meaning of texts and values is tested in `tests/amqp_streams/filters`; docs/spec-coverage.md has the whole
+The meaning of texts and values is tested in `tests/amqp_streams/filters`. docs/spec-coverage.md has the whole
 list.
 """
 
@@ -51,7 +51,7 @@ def test_each_group_of_filters_has_a_capability_of_its_own(client: EnginePair) -
 
 
 def test_filters_that_are_supported_are_answered(client: EnginePair) -> None:
-    """2.2: support is indicated, and a filter that is taken stands in the answer as it was given."""
+    """2.2: support is indicated, and the answer contains an accepted filter as it was given."""
     answered = client.receiver("single", filters=sql("kind = 'alarm'")).link.remote_source.filter
     assert answered.next() is not None
     assert answered.get_object() == {"mine": proton.Described(SQL, "kind = 'alarm'")}
@@ -66,8 +66,8 @@ def test_supported_filters_may_be_refused_all_the_same(client: EnginePair) -> No
 
 
 def test_a_filter_is_validated_before_the_attach_is_answered(client: EnginePair) -> None:
-    """2.3: the answer to an attach whose filter is malformed never shows the filter as if it were in force:
-    its source is null.
+    """2.3: the answer to an attach with a malformed filter never shows the filter as in force: its source is
+    null.
     """
     receiver = client.receiver("single", credit=10, filters=sql("kind ="))
     assert receiver.link.remote_source.type == proton.Terminus.UNSPECIFIED
@@ -105,8 +105,8 @@ def test_a_filter_that_fails_validation_detaches_the_link_and_is_named_with_the_
 def test_a_filter_of_an_unknown_kind_is_left_out_of_the_answer(
     node: InMemoryNode, client: EnginePair
 ) -> None:
-    """2.3: an indicated filter that is not supported. By AMQP 3.5.3, which takes precedence, the answer omits
-    it, and so the receiver notices: docs/decisions/0003. The known filter in the same set is in force.
+    """2.3: a filter that is indicated and not supported. By AMQP 3.5.3, which takes precedence, the answer
+    omits it, so the receiver notices: docs/decisions/0003. The known filter in the same set is in force.
     """
     filters = {"other": described("vendor:unheard-of", "x"), "mine": described(names.FILTEX_FALSE, True)}
     node.append("single", b"before")
@@ -169,7 +169,7 @@ def test_limits_are_reported_to_the_client_that_reaches_them_and_to_the_operator
 
 
 def test_errors_of_evaluation_are_not_logged(client: EnginePair) -> None:
-    """7.2: messages made to induce errors flood no log: an evaluation that fails leaves no line at all."""
+    """7.2: messages that cause errors do not flood the log: a failed evaluation logs nothing."""
     receiver = client.receiver("single", credit=10, filters=sql("n - 1 = 4"))
     with structlog.testing.capture_logs() as logged:
         client.send(
@@ -198,7 +198,7 @@ def test_a_filter_that_rejects_everything_delays_no_other_consumer(
 def test_a_filter_that_rejects_everything_does_not_spin(
     node: InMemoryNode, client: EnginePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """7.1: with nothing new in the log, a link whose filter lets nothing through costs nothing: no record is
+    """7.1: without new records in the log, a link whose filter rejects everything does no work: no record is
     read twice.
     """
     partition = node.store.logs["single"].partitions[0]
@@ -270,7 +270,7 @@ def test_a_text_is_read_once_when_its_link_attaches(
 def test_bounds_of_offset_and_time_are_sought_not_scanned(
     node: InMemoryNode, client: EnginePair, monkeypatch: pytest.MonkeyPatch, text: str, first: int
 ) -> None:
-    """5.2 of Event Streams, 7.1: a conjunction that bounds offset or timestamp makes the reader begin
+    """7.1, and 5.2 of Event Streams: a conjunction that bounds offset or timestamp makes the reader begin
     there.
     """
     for _ in range(9):
@@ -293,9 +293,7 @@ def test_bounds_of_offset_and_time_are_sought_not_scanned(
 
 
 def test_every_kind_of_filter_is_served(client: EnginePair) -> None:
-    """8: each part may be implemented alone, and all are recommended: all are implemented, and none is
-    incomplete.
-    """
+    """8: each part may be implemented alone, and all are recommended. All are implemented completely."""
     client.send(
         client.sender("single"),
         event("hit", {"k": 1}, subject="s", durable=True),
@@ -327,7 +325,7 @@ def test_every_kind_of_filter_is_served(client: EnginePair) -> None:
 
 
 def test_filters_hold_on_bound_and_on_agnostic_links(client: EnginePair) -> None:
-    """2.1: a filter is evaluated against messages that flow out, whatever the link."""
+    """2.1: a filter is evaluated for outgoing messages, on each kind of link."""
     sender = client.sender("temps")
     for number in range(8):
         client.send(sender, event(str(number), {"even": number % 2 == 0}))

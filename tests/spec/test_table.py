@@ -1,4 +1,4 @@
-"""docs/spec-coverage.md, the specifications' normative words and the tests say the same."""
+"""docs/spec-coverage.md, the normative words of the specifications and the tests agree."""
 
 import ast
 import re
@@ -119,9 +119,7 @@ def sections_with_cases() -> set[str]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_normative_word_of_the_specification_has_its_row(table: str) -> None:
-    """The table has as many rows of each level as the section has such words: none is left out or
-    invented.
-    """
+    """For each section, the table has as many rows of each level as the section has such words."""
     listed: dict[str, Counter[str]] = {}
     for row in rows(table):
         if row["level"] != "text":

@@ -1,4 +1,4 @@
-"""What tests of commands share: a runner and a node in memory."""
+"""The fixtures that tests of commands share: a runner and a node in memory."""
 
 from collections.abc import Callable
 

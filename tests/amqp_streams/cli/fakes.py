@@ -1,5 +1,5 @@
-"""A node in memory with the client's face, so that commands are tested without sockets; what they asked for
-is kept.
+"""A node in memory with the interface of the client, so that commands are tested without sockets. It records
+their requests.
 """
 
 import asyncio
@@ -58,18 +58,18 @@ class FakeNode:
     containers: list[str | None] = field(default_factory=list)
     settled: list[bytes] = field(default_factory=list)
     passes: Callable[[bytes], bool] | None = None
-    """What a filter lets through, by the body."""
+    """Returns whether the filter passes an event, given its body."""
     cursors: list[CursorInfo] = field(default_factory=list)
     groups: list[GroupInfo] = field(default_factory=list)
     asked: list[tuple[object, ...]] = field(default_factory=list)
-    """What was asked to be done to cursors and groups."""
+    """The requests that changed cursors and groups, in order."""
     describe: Callable[[], GroupInfo] | None = None
-    """What a group is found to be when it is asked for."""
+    """The states of a group that successive requests find."""
     slow: int = 0
-    """How often asking for what is retained takes too long."""
+    """How many requests for the retained range time out."""
 
     def info(self, log: str) -> LogInfo:
-        """What `$info` says."""
+        """The answer of `$info`."""
         if log not in self.logs:
             raise LinkRefusedError("amqp:not-found", f"no log named {log!r}")
         partitions = tuple(
@@ -90,7 +90,7 @@ class FakeNode:
         return LogInfo(log, partitions, "i1", "always", {"segment_bytes": 1 << 27} | settings)
 
     def stored(self, log: str, partition: int, number: int) -> ReceivedEvent:
-        """An event as it would come: number n was stored n ms after `NOW_MS`."""
+        """Return an event as it is received. Event number n was stored n ms after `NOW_MS`."""
         annotations: dict[Value, Value] = {
             Symbol("event-streams-source-partition"): Symbol(str(partition)),
             Symbol("event-streams-offset"): Symbol(f"{number:016d}"),
@@ -144,7 +144,7 @@ class FakeClient(_Entered):
 
 
 class FakeProducer(_Entered):
-    """`Producer`; refuses events whose body is `refuse`."""
+    """A `Producer` that refuses events whose body is `refuse`."""
 
     def __init__(self, node: FakeNode, log: str, partition: object) -> None:
         self._node, self._log, self._bound = node, log, partition
@@ -185,8 +185,9 @@ class FakeProducer(_Entered):
 
 
 class FakeConsumer(_Entered):
-    """`Consumer`: the partitions in turn, from the earliest event. Leaving out events before a start is the
-    node's task and not simulated here.
+    """A `Consumer`: it reads the partitions round-robin, from the earliest event.
+
+    The node skips events before a start; this class does not simulate that.
     """
 
     def __init__(self, node: FakeNode, log: str, options: Mapping[str, Any]) -> None:
@@ -327,7 +328,7 @@ class FakeManagement:
 
 
 def reachable(monkeypatch: pytest.MonkeyPatch, node: FakeNode) -> FakeNode:
-    """Let commands find this node, whatever their URL."""
+    """Let commands find this node under any URL."""
 
     def client(endpoint: Endpoint, container_id: str | None = None) -> FakeClient:
         node.endpoints.append(endpoint)

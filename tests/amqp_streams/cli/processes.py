@@ -30,14 +30,14 @@ class Done(NamedTuple):
 
 
 def settings(**more: str) -> dict[str, str | None]:
-    """Our environment for a command in this process, without the settings that a user may have made for real
-    nodes.
+    """Return our environment for a command in this process, without the settings that a user may have made
+    for real nodes.
     """
     return {name: None for name in os.environ if name.startswith("AMQP_STREAMS_")} | more
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Our environment, without the settings that a user may have made for real nodes."""
+    """Return our environment, without the settings that a user may have made for real nodes."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AMQP_STREAMS_")} | more
 
 
@@ -68,7 +68,7 @@ class Node:
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def process_of(self, *words: str, **more: str) -> Done:
-        """Run a command against it in a process of its own."""
+        """Run a command against the node in a separate process."""
         done = subprocess.run(
             [*PROGRAM, *words],
             capture_output=True,
@@ -80,7 +80,7 @@ class Node:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def lines(self, *words: str) -> list[str]:
-        """What a command prints; it has to succeed."""
+        """Return the lines that a command prints. The command must succeed."""
         done = self.run(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
@@ -93,7 +93,7 @@ class Node:
 
 @contextmanager
 def serving(directory: Path, *words: str, **more: str) -> Iterator[Node]:
-    """A node on a free port, from when it says that it is ready."""
+    """Run a node on a free port. The block begins when the node reports that it is ready."""
     reading, writing = os.pipe()
     command = [
         *PROGRAM,

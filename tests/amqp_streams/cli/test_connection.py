@@ -1,4 +1,4 @@
-"""Commands find the node that was meant, and a password is never an argument."""
+"""Commands find the intended node, and a password is never an argument."""
 
 import json
 from pathlib import Path

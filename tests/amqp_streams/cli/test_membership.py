@@ -1,4 +1,4 @@
-"""A group is through when all of its members together have read what there was."""
+"""A group has finished when all of its members together have read the events that existed at the start."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from tests.amqp_streams.cli.fakes import FakeNode
 def test_through_is_past_the_end_that_each_partition_had(
     positions: tuple[CursorPosition, ...], ends: dict[str, int], done: bool
 ) -> None:
-    """What retention took away (a lag of 0 although the position is before the end) need not be
+    """Events that retention removed (a lag of 0 although the position is before the end) are not
     waited for.
     """
     assert through(positions, ends) is done
@@ -32,9 +32,7 @@ def test_through_is_past_the_end_that_each_partition_had(
 
 @pytest.fixture
 def grouped(node: FakeNode) -> FakeNode:
-    """A log of two events, and the group that reads it, as it will be found when it is asked for: first with
-    one to go.
-    """
+    """A log of two events, and the group that reads it. The first request finds a lag of one event."""
     node.logs["temps"] = [[Event(b"a0"), Event(b"a1")], []]
     found = iter(
         [

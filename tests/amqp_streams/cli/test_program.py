@@ -152,7 +152,7 @@ def test_a_fault_of_our_own_is_not_dressed_up(
 
 
 def test_help_does_not_load_the_server_nor_the_client() -> None:
-    """A shell's completion and a look at the help should not wait for Proton."""
+    """A shell's completion and the help must not wait until Proton is loaded."""
     check = (
         "import sys; from amqp_streams.cli import main; print(sorted(m for m in sys.modules if"
         " m.startswith(('proton', 'uvloop', 'rich'))))"
@@ -163,7 +163,9 @@ def test_help_does_not_load_the_server_nor_the_client() -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_standard_descriptor_does_not_matter(closed: str) -> None:
-    """What a program opens next would get the number of stdout, and be written to."""
+    """The next file that a program opens would get the number of stdout, and the output would be written into
+    the file.
+    """
     command = f'"{sys.executable}" -m amqp_streams.cli receive amqp://127.0.0.1:1/temps {closed}'
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")

@@ -1,4 +1,4 @@
-"""A setting comes from its flag, otherwise its variable, otherwise the file, otherwise the default. Errors
+"""A setting comes from its flag, else from its variable, else from the file, else from the default. Errors
 name the setting and its source.
 """
 
@@ -364,7 +364,7 @@ def test_every_dependency_is_accounted_for() -> None:
 def test_a_file_that_python_cannot_read_is_refused_in_words(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
-    """A reload with such a file must not apply only some of its settings."""
+    """A reload with such a file must not apply some of its settings only."""
 
     file = tmp_path / "node.toml"
     file.write_text(content)

@@ -1,4 +1,4 @@
-"""Figures of a measurement are what their names say."""
+"""The figures of a measurement have the meaning of their names."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ def test_percentiles_are_measured_values_and_never_fall(seconds: list[float]) ->
 
 
 def result(seconds: float) -> Result:
-    """A measurement that took so long."""
+    """A measurement of this duration."""
     return Result(
         "produce",
         events=1000,

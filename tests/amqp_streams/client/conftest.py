@@ -1,4 +1,4 @@
-"""A node in memory that clients connect to without a network, and the real one in a process of its own."""
+"""A node in memory to which clients connect without a network, and the real node in a separate process."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from tests.amqp_streams.client.peer import Node, Peer
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """A module that says BOTH_LOOPS runs its tests on asyncio's loop and on uvloop's."""
+    """Run the tests of a module with BOTH_LOOPS on the event loops of asyncio and uvloop."""
     if getattr(getattr(item, "module", None), "BOTH_LOOPS", False):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
@@ -30,7 +30,9 @@ AT_ONCE = RetryPolicy(first_ms=0, jitter=lambda: 0.0)
 
 
 class MemoryStream:
-    """A stream whose other end is a peer in this process; bytes move when the loop comes round."""
+    """A stream whose other end is a peer in this process. Bytes move in the next iteration of the event
+    loop.
+    """
 
     def __init__(self, listener: Listener, peer: Peer) -> None:
         self._listener = listener
@@ -48,7 +50,7 @@ class MemoryStream:
             self.pump()
 
     def pump(self) -> None:
-        """Bring what the peer has to say."""
+        """Deliver the bytes that the peer has written."""
         if self.open and (output := self.peer.take_output()):
             self._listener.received(memoryview(output))
 
@@ -95,7 +97,7 @@ class MemoryNode(Node):
         self.streams[-1].cut()
 
     def work(self) -> None:
-        """Let the latest peer do what the test changed."""
+        """Let the latest peer act on the changes of the test."""
         self.peer.work()
         self.streams[-1].pump()
 

@@ -1,6 +1,5 @@
-"""A scripted node that assigns partitions of a log to attaches as the test says.
-
-It keeps them waiting, or refuses.
+"""A scripted node that assigns the partitions of a log to attaches as the test requests. It can delay or
+refuse attaches.
 """
 
 from typing import Any
@@ -72,7 +71,7 @@ class Coordinator:
         await self.move()
 
     async def move(self) -> None:
-        """Let both sides do what there is to do."""
+        """Let both sides carry out their pending work."""
         await settle_loop()
         self.node.work()
         await settle_loop()

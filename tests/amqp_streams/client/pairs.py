@@ -25,7 +25,7 @@ class Pair:
         self.protocol_events: list[ProtocolEvent] = []
 
     def run(self) -> list[ProtocolEvent]:
-        """What happened since the last run."""
+        """Return what happened since the last call."""
         moved = True
         while moved:
             moved = False

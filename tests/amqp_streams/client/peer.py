@@ -1,7 +1,8 @@
-"""A scripted AMQP node on Proton, bytes in and out: what a client is tested against without a network.
+"""A scripted AMQP node on Proton that takes and returns bytes. Clients are tested against it without a
+network.
 
-It keeps what it accepted by address, delivers what was put there, and does to messages, links and connections
-what the test says.
+It records what it accepted, by address, delivers messages that the test has prepared, and treats messages,
+links and connections as the test requests.
 """
 
 from collections import defaultdict, deque
@@ -21,7 +22,7 @@ REJECTED: Final = proton.Delivery.REJECTED
 
 
 class Node:
-    """What outlives a connection: logs, and the rules that the test sets."""
+    """The state that outlives a connection: logs, and the rules that the test sets."""
 
     def __init__(self) -> None:
         self.stored: dict[str, list[bytes]] = defaultdict(list)
@@ -49,7 +50,7 @@ class Node:
         self.holds: Callable[[Any, Any], bool] = lambda peer, link: False
         """True: this attach is not answered; `Peer.take` or `Peer.refuse` does it later."""
         self.queue_of: Callable[[Any], str] = lambda link: str(link.target.address or link.source.address)
-        """Where what is sent on a link comes from, in `outgoing`."""
+        """The address in `outgoing` from which a link takes its messages."""
         self.answer: Callable[[bytes], tuple[str, bytes] | None] = lambda message: None
 
 

@@ -1,4 +1,4 @@
-"""The real node in a process of its own."""
+"""The real node in a separate process."""
 
 import json
 import os

@@ -49,7 +49,7 @@ def authority(folder: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def node(folder: Path, authority: Authority) -> Iterator[RunningNode]:
-    """One node for the tests that leave it alive; each has logs of its own."""
+    """One node for the tests that do not end it. Each test has its own logs."""
     users = folder / "users.json"
     add: list[str | Path] = [
         Path(sys.executable).with_name("amqp-streams"),

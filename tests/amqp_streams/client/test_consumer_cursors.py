@@ -1,4 +1,4 @@
-"""Consumers that own a partition, whose cursor the node keeps, or that ask for the end of the log: with a
+"""Consumers that own a partition, whose cursor the node keeps, or that start at the end of the log, against a
 scripted node in memory.
 """
 

@@ -1,4 +1,4 @@
-"""The examples do what they say, against the real node."""
+"""The examples work as they describe, against the real node."""
 
 import re
 import subprocess

@@ -25,8 +25,8 @@ STOLEN = proton.Condition("amqp:link:stolen", "an epoch")
 
 
 class Story:
-    """A node that also simulates the group's cursor: unsettled events come again to the next link of a
-    partition.
+    """A node that also simulates the group's cursor: unsettled events are delivered again on the next link of
+    a partition.
     """
 
     def __init__(self, node: MemoryNode) -> None:
@@ -98,7 +98,7 @@ class Story:
         await self.group.move()
 
     def check(self, consumer: GroupConsumer) -> None:
-        """What holds at any time."""
+        """Check the invariants."""
         assert consumer.partitions == tuple(sorted(self.group.holders)) == tuple(sorted(self.told))
         assert len(self.group.holders) + len(self.group.waiting) <= PARTITIONS
         assert len(consumer._order) == len(consumer.partitions)

@@ -46,7 +46,7 @@ def running(folder: Path, wait: str) -> Iterator[RunningNode]:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """Keeps attaches waiting."""
+    """A node that delays attaches."""
     yield from running(tmp_path_factory.mktemp("waits"), "30s")
 
 
@@ -84,11 +84,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 Journal = list[tuple[str, str, int]]
-"""Who did which event of which partition, in the order of doing."""
+"""Which member processed which event of which partition, in the order of processing."""
 
 
 class Member:
-    """One consumer with a connection of its own, which records its actions in order."""
+    """One consumer with its own connection. It records its actions in order."""
 
     def __init__(self, name: str, url: str, log: str, journal: Journal, delay_s: float) -> None:
         self.name = name
@@ -122,11 +122,11 @@ class Member:
         await self.client.close()
 
     async def die(self) -> None:
-        """As kill -9 does: the connection ends without a detach or close.
+        """End as kill -9 does: the connection ends without a detach or close.
 
-        A reset destroys settlements that the node has not read yet, and their events come again. The answer
-        to a question on the same connection shows that the node has read them, so that the repeats can be
-        counted.
+        A reset destroys settlements that the node has not read yet, and their events are delivered again. The
+        answer to a request on the same connection shows that the node has read the settlements, so that
+        repeated events can be counted.
         """
         await self.stop()
         await self.client.info(self.consumer.log)
@@ -170,8 +170,8 @@ class Load:
 async def finish(
     client: Client, load: Load, log: str, journal: Journal, last: Member, *, dead: set[str]
 ) -> None:
-    """Let the last member finish the work. Then check the result: all events, in order, once, except those
-    that the dead members had in flight.
+    """Let the last member finish the work, then check the result: all events, in order, once, except those
+    that were in flight to dead members.
     """
     await load.stop()
     await until(
@@ -380,8 +380,8 @@ async def test_the_end_of_retained_events_is_found_with_a_filter_that_passes_not
 async def test_members_owners_and_durable_consumers_continue_after_a_restart_of_the_node(
     tmp_path: Path, end: Callable[[RunningNode], None]
 ) -> None:
-    """The node writes cursors from time to time: the events that were settled last may come again, but none
-    is left out.
+    """The node writes cursors periodically: the events that were settled last may be delivered again, but no
+    event is missed.
     """
     node = RunningNode(tmp_path).start()
     revoked: list[str] = []

@@ -32,8 +32,8 @@ port = {port}
 
 
 class Cable:
-    """A connection to a node that can be cut so that only the client notices: the node gets nothing more, and
-    waits.
+    """A connection to a node that can be cut so that only the client notices. The node gets no more bytes,
+    and waits.
     """
 
     def __init__(self, address: str) -> None:
@@ -118,7 +118,7 @@ async def test_a_returning_client_is_not_locked_out_by_its_own_dead_connection(
     nodes: tuple[RunningNode, RunningNode],
 ) -> None:
     """An owner, a durable subscriber and a member of a group: the node gives them what the connection has
-    that it thinks alive.
+    that the node still considers open.
     """
     _, node = nodes
     async with connect(node.url) as admin, Cable(node.amqp[0]).laid() as cable:

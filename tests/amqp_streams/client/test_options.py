@@ -1,4 +1,4 @@
-"""What a caller chooses."""
+"""The options of callers."""
 
 from typing import Any
 

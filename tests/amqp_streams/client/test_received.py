@@ -60,7 +60,7 @@ def test_garbage_is_a_wire_error_and_nothing_else(garbage: bytes) -> None:
 def test_broken_properties_are_read_as_the_decoder_reads_them(
     properties: dict[str, object], at: int, byte: int
 ) -> None:
-    """Whatever byte is wrong: the quick way of reading gives what the decoder gives, or the same kind of
+    """For any wrong byte, the fast reader returns the same result as the decoder, or raises the same kind of
     error.
     """
     message = bytearray(Event(properties=properties).encode())

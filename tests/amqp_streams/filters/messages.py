@@ -1,4 +1,4 @@
-"""Messages made of values, and single answers of filters about them."""
+"""Messages built from values, and results of filters for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ LATEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A record by its sections: lists for header and properties, maps for the others; None for an absent
+    """A record by its sections: lists for header and properties, maps for the others, None for an absent
     section.
     """
 
@@ -33,7 +33,7 @@ class Sample:
     timestamp_ms: int = 1000
 
     def encoded(self) -> bytes:
-        """As it is stored."""
+        """Return the message as it is stored."""
         parts = (
             (0x70, self.header),
             (0x72, self.message_annotations),
@@ -65,6 +65,6 @@ def application(**properties: Value) -> Sample:
 
 
 def truth(text: str, sample: Sample, dialect: Dialect = Dialect.SQL) -> Truth:
-    """What a filter text says of a record."""
+    """Return the result of a filter text for a record."""
     unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
     return condition(parse(text, dialect, LIMITS), unlike)(sample.record())

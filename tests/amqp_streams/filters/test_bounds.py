@@ -1,4 +1,4 @@
-"""What bounds a reader, and that a reader which keeps the bounds misses nothing."""
+"""Which conditions bound a reader, and that a bounded reader misses nothing."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Bytes that a message must have: they never rule out what a filter lets through."""
+"""Bytes that a matching message must contain: they never exclude a message that the filter passes."""
 
 from hypothesis import given, settings
 

@@ -1,4 +1,4 @@
-"""Random trees of filter texts, and records that have what they name."""
+"""Random trees of filter texts, and records that have the fields that the texts name."""
 
 from decimal import Decimal
 

@@ -42,7 +42,7 @@ def member(
 
 
 def elsewhere(*partitions: int) -> Redirects:
-    """Redirects of these partitions of `temps`, or of the whole log, to another container."""
+    """Return redirects of these partitions of `temps`, or of the whole log, to another container."""
     return Redirects([Redirect(log="temps", partitions=partitions or None, host="other.example", port=5672)])
 
 
@@ -83,7 +83,7 @@ class Bench:
         self.node = self._start()
 
     def complete(self, failure: StorageError | None = None) -> list[Effect]:
-        """The writes of states end; what follows."""
+        """End the writes of states, and return the effects that follow."""
         if failure is not None:
             self.store.states.fail(failure)
         self.store.states.complete()
@@ -115,12 +115,12 @@ class Bench:
         return self.node.attach(request, self.now_ms)
 
     def detach(self, link: Any, *, closed: bool = False) -> list[Effect]:
-        """Detach now; what follows."""
+        """Detach now, and return the effects that follow."""
         self.node.detach(link, self.now_ms, closed=closed)
         return self.node.take_effects()
 
     def tick(self, ms: int = 0) -> list[Effect]:
-        """Time passes; what follows."""
+        """Advance the clock, and return the effects that follow."""
         self.now_ms += ms
         self.node.tick(self.now_ms)
         return self.node.take_effects()

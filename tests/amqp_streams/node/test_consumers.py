@@ -32,8 +32,8 @@ def bench() -> Bench:
 
 
 def test_a_link_in_a_group_is_bound_and_learns_group_and_epoch(bench: Bench) -> None:
-    """4.5: links in groups MUST be bound; 4.5.2: the epoch "is seeded with the value zero and is returned";
-    4.6.3 says of which type.
+    """4.5: links in groups MUST be bound. 4.5.2: the epoch "is seeded with the value zero and is returned".
+    4.6.3 defines its type.
     """
     consumer = bench.consume(member("g", partition=1))
     assert (consumer.bound, consumer.announce, consumer.partitions) == (
@@ -76,7 +76,7 @@ def test_an_epoch_without_a_group_is_kept_for_its_partition(bench: Bench) -> Non
 def test_malformed_properties_are_refused_by_name(
     bench: Bench, properties: dict[str, object], named: str
 ) -> None:
-    """4.6.1 to 4.6.3 say their types."""
+    """4.6.1 to 4.6.3 define their types."""
     error = bench.refusal(attach(consumer=True, properties=properties))
     assert error.condition == names.INVALID_FIELD
     assert named in error.description
@@ -206,8 +206,8 @@ def test_an_epoch_that_cannot_be_recorded_is_not_granted(bench: Bench) -> None:
 
 
 def test_epochs_outlive_the_process_and_do_not_fall(bench: Bench) -> None:
-    """4.5.2 lets them be reset when no link remains; here they never are, or a lease that ran out could come
-    back to life.
+    """4.5.2 permits a reset when no link remains. This node never resets epochs: otherwise an owner whose
+    time ran out could become the owner again.
     """
     bench.detach(bench.consume(member(partition=0, epoch=9)))
     bench.attach(member(partition=1, epoch=9))
@@ -410,8 +410,8 @@ def test_only_consumers_are_counted_as_consumers(bench: Bench) -> None:
 
 
 def test_a_thousand_waiting_attaches_that_are_refused_one_after_the_other_are_all_answered() -> None:
-    """Each gets the partition of the one before it, which could not keep a position there; they do not call
-    each other.
+    """Each attach gets the partition of the one before it, which could not keep a position there. The
+    attaches are not answered by recursion.
     """
     bench = Bench(partitions=1, groups=WAITING, limits=Limits(cursors=1))
     bench.consume(attach(consumer=True, durable=True))

@@ -178,7 +178,7 @@ def test_nothing_is_written_when_nothing_moved(bench: Bench) -> None:
 
 
 def test_many_cursors_are_written_in_bites(bench: Bench) -> None:
-    """Thousands of links may have moved: writing them all at once would keep everybody waiting."""
+    """Thousands of links may have moved. Writing all cursors at once would delay all clients."""
     consumers = [bench.consume(durable(str(index), filters=EARLIEST)) for index in range(5)]
     bench.append(0)
     for consumer in consumers:
@@ -239,7 +239,9 @@ def test_a_cursor_is_its_users(bench: Bench) -> None:
 
 
 def test_another_user_takes_no_partition_of_a_group_that_keeps_its_cursor(bench: Bench) -> None:
-    """Not even without a cursor of its own: with a high epoch it could shut the group's user out."""
+    """This holds even without a cursor of the other user: with a high epoch it could lock the user of the
+    group out.
+    """
     bench.detach(bench.consume(member(partition=0, durable=True, user="ann")))
     for claim in (member(user="bob"), member(partition=0, user=None)):
         assert bench.refusal(claim).condition == names.UNAUTHORIZED_ACCESS
@@ -321,7 +323,7 @@ def test_the_remains_of_a_log_whose_deletion_crashed_are_removed_at_the_next_sta
 
 
 def test_a_log_that_is_missing_finds_its_cursors_again_when_it_is_back(bench: Bench) -> None:
-    """An operator may restore the log from a backup, and a log whose end failed still exists."""
+    """An operator may restore the log from a backup, and a log whose deletion failed still exists."""
     bench.detach(bench.consume(durable()))
     bench.append(0)
     logs = bench.store._logs
@@ -370,8 +372,8 @@ def test_partitions_that_come_while_a_cursor_is_written_are_read_too(bench: Benc
 def test_nothing_is_missed_and_only_unsettled_events_come_again_after_any_settlements_and_losses(
     data: st.DataObject,
 ) -> None:
-    """Deliveries, settlements in any order, reconnects, flushes and kills: each event comes until its
-    settlement was flushed, in order.
+    """Deliveries, settlements in any order, reconnections, flushes and kills: each event is delivered, in
+    order, until its settlement was flushed.
     """
     bench = Bench(partitions=1)
     consumer = bench.consume(durable(filters=EARLIEST))

@@ -49,7 +49,7 @@ def test_settlements_of_an_evicted_member_change_nothing(bench: Bench) -> None:
 
 
 def test_settlements_of_a_leaving_member_count(bench: Bench) -> None:
-    """4.5.1: a graceful close lets the consumer finish its events."""
+    """4.5.1: after a graceful close, the consumer may settle its events."""
     for _ in range(2):
         bench.consume(member(durable=True, filters=EARLIEST, container="a"))
     bench.append(0, 1)

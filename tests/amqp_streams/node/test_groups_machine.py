@@ -1,9 +1,11 @@
 """A node with consumer groups and cursors, compared with a model of what its peers and its disk know, with
 crashes and restarts.
 
-Laws for any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances
-and crashes: a partition has one owner in a group. Epochs never fall. An old owner gets nothing once a new one
-exists. No cursor passes an unsettled event, and none goes back further than the disk or a reset requires.
+Invariants for any order of attaches, ends, steals, deliveries, settlements, writes and their failures,
+rebalances and crashes: a partition has one owner in a group. Epochs never decrease. A former owner gets
+nothing once a new owner exists. A cursor does not pass an unsettled event, and goes back no further than the
+disk or a reset requires.
+
 Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
@@ -46,7 +48,9 @@ Spot = tuple[CursorKey, int]
 
 
 class Crashing(RuleBasedStateMachine):
-    """One log, whose events outlive crashes; its node's states do as far as their writes ended."""
+    """One log, whose events survive crashes. The states of its node survive as far as their writes have
+    ended.
+    """
 
     @initialize(partitions=st.integers(1, 3), wait_ms=st.sampled_from([0, WAIT, WAIT]))
     def begin(self, partitions: int, wait_ms: int) -> None:
@@ -56,10 +60,10 @@ class Crashing(RuleBasedStateMachine):
         self.log = self.store.create("log", LogSettings(partitions=partitions), incarnation="i")
         self.connections = count(1)
         self.told: dict[tuple[str, int], int] = {}
-        """The epoch last told to a peer."""
+        """The last epoch that was reported to a peer."""
         self.settled: dict[Spot, set[int]] = {}
-        """Of each cursor that was told to a peer: what was settled, from 0 on, with all that is before where
-        it began.
+        """For each cursor that was reported to a peer: the settled events, from 0 on, including those before
+        its start.
         """
         self.floor: dict[Spot, int] = {}
         """Where the disk has each cursor at least, and, in `rising`, where it will have it when the writes
@@ -77,7 +81,7 @@ class Crashing(RuleBasedStateMachine):
         self.store.states.on_written = self.node.state_written
         self.store.on_commit = self.committed
         self.crashed: set[Spot] = set(self.settled)
-        """Cursors of which it is not known what the crash left."""
+        """The cursors whose state after the crash is not known."""
         self.rising.clear()
 
     # -- what peers do
@@ -161,7 +165,9 @@ class Crashing(RuleBasedStateMachine):
     @precondition(lambda self: any(link.unsettled for link in self.links))
     @rule(data=st.data(), all_=st.booleans())
     def settle(self, data: st.DataObject, all_: bool) -> None:
-        """In any order; also on links that are closed already, whose settlements are too late."""
+        """Settle events in any order, also on links that are already closed; those settlements are
+        too late.
+        """
         link = data.draw(st.sampled_from([link for link in self.links if link.unsettled]))
         done = list(link.unsettled) if all_ else [data.draw(st.sampled_from(list(link.unsettled)))]
         for index, number in done:
@@ -176,7 +182,7 @@ class Crashing(RuleBasedStateMachine):
     @precondition(lambda self: self.settled)
     @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
-        """A cursor goes back to the earliest event, unless a link is moving it."""
+        """A cursor goes back to the earliest event, unless a link moves it."""
         key, index = data.draw(st.sampled_from(sorted(self.settled, key=str)))
         done = self.manage(
             "UPDATE", names.CURSOR_TYPE, key.id, {"partition": str(index), "position": names.OFFSET_EARLIEST}
@@ -195,7 +201,7 @@ class Crashing(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from("gh"))
     def remove_group(self, group: str) -> None:
-        """A group goes, with its epochs and its cursor, unless it has links."""
+        """Remove a group with its epochs and its cursor, unless the group has links."""
         used = any(
             link.alive and link.request.properties.get(names.CONSUMER_GROUP) == group for link in self.links
         )
@@ -250,7 +256,7 @@ class Crashing(RuleBasedStateMachine):
 
     @rule(slow=st.booleans())
     def change_the_disk(self, slow: bool) -> None:
-        """Writes end at once, or when `end_writes` says so."""
+        """Writes end at once, or when `end_writes` is called."""
         self.slow = slow
 
     def write_promptly(self) -> None:
@@ -260,7 +266,7 @@ class Crashing(RuleBasedStateMachine):
     @precondition(lambda self: self.store.states.waiting)
     @rule(fails=st.booleans())
     def end_writes(self, fails: bool) -> None:
-        """What failed stays seen, and goes with the next write."""
+        """End the writes. Writes that failed are still visible, and are repeated with the next write."""
         if fails and self.store.states.waiting:
             self.store.states.fail(StorageError("no"))
         elif self.store.states.waiting:
@@ -310,7 +316,7 @@ class Crashing(RuleBasedStateMachine):
         self.write_promptly()
 
     def active_rival(self, request: AttachRequest) -> tuple[str, int] | None:
-        """The partition that this asks for, if it has another owner: one that is not the same link on another
+        """Return the requested partition if it has another owner that is not the same link on another
         connection.
         """
         group, index = (
@@ -333,7 +339,7 @@ class Crashing(RuleBasedStateMachine):
             return error
 
     def follow(self) -> None:
-        """Do what the node wants done, in order, as its shell would."""
+        """Carry out the effects of the node, in order, as its shell would."""
         for effect in self.node.take_effects():
             match effect:
                 case Granted(pending, grant):

@@ -104,8 +104,8 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
 
 
 def test_unauthenticated_clients_create_only_as_many_logs_as_the_node_serves_partitions() -> None:
-    """Each partition needs a folder, files and memory: neither attaches to invented names nor requests may
-    accumulate them.
+    """Each partition needs a folder, files and memory, so neither attaches to invented names nor requests may
+    accumulate partitions.
     """
     node = Node(
         MemoryStore(),
@@ -191,8 +191,8 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
 
 
 def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench) -> None:
-    """Only consumers that asked for more (which takes credit) and found nothing are woken. Others are not
-    examined.
+    """Only consumers that requested more events (which takes credit) and found none are woken. Other
+    consumers are not examined.
     """
     idle = [bench.attach(attach(consumer=True)) for _ in range(1000)]
     eager = bench.attach(attach(consumer=True))

@@ -1,4 +1,4 @@
-"""Partitions that another container has: links learn where, and follow partitions that move.
+"""Partitions that another container has: links are redirected, and follow partitions that move.
 
 Spec: Event Streams 4.4; AMQP 2.6.7.
 """
@@ -61,8 +61,8 @@ def test_a_log_that_is_elsewhere_need_not_be_here(bench: Bench) -> None:
 
 
 def test_links_follow_partitions_that_move(bench: Bench) -> None:
-    """4.5.1, 4.6.5: an agnostic link's partitions change under it, and its next transfer says so; bound links
-    are closed.
+    """4.5.1, 4.6.5: the partitions of an agnostic link change while it is attached, and its next transfer
+    names the partition. Bound links are closed.
     """
     agnostic, empty = bench.consume(filters=EARLIEST), bench.consume()
     bound, owner = (

@@ -58,7 +58,7 @@ def test_a_body_that_is_not_a_map_is_not_read_as_an_empty_one() -> None:
 
 
 def steps_of(answering: Steps) -> tuple[int, Answer]:
-    """How many steps an answer took, and the answer."""
+    """Return the number of steps of an answer, and the answer."""
     steps = 0
     while True:
         try:

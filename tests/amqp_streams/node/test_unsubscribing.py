@@ -21,8 +21,8 @@ def unsubscribe(link: str = "s") -> AttachRequest:
 
 
 def test_a_receiver_without_a_source_learns_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
-    """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what
-    they are answered.
+    """2.6.3: a link is resumed by its name. A client that ends a durable subscription attaches in this way,
+    and closes the answered link.
     """
     bench.detach(bench.consume(durable()))
     kept = bench.attach(unsubscribe())

@@ -72,7 +72,7 @@ def test_memory_is_given_back_once(engine: Engine) -> None:
 
 
 def test_a_thousand_connections_come_and_go() -> None:
-    """Freed in the wrong order, this crashes."""
+    """If the objects were freed in the wrong order, the process would crash."""
     for _ in range(1000):
         engine = Engine(serving=True, frame_bytes_max=4096, channels_max=8, idle_timeout_ms=20_000)
         engine.push(AMQP_HEADER)
@@ -95,7 +95,7 @@ def test_output_comes_in_blocks_that_are_bounded(engine: Engine) -> None:
 def test_the_engine_says_how_much_of_what_it_took_is_of_a_frame_that_is_not_complete(
     sizes: list[int], blocks: list[int]
 ) -> None:
-    """Whatever the size of its buffer, which grows with the frames."""
+    """The result does not depend on the size of the engine's buffer, which grows with the frames."""
     engine = Engine(serving=True, frame_bytes_max=32 << 10, channels_max=8, idle_timeout_ms=20_000)
     begin = frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(100), outgoing_window=UInt(100))
     frames = [AMQP_HEADER, frame_of("open", container_id="peer"), begin, frame(0, b"")]

@@ -1,4 +1,4 @@
-"""What the engine only logs."""
+"""The faults that the engine only logs."""
 
 import gc
 

@@ -53,7 +53,7 @@ def consuming(count: int, *, credit: int, **fields: Any) -> ScriptedPeer:
 
 
 def outcomes(peer: ScriptedPeer) -> list[tuple[int, int, int, bool]]:
-    """Dispositions that came: first, last, code of the state, settled."""
+    """Return the received dispositions: first, last, code of the state, settled."""
     return [_outcome(one) for one in peer.take("disposition")]
 
 
@@ -140,7 +140,7 @@ def test_the_limit_is_enforced_while_bytes_arrive_and_other_links_live_on() -> N
 def test_transfers_on_a_refused_or_closed_link_are_dropped_and_take_no_memory(
     closing: str, more: bool
 ) -> None:
-    """A peer that never answers the detach may go on forever: nothing of it may be kept."""
+    """A peer that never answers the detach may send without limit. None of its bytes may be kept."""
     node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=100_000))
     peer = ScriptedPeer(node)
     peer.open()
@@ -384,7 +384,7 @@ def test_dispositions_of_deliveries_that_are_not_there_do_nothing(first: int) ->
 def test_however_the_bytes_are_cut_the_events_are_the_same(
     bodies: list[bytes], block: int, data: st.DataObject
 ) -> None:
-    """Frames cut messages, reads cut frames: neither may show."""
+    """Frames divide messages, and reads divide frames. Neither division may affect the events."""
     node = InMemoryNode({"temps": 1}, block_bytes=block)
     peer = producing(node)
     messages = [b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body for body in bodies]

@@ -1,4 +1,6 @@
-"""Values through the engine's own data. What matters is refused when it is broken; what does not is empty."""
+"""Values through the engine's own data. An invalid value that matters is refused; any other invalid value is
+read as empty.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -17,7 +17,7 @@ from tests.amqp_streams.server.peers import LOCAL, Authority, Connect, Echoes, L
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """A module that says BOTH_LOOPS runs its tests on asyncio's loop and on uvloop's."""
+    """Run the tests of a module with BOTH_LOOPS on the event loops of asyncio and uvloop."""
     if getattr(getattr(item, "module", None), "BOTH_LOOPS", False):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}

@@ -84,7 +84,7 @@ class Doors:
         return f"{scheme}://{user}{'@' if user else ''}{where}"
 
     def client(self, scheme: str, user: str = "", *, certificate: str | None = None, **sasl: Any) -> Client:
-        """One of ours. `certificate`: the common name of the one that it shows."""
+        """Return a client with a certificate. `certificate`: its common name."""
         return connect(
             self.url(scheme, user),
             tls=self.shows(certificate),
@@ -93,7 +93,7 @@ class Doors:
         )
 
     def shows(self, certificate: str | None) -> TlsOptions:
-        """What a client trusts, and shows."""
+        """The certificates that a client trusts and presents."""
         shown = None if certificate is None else self.issue(certificate)
         return TlsOptions(
             ca_file=self.authority.ca,

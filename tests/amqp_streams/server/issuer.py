@@ -27,7 +27,7 @@ KEYS["PS256"] = KEYS["RS256"]
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """The claims of a valid token. None removes a claim."""
+    """Return the claims of a valid token. None removes a claim."""
     good = {
         "iss": ISSUER,
         "aud": AUDIENCE,
@@ -45,7 +45,7 @@ def token(algorithm: str = "ES256", key: Any = None, *, kid: str | None = None, 
 
 
 def handmade(header: dict[str, Any], payload: object, secret: bytes = b"") -> str:
-    """A token that no library would make."""
+    """Return a token that no library would create."""
     parts = [_encoded(json.dumps(part).encode()) for part in (header, payload)]
     signature = _encoded(hmac.digest(secret, ".".join(parts).encode(), hashlib.sha256)) if secret else ""
     return ".".join([*parts, signature])

@@ -57,7 +57,7 @@ class Echoes:
         return echo
 
     async def number(self, index: int) -> Echo:
-        """The connection made as number `index`, once it is."""
+        """Return the connection with number `index`, as soon as it exists."""
         while len(self.made) <= index:
             self._more.clear()
             await self._more.wait()
@@ -93,7 +93,7 @@ class Authority:
         return self.folder / "ca.pem"
 
     def issue(self, name: str) -> TlsSettings:
-        """A certificate for `name`, good for localhost and 127.0.0.1."""
+        """Return a certificate for `name` that is valid for localhost and 127.0.0.1."""
         certificate, key, request = (self.folder / f"{name}.{ending}" for ending in ("pem", "key", "csr"))
         extension = self.folder / f"{name}.ext"
         names = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
@@ -104,7 +104,7 @@ class Authority:
         return TlsSettings(certificate=certificate, key=key)
 
     def client_context(self, presenting: TlsSettings | None = None) -> ssl.SSLContext:
-        """What a client needs to trust this authority, and to show a certificate."""
+        """Return the TLS context of a client that trusts this authority and presents a certificate."""
         context = ssl.create_default_context(cafile=self.ca)
         if presenting:
             context.load_cert_chain(presenting.certificate, presenting.key)

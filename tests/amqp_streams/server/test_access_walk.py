@@ -2,7 +2,7 @@
 learn no names.
 
 Each row of `OPERATIONS` is an operation that a peer can request, with the kinds of users that may perform it.
-The lists of links and requests come from the code: a test here fails if one of them is in no row.
+The lists of links and requests come from the code: a test fails if one of them is missing in the rows.
 """
 
 from collections.abc import Callable
@@ -62,8 +62,8 @@ class Outcome:
 
 
 class Room:
-    """A node with a log `temps` in which `reader` keeps a cursor, and `member` one in the group `billing`;
-    and a peer of one kind.
+    """A node with a log `temps`, in which `reader` has a cursor and `member` has a cursor in the group
+    `billing`, and a peer of one kind.
     """
 
     def __init__(self, kind: str) -> None:
@@ -91,7 +91,7 @@ class Room:
         self.node.run()
 
     def cursor(self, log: str, group: str | None) -> str:
-        """The id of the cursor that is kept there."""
+        """The id of that cursor."""
         found = self.node.store.logs.get(log)
         if found is None:
             return "9de4c1"
@@ -120,7 +120,7 @@ class Room:
 # -- what can be asked
 
 NOTHING_KEPT = names.NOT_FOUND
-"""What others keep under a name is as if it were not there."""
+"""A cursor of another user looks like a cursor that does not exist."""
 
 
 def link_outcome(link: Any) -> Outcome:
@@ -220,7 +220,7 @@ def asks_extents(room: Room, log: str) -> Outcome:
 
 
 def lists(type_: str, key: str, *, own: bool | None = None) -> Callable[[Room, str], Outcome]:
-    """What a list shows. `own`: of the cursors that of `reader`; not: the group's."""
+    """Check what a list shows. `own`: it contains the cursor of `reader`; otherwise that of the group."""
 
     def ask(room: Room, log: str) -> Outcome:
         status, words, body = room.ask("QUERY", type_)

@@ -1,7 +1,8 @@
-"""A commit outlives the read that started it: whatever is gone by the time it is back is left alone.
+"""A commit outlives the read that started it. Objects that have ended when the commit ends are not touched.
 
-The hazard is C memory: a delivery's pointer is dead once its link, its session or its connection is. A fault
-here is not an exception but a crash of the process, so the rounds are run in a process of their own, too.
+The risk is C memory: the pointer of a delivery is invalid after its link, its session or its connection has
+ended. A fault here is not an exception but a crash of the process, so the rounds also run in a separate
+process.
 """
 
 from random import Random
@@ -156,9 +157,8 @@ def event(number: int) -> bytes:
 
 
 def check(node: InMemoryNode, told: list[tuple[str, int, Sent]]) -> None:
-    """Accepted: there, once.
-
-    Rejected or modified: not there. What one link sent lies in each partition in the order of its sending.
+    """Check that accepted events are stored once, that rejected and modified events are not stored, and that
+    the events of a link are in each partition in the order of sending.
     """
     lying: list[list[int]] = []
     for partition in node.store.logs["temps"].partitions:

@@ -1,4 +1,4 @@
-"""The life of a connection: open, timeouts, close. Real bytes, no sockets."""
+"""The life cycle of a connection: open, timeouts, close. Real bytes, no sockets."""
 
 import proton
 import pytest
@@ -176,7 +176,7 @@ def test_a_silent_peer_is_closed_with_the_reason() -> None:
 
 
 def test_a_peer_that_this_node_does_not_read_from_is_not_taken_for_silent() -> None:
-    """Its heartbeats wait in the system, and its events would come again."""
+    """The heartbeats of the peer wait in the system's buffer, and its events would be delivered again."""
     node = InMemoryNode(limits=Limits(idle_timeout_ms=4000))
     peer = ScriptedPeer(node)
     peer.open()
@@ -291,8 +291,8 @@ def test_a_peer_that_vanishes_leaves_nothing_behind() -> None:
 
 
 def test_a_stopping_server_closes_its_connections_and_says_why() -> None:
-    """Not link by link: a closing detach ends a link for good, and clients that reconnect do not attach it
-    again.
+    """The server does not close links one by one: a closing detach ends a link permanently, and clients that
+    reconnect would not attach it again.
     """
     node = InMemoryNode({"temps": 1})
     peer, silent = ScriptedPeer(node), ScriptedPeer(node, header=b"")
@@ -313,7 +313,7 @@ def test_a_stopping_server_closes_its_connections_and_says_why() -> None:
 
 
 def test_a_connection_that_is_being_closed_delivers_nothing_and_leaves_cursors_where_they_are() -> None:
-    """Its peer would not see the events, and a presettled subscriber would lose them."""
+    """The peer would not read the events, and a presettled subscriber would lose them."""
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node, container="app")
     pair.receiver(
@@ -423,8 +423,8 @@ def test_a_peer_that_takes_nothing_is_written_to_only_so_much() -> None:
 def test_a_peer_that_takes_everything_at_once_does_not_wait_for_a_tick(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The system takes megabytes at once: nothing is ever pending, so nothing drains, and a peer that settles
-    nothing says nothing.
+    """The system takes megabytes at once, so nothing is ever pending and nothing drains, and a peer that
+    settles nothing sends nothing.
     """
     monkeypatch.setattr(testing_node, "DRAINED_WHEN_ABOVE", 1 << 40)
     node = InMemoryNode({"temps": 1})

@@ -39,7 +39,7 @@ def subscribed(node: InMemoryNode, *, credit: int = 100, **options: object) -> t
 
 
 def rest(node: InMemoryNode, **options: Any) -> list[bytes]:
-    """What the next life of the link gets."""
+    """Return what the next link with this name receives."""
     return subscribed(node, **options)[1].bodies
 
 
@@ -167,7 +167,9 @@ def test_events_of_all_partitions_have_their_positions() -> None:
 
 @pytest.mark.parametrize("how", ["close", "detach", "end", "break"])
 def test_a_cursor_outlives_its_link_however_that_ends(how: str) -> None:
-    """Losing a cursor is worse than keeping one too many, so a closing detach keeps it as well."""
+    """Losing a cursor is worse than keeping one too many, so the node also keeps the cursor after a closing
+    detach.
+    """
     node = filled()
     pair, receiver = subscribed(node)
     for arrived in receiver.arrived[:4]:
@@ -268,11 +270,11 @@ def test_settlements_of_ordinary_consumers_are_dealt_with_unseen() -> None:
 
 
 def one_round(random: Random) -> None:
-    """Groups, durable links and pending attaches whose connections die in any order, with settlements
+    """Groups, durable links and pending attaches whose connections end in any order, with settlements
     unwritten and writes in flight.
 
-    Each partition's events are then passed on without a gap: the last consumer gets all events that no other
-    settled.
+    The events of each partition are then passed on without a gap: the last consumer gets all events that no
+    other consumer has settled.
     """
     store = MemoryStore()
     groups = GroupSettings(wait_ms=3000, pause_ms=500, handover_ms=1500, cursor_flush_ms=FLUSH_MS)

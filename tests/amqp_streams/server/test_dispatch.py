@@ -1,4 +1,6 @@
-"""Endpoints come and go in every order, and no peer's bytes raise, crash or disturb a neighbour."""
+"""Endpoints begin and end in any order, and the bytes of one peer never raise an exception, crash the node or
+disturb another peer.
+"""
 
 import struct
 from typing import Any
@@ -247,9 +249,8 @@ def test_dispositions_and_flows_of_every_kind_of_link_are_borne() -> None:
 def test_a_transfer_against_the_direction_of_its_link_closes_the_connection(
     source: str, beside: bool, settled: bool | None, tag: bytes
 ) -> None:
-    """AMQP 2.6: only the sender transfers.
-
-    The engine takes it for one of the sender's own, with a tag that a peer made up.
+    """AMQP 2.6: only the sender transfers. The engine would treat the transfer as a delivery of the node,
+    with a tag that the peer chose.
     """
     peer = opened()
     if beside:

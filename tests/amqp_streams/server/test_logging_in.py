@@ -117,7 +117,9 @@ async def test_required_certificates_keep_others_out_before_amqp(doors: Doors) -
 
 
 def secrets_of(doors: Doors) -> set[str]:
-    """What must never be logged: the password and its stored form, as text, base64 and hex."""
+    """Return the texts that must never be logged: the password and its stored form, as text, base64
+    and hex.
+    """
     kept = json.loads(doors.users.read_text())
     keys = [kept["users"]["ann"][algorithm.lower()].split("$")[2] for algorithm in ScramAlgorithm]
     told = {
@@ -195,7 +197,7 @@ async def test_a_failed_login_is_logged_with_user_mechanism_address_and_reason(d
 async def test_a_connection_ends_with_its_token_and_continues_with_the_next(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client asks for another token and nothing is lost; a token that is not renewed is the end."""
+    """The client gets a new token, and no event is lost. A token that is not renewed ends the connection."""
     asked: list[str] = []
 
     def fresh() -> str:
@@ -234,7 +236,9 @@ async def test_a_valid_token_is_accepted_though_many_logins_of_its_address_faile
 
 
 async def test_keys_and_rules_are_read_again(doors: Doors) -> None:
-    """A broken file keeps the old keys; a good one takes the issuer's new key and forgets the old."""
+    """A file that is not valid keeps the former keys. A valid one adds the issuer's new key and removes the
+    former one.
+    """
     async with doors.open():
         guard = doors.server._guard  # type: ignore[union-attr]  # it runs
         assert guard is not None

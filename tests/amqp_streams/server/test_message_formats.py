@@ -1,5 +1,5 @@
-"""A message is delivered with the message-format that it came with, to every consumer, in whatever way it
-came and goes (AMQP 2.7.5).
+"""A message is delivered with the message-format with which it was received, to each consumer and on each
+path (AMQP 2.7.5).
 """
 
 import errno
@@ -51,8 +51,8 @@ def formats(node: InMemoryNode, index: int = 0) -> list[int]:
 
 
 def received(peer: ScriptedPeer) -> list[tuple[int, bytes]]:
-    """The message-format and the end of the message of each delivery, of which the later transfers say the
-    same.
+    """Return the message-format and the end of the message of each delivery. Later transfers of a delivery
+    repeat the format.
     """
     found: list[tuple[int, bytes]] = []
     more = False
@@ -343,7 +343,7 @@ def test_a_cursor_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
 
 
 def test_a_connection_without_formats_is_not_rewritten() -> None:
-    """A link with formats keeps its frames in order, whatever else is sent on the connection."""
+    """A link with formats keeps the order of its frames, independent of other frames on the connection."""
     node = with_formats(0, 0, AZURE)
     pair = EnginePair(node)
     receiving = pair.receiver("temps", filters=filter_of("@earliest"), credit=2)  # fmt: skip
@@ -392,7 +392,7 @@ def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: in
 
 
 def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first_that_is_not_0() -> None:
-    """The client would read such an event as an ordinary one."""
+    """The client would read such an event as one of format 0."""
     receiving = batched_links(with_formats(0, 0, AZURE, 0), known=False)
     batches = [read_batch(each.raw) for each in receiving.arrived]
     assert [(list(batch.offsets), batch.next_offset, batch.formats) for batch in batches] == [([0, 1], 2, {})]

@@ -31,7 +31,7 @@ def closed_with(client: EnginePair) -> str | None:
 
 
 def with_heartbeats(client: EnginePair, seconds: int) -> None:
-    """Time passes, and the client shows that it lives."""
+    """Advance the clock while the client sends heartbeats."""
     for _ in range(2 * seconds):
         client.node.advance(SECOND // 2)
         client.transport.tick(client.node.clock.now_ms / SECOND)
@@ -100,9 +100,8 @@ def test_producers_of_one_user_get_the_rate_together(users: tuple[str, str]) -> 
 
 
 def test_a_producer_that_sends_larger_messages_than_before_is_held_back() -> None:
-    """Its credit was meant for small ones.
-
-    No more is read from it until its debt is paid, and it is not taken for dead.
+    """The producer got its credit for small messages. The node stops reading from it until it has returned to
+    its rate, and does not count it as silent.
     """
     here = InMemoryNode(
         {"temps": 1},
@@ -159,7 +158,7 @@ def test_consumers_of_one_user_get_the_rate_together_and_others_theirs() -> None
     [filter_of("@earliest"), {proton.symbol("sql"): proton.Described(proton.ulong(0x120), "TRUE OR x = 1")}],
 )
 def test_large_events_after_small_ones_are_delayed_too(filters: dict[object, object]) -> None:
-    """How large events were says nothing of those that come."""
+    """The size of earlier events does not predict the size of later ones."""
     here = node(alice=Quota(bytes_out=RATE))
     loader = pair(here, None)
     link = loader.sender("temps")

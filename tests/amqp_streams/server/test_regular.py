@@ -16,7 +16,9 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Work:
-    """The regular work of a store, with clocks in the test's hand and a step that fails while it should."""
+    """The regular work of a store. The test controls its clocks, and one step fails while the test requests
+    it.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.store = MemoryStore()

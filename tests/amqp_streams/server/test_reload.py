@@ -168,8 +168,8 @@ _RULES = st.lists(
 def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(
     history: list[list[AccessRule]],
 ) -> None:
-    """It also ends there, whatever the rules were before: each request to the node is checked by the
-    rules.
+    """A link also ends when a later set of rules forbids it, independent of earlier rules: each request to
+    the node is checked with the current rules.
     """
     bench = Bench(user_groups={"ops": ["bob"]})
     asked = [

@@ -1,6 +1,4 @@
-"""What a node makes of the configured logs when it starts, and that it lets go of everything when
-it cannot.
-"""
+"""How a node applies the configured logs at its start, and that it releases everything if it cannot start."""
 
 import asyncio
 import subprocess
@@ -127,7 +125,7 @@ def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Pa
 
 
 async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_path: Path) -> None:
-    """A load balancer needs time to notice that it must not send clients here."""
+    """A load balancer needs time to notice that it must not send clients to this node."""
     settings = _settings(tmp_path).model_copy(
         update={"admin_listen": Listener(host="127.0.0.1", port=0), "shutdown_delay_ms": 60_000}
     )

@@ -305,7 +305,9 @@ def test_the_status_counts_what_groups_are_doing() -> None:
 
 
 def test_a_filter_that_is_slow_ends_its_links_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What looking at an event takes is seen when it was looked at: others have their turn then."""
+    """The cost of examining an event is known after the event was examined. Then other links get
+    their turn.
+    """
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x"] * 5000)
     pair = EnginePair(node)

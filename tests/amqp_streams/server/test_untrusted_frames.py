@@ -1,4 +1,4 @@
-"""Arbitrary bytes and frames of one client: whatever one client sends, every other client is served."""
+"""Arbitrary bytes and frames of one client. The other clients are always served."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stores to test, each with the hand that makes time pass in it."""
+"""The stores that are tested, each with a hand that makes time pass in it."""
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ SMALL = Tuning(
     reserve_bytes=4 << 10,
     states_bytes=2 << 10,
 )
-"""Everything happens after a few records that takes megabytes in life."""
+"""Limits that are so small that a few records reach them. In production they are megabytes."""
 
 
 class Hand:

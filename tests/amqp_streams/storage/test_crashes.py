@@ -1,9 +1,9 @@
-"""From one seed: appends, commits, reads, retention, crashes at any operation, recovery that crashes again;
-checked against a model.
+"""From one seed: appends, commits, reads, retention, crashes at any operation, and recovery that crashes
+again, compared with a model.
 
-Laws checked after each opening: no accepted record is lost or changed, order is kept, numbers of visible
-records are never given out again, and what was never accepted is either there as it was sent or not there at
-all. States are as after some write, the last that ended or a later one.
+Invariants after each opening: no accepted record is lost or changed, the order is kept, and numbers of
+visible records are never used again. A record that was not accepted is present as it was sent, or absent.
+States are as they were after some write: the last one that ended, or a later one.
 """
 
 import random
@@ -57,7 +57,7 @@ class LaggingExecutor:
 
 
 class LaggingStore(DirectoryStore):
-    """The store with such executors."""
+    """The store with these executors."""
 
     def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor, Executor]:
         self.writer = LaggingExecutor(self._files, self._results)
@@ -68,10 +68,10 @@ class LaggingStore(DirectoryStore):
 
 @dataclass
 class Model:
-    """What one partition must hold. `sent` is keyed by number and holds the commit that it went into, too.
+    """The expected contents of one partition.
 
-    `numbered`: by record, who numbered it, and how; `forgetting`: by the first record of an append, who was
-    forgotten with it.
+    `sent`: by number, with the commit of the record. `numbered`: by record, the producer and its number.
+    `forgetting`: by the first record of an append, the producers that were forgotten with it.
     """
 
     visible: list[tuple[bytes, int]] = field(default_factory=list)
@@ -81,8 +81,8 @@ class Model:
     forgetting: dict[int, str] = field(default_factory=dict)
 
     def producers(self, end: int) -> dict[str, int]:
-        """How far producers have come, given the records below `end`, whether retention has left them or
-        not.
+        """Return the last number of each producer, given the records below `end`. Records that retention
+        removed count, too.
         """
         reached: dict[str, int] = {}
         for number in range(end):

@@ -14,7 +14,7 @@ from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, read_al
 
 
 def test_records_in_the_page_cache_after_a_failed_sync_are_durable_once_they_are_visible() -> None:
-    """The system shows bytes that it will never write: a start that reads them must write them itself."""
+    """The system shows bytes that it will never write, so a start that reads them must write them itself."""
     files = FaultyFiles()
     hand = open_inline(files)
     (partition, *_) = _logs(hand)

@@ -1,4 +1,6 @@
-"""A full disk refuses appends and keeps what it has. Retention and deletion make it recover, without a restart."""
+"""A full disk refuses appends and keeps the stored records. Retention and deletion free space, and the node
+continues without a restart.
+"""
 
 import contextlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`verify` finds all errors and nothing else; `dump` shows the contents; neither changes a byte."""
+"""`verify` finds all errors and nothing else, `dump` shows the contents, and neither changes a byte."""
 
 from pathlib import Path
 from time import time
@@ -133,8 +133,8 @@ def test_dump_stops_at_damage_and_shows_where_to_continue(directory: Path) -> No
 def test_damage_that_a_start_would_not_repair_is_damage_though_the_journal_has_the_records(
     tmp_path: Path,
 ) -> None:
-    """What an index covers is not scanned at a start: the store would refuse to read it, so `verify` must not
-    call it a torn tail.
+    """A start does not scan what an index covers. The store would refuse to read it, so `verify` must not
+    report it as a torn tail.
     """
     hand = open_real(tmp_path / "data")
     partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]

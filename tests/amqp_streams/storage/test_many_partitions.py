@@ -1,4 +1,4 @@
-"""Retention looks at some partitions a call, and at all of them in turn."""
+"""Retention examines some partitions in each call, and all of them round-robin."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The message-format of a record outlives what the record outlives, and costs nothing where it is 0."""
+"""The message-format of a record survives everything that the record survives, and uses no space if
+it is 0.
+"""
 
 from array import array
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How far producers have come outlives everything that their events outlive, and retention."""
+"""The progress of producers survives everything that their events survive, and retention."""
 
 import json
 from array import array
@@ -87,7 +87,7 @@ def test_numbers_of_a_failed_commit_are_not_known() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_retention_forgets_no_producer(clean: bool) -> None:
-    """Idle producers' events go, segment by segment, until nothing of theirs is left; then the process is
+    """The events of idle producers are removed segment by segment until none is left. Then the process is
     killed, or not.
     """
     files = FaultyFiles()
@@ -111,8 +111,8 @@ def test_retention_forgets_no_producer(clean: bool) -> None:
 
 
 def test_an_index_does_not_describe_the_records_after_it() -> None:
-    """With sync=never the power takes what an index of a closed segment must not speak of: that would be a
-    hole.
+    """With sync=never, a power loss removes records that an index of a closed segment must not describe,
+    because that would be a gap.
     """
     files, tuning = FaultyFiles(), replace(SMALL, sync_bytes=1 << 30, index_bytes=1 << 30)
 

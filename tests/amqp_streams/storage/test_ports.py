@@ -1,4 +1,6 @@
-"""What every store promises, asked of each: in memory, on files in memory, on the disk with threads."""
+"""The contract of every store, tested with each of them: in memory, on files in memory, and on the disk with
+threads.
+"""
 
 import random
 

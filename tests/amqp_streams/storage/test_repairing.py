@@ -1,4 +1,6 @@
-"""A repair makes a directory usable again, loses nothing that a checksum proves, and reports the losses."""
+"""A repair makes a directory usable again, keeps everything that a checksum proves, and reports the
+losses.
+"""
 
 import json
 import shutil

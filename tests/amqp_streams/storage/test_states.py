@@ -1,6 +1,4 @@
-"""States: what each store promises of them, and what the data directory does when the disk does not do its
-part.
-"""
+"""States: the contract of each store, and the data directory on a disk that fails."""
 
 import errno
 import random
@@ -346,8 +344,8 @@ def test_a_failed_sync_with_an_interval_rewrites_everything(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_write_survives_a_power_loss_completely_or_not_at_all(seed: int) -> None:
-    """With the disk's sectors kept or lost by chance, in each sync mode; only with `always` what had ended
-    must be there.
+    """Sectors of the disk are kept or lost at random, in each sync mode. Only with `always` must completed
+    writes be present.
     """
     rng = random.Random(seed)
     files, sync = FaultyFiles(), Sync.parse(rng.choice(["always", "never", "interval:1000"]))

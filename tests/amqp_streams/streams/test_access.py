@@ -69,7 +69,9 @@ def test_groups_that_credentials_name_count_like_configured_ones() -> None:
 
 @pytest.mark.parametrize("user", ["*", "anonymous", "group:ops"])
 def test_a_user_named_like_a_word_of_the_rules_gains_nothing(user: str) -> None:
-    """Names also come from certificates and tokens: a user does not become a group by having its name."""
+    """Names also come from certificates and tokens. A user does not become a group by having the group's
+    name.
+    """
     access = Access([rule("anonymous group:ops", "temps", "send"), rule("*", "open", "send")])
     assert not access.allows(Identity(user), Right.SEND, "temps")
     assert access.allows(Identity(user), Right.SEND, "open")
@@ -175,7 +177,7 @@ def test_groups_are_visible_to_users_who_may_receive_in_them() -> None:
 
 
 def test_remembered_decisions_are_bounded_and_right() -> None:
-    """Names are what peers send: remembering them all would be theirs to fill."""
+    """Peers choose the names, so a cache without a limit would let them fill the memory."""
     access = Access([rule("alice", "a*", "send")])
     alice = access.of(ALICE)
     assert all(alice.allows(Right.SEND, f"a{number}") for number in range(DECISIONS_MAX + 10))

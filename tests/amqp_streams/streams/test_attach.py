@@ -33,7 +33,7 @@ def consuming(log: StoredLog, *, bound: bool) -> Consuming:
 
 @pytest.mark.parametrize("wanted", [Symbol("2"), "2"])
 def test_a_partition_is_asked_for_by_its_symbol(log: StoredLog, wanted: Value) -> None:
-    """A string is taken, too: that is what many clients send."""
+    """A string is accepted, too, because many clients send one."""
     assert requested_partition(request(**{names.PARTITION: wanted}), log) is log.partitions[2]
 
 
@@ -60,7 +60,7 @@ def test_a_partition_that_does_not_exist_is_not_found_and_the_error_says_which_d
 
 
 def test_a_bound_link_learns_its_partition_and_an_agnostic_one_learns_none(log: StoredLog) -> None:
-    """4.6.1: the property is the effective association; not set means agnostic."""
+    """4.6.1: the property is the effective association. Without it, the link is agnostic."""
     bound = {names.PARTITION: Symbol("2")}
     assert answered_properties(Producing(log, log.partitions[2])) == bound
     assert answered_properties(consuming(log, bound=True)) == bound
@@ -76,6 +76,8 @@ def test_a_bound_link_learns_its_partition_and_an_agnostic_one_learns_none(log: 
 
 
 def test_the_only_partition_of_a_log_is_not_a_binding(log: StoredLog) -> None:
-    """A link that did not ask to be bound stays agnostic, even where it makes no difference today."""
+    """A link that did not request a binding stays agnostic, even if that makes no difference with one
+    partition.
+    """
     one = Consuming(request(), log, log.partitions[:1], False, Reader([]), {}, announce=True)
     assert answered_properties(one) == {}

@@ -1,4 +1,4 @@
-"""Runtime information: the specification's entries and ours."""
+"""Runtime information: the entries of the specification, and those of this node."""
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings

@@ -1,4 +1,4 @@
-"""Each event goes to one partition, and what one message gets wrong refuses that message only."""
+"""Each event goes to one partition, and an error in one message refuses that message only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +95,7 @@ def conditions(receipt: Receipt) -> dict[int, str]:
 
 
 def taken(receipt: Receipt, count: int) -> list[int]:
-    """Indices of a batch that some partition took."""
+    """Return the indices of a batch that a partition accepted."""
     return sorted(
         index for part in receipt.parts for index in (range(count) if part.indices is None else part.indices)
     )
@@ -151,9 +151,8 @@ def test_a_named_partition_comes_before_a_key(room: Room, kind: Callable[[str], 
 
 
 def test_the_partition_named_is_stripped_and_all_else_kept_byte_by_byte(room: Room) -> None:
-    """4.6.6: the event log MUST strip the annotation once it has evaluated it.
-
-    The header and the bare message stay as they came.
+    """4.6.6: the event log MUST strip the annotation after evaluating it. The header and the bare message do
+    not change.
     """
     message = hinted("x", target=proton.symbol("1"), key="k", durable=True)
     room.receive(Producing(room.temps, None), message)
@@ -330,7 +329,7 @@ def test_a_recreated_log_is_found_again(room: Room) -> None:
 
 
 def test_a_log_that_cannot_be_made_for_a_relayed_message_refuses_that_message(room: Room) -> None:
-    """With logs made on demand, the disk may say no."""
+    """If logs are created on demand, the disk may refuse."""
 
     def broken(address: str, _permissions: Permissions) -> StoredLog:
         raise StorageError(address)
@@ -366,7 +365,9 @@ def test_events_for_a_partition_elsewhere_are_refused_naming_the_way(room: Room)
 
 
 def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
-    """Redirects change while the link stays; a log that is not here at all is refused whole."""
+    """Redirects change while the link stays attached. A log that this container does not have is refused as a
+    whole.
+    """
     elsewhere: list[Redirected] = [NOWHERE]
     intake = Intake(room.store, room.log_at, lambda _log: elsewhere[0])
     grant = Relaying()

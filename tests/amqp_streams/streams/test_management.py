@@ -30,7 +30,7 @@ from tests.amqp_streams.decoded import mapping
 def message(
     body: Any = None, *, correlation: Any = None, reply_to: str | None = "me", **properties: Any
 ) -> bytes:
-    """A request as a client of Proton's makes it."""
+    """Return a request as a client on Proton sends it."""
     written = proton.Message(body=body, id="request-1", properties=properties or None, reply_to=reply_to)
     if correlation is not None:
         written.correlation_id = correlation
@@ -129,7 +129,7 @@ def test_settings_are_described_by_the_names_that_requests_use() -> None:
 
 @pytest.mark.parametrize("correlation", ["text", ULong(7), b"binary", None])
 def test_an_answer_says_its_status_under_both_spellings(correlation: Value) -> None:
-    """Clients look for one or the other."""
+    """Some clients read one spelling, some the other."""
     answer = answer_message(
         Request("READ", "", "", {}, "me", correlation), Answer(404, "no such log", {"a": Symbol("b")})
     )

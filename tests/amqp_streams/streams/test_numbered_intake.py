@@ -37,7 +37,7 @@ def hinted(body: str, *, target: str | None = None, key: str | None = None) -> b
 
 
 class Room:
-    """A store whose commits end at once, or on request, with a log and a numbered link on it."""
+    """A store whose commits end at once or on request, with a log and a numbered link on it."""
 
     def __init__(self, *, auto: bool = True) -> None:
         self.store = MemoryStore(auto=auto)

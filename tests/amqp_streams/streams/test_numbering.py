@@ -24,7 +24,7 @@ FULL = StorageError("no space")
 
 
 class Desk:
-    """One partition of a store whose commits end when the test says so, and its numbering."""
+    """One partition of a store whose commits end when the test requests it, and its numbering."""
 
     def __init__(self, *, limit: int = 100, expiry_ms: int = 7 * DAY_MS) -> None:
         self.store = MemoryStore(auto=False)
@@ -38,7 +38,7 @@ class Desk:
         return self.numbering.attach(self.log, producer, None)
 
     def send(self, link: Numbered, *sequences: int) -> dict[str, list[int]]:
-        """What became of them, by sequence."""
+        """Send events, and return their outcomes by sequence number."""
         numbering, partition, commit = self.numbering, self.partition, self.store.sequence
         sifted = numbering.sift(link, partition, sequences, commit)
         fresh = array("Q", [sequences[place] for place in sifted.fresh])
@@ -273,7 +273,7 @@ class Sender:
         self.link = desk.attach()
         self.todo = list(range(first, 30))
         self.waiting: dict[int, list[int]] = {}
-        """By commit, what has its fate."""
+        """The events with an outcome, by commit."""
         self.accepted: set[int] = set()
 
     def send(self, count: int) -> None:
@@ -299,7 +299,9 @@ class Sender:
 
 @given(st.integers(0, 1 << 32))
 def test_each_event_is_stored_once_and_in_order_also_after_failed_sends_and_new_epochs(seed: int) -> None:
-    """Links come and go, commits fail, and processes crash: accepted events are stored, once and in order."""
+    """Links attach and detach, commits fail, and processes crash: accepted events are stored, once and in
+    order.
+    """
     rng = random.Random(seed)
     desk = Desk()
     senders = [Sender(desk, 0)]

@@ -1,7 +1,9 @@
 """Ownership compared with a model of what its peers know, for any order of attaches, losses, writes, failures
 and restarts.
 
-The model keeps what a peer or a disk can know: the granted claims, the reported epochs, and the durable ones.
+The model contains what a peer or a disk can know: the granted claims, the reported epochs, and the durable
+ones.
+
 Spec: Event Streams 4.5.
 """
 
@@ -60,7 +62,7 @@ class Groups(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        """A process starts: it knows what is durable, and no link is attached."""
+        """Start a process: it knows the durable epochs, and no link is attached."""
         self.ownership = Ownership(self.partitions, self.settings, epochs=dict(self.durable))
         self.writes: list[Write] = []
         self.failed.clear()
@@ -114,7 +116,7 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: self.writes)
     @rule(fails=st.integers(0, 3))
     def end_a_write(self, fails: int) -> None:
-        """Writes end in order; what failed goes with the next that does not."""
+        """End the writes in order. Failed writes are repeated with the next one that succeeds."""
         write = self.writes.pop(0)
         if fails:
             self.durable |= self.failed
@@ -155,7 +157,7 @@ class Groups(RuleBasedStateMachine):
         return None
 
     def follow(self, changes: Sequence[Change]) -> None:
-        """Do what a node would do, and compare each change with the known state."""
+        """Act as a node would, and compare each change with the known state."""
         leaving: Counter[str] = Counter()
         for change in changes:
             link = change.link

@@ -1,4 +1,4 @@
-"""Partitions spread evenly over whatever members come and go, and then stay where they are.
+"""Partitions are distributed evenly over members that join and leave, and then do not move.
 
 Spec: Event Streams 4.5.1.
 """
@@ -27,8 +27,8 @@ STEP = 200
 
 
 class Crowd:
-    """Members that keep as many links as they want: each comes back when its link was closed or refused, as
-    our client does.
+    """Members that keep as many links as they want. A member attaches again when its link was closed or
+    refused, as our client does.
     """
 
     def __init__(self, partitions: int, *, wait_ms: int, retry_ms: int = STEP) -> None:
@@ -79,7 +79,9 @@ class Crowd:
                     raise AssertionError(change)
 
     def step(self) -> None:
-        """Time passes: members that were asked to leave have left, and returning members are back."""
+        """Advance the time: members that were requested to leave have left, and returning members have
+        attached.
+        """
         self.now_ms += STEP
         for link in [link for link in self.links if link.state is GroupLinkState.LEAVING]:
             self.lose(link)
@@ -98,8 +100,8 @@ class Crowd:
         return Counter({member: owners.count(member) for member in self.wants})
 
     def assert_even(self) -> None:
-        """Of two members that could own the same partitions, none has two more than the other. No partition
-        that a member wants is without an owner.
+        """Check that of two members that could own the same partitions, neither has two more than the other,
+        and that every wanted partition has an owner.
         """
         loads = self.loads()
         assert sum(loads.values()) == min(self.partitions, sum(self.wants.values()))

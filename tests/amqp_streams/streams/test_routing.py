@@ -61,7 +61,7 @@ def test_the_round_continues_where_the_last_batch_ended() -> None:
 
 
 def test_a_large_batch_on_many_partitions_is_dealt_in_runs() -> None:
-    """What a piece of a batch costs a partition does not shrink with the piece."""
+    """The cost of a piece of a batch for a partition does not decrease with the size of the piece."""
     dealer, width, got = RoundRobin(), 64, dict.fromkeys(range(64), 0)
     for _ in range(8):
         shares = dealer.deal(256, range(width))

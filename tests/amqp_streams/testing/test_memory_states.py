@@ -1,4 +1,4 @@
-"""Writes of states that end when the test says so."""
+"""Writes of states that end when the test requests it."""
 
 from amqp_streams.errors import StorageError
 from amqp_streams.testing import ManualLoop, MemoryStates, MemoryStore

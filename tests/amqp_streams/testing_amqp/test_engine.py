@@ -1,4 +1,4 @@
-"""The wrapper of Proton's client shows the frames that it got."""
+"""The wrapper of Proton's client shows the frames that it received."""
 
 import proton
 import pytest

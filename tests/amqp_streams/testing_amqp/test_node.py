@@ -1,4 +1,4 @@
-"""The stand-ins keep the promises of what they stand in for."""
+"""The test doubles keep the contract of what they replace."""
 
 import pytest
 

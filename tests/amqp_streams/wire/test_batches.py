@@ -1,5 +1,5 @@
-"""Reading a batch returns what was written, with our reader and with one that walks the standard's
-sections.
+"""A batch that was written is read back, with our reader and with a reader that follows the sections of the
+standard.
 """
 
 from array import array
@@ -22,7 +22,7 @@ EVENTS = st.lists(
 
 
 def columns(events: list[tuple[int, int, bytes]]) -> tuple["array[int]", "array[int]", list[bytes]]:
-    """Offsets from steps, as ascending as they have to be."""
+    """Return offsets from steps, ascending as required."""
     offsets, at = array("Q"), -1
     for step, _, _ in events:
         at += step

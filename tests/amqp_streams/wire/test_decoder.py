@@ -28,7 +28,7 @@ likely = st.lists(st.sampled_from(CODES) | st.integers(0, 8) | st.integers(0, 25
 
 
 def outcome(data: bytes, at: int = 0) -> int | None:
-    """Where decoding ends; None after a documented error."""
+    """Return where decoding ends; None after a documented error."""
     try:
         _, end = decode(data, at)
     except WireError as error:
@@ -108,8 +108,8 @@ def test_depth_is_bounded_however_it_is_made(unit: str) -> None:
 
 
 def test_a_value_of_very_many_descriptors_is_refused_before_they_are_all_passed() -> None:
-    """They follow each other as descriptors of a value that never comes: a message of 16 MiB was seconds of
-    the node's loop.
+    """The descriptors follow each other without a value. A message of 16 MiB would block the event loop of
+    the node for seconds.
     """
     unit = b"\x00\x40"
     assert skip(unit * DESCRIBED_MAX + b"\x40") == 2 * DESCRIBED_MAX + 1

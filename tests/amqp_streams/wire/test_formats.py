@@ -29,7 +29,7 @@ class Stream:
         self._left = -PROTOCOL_HEADER_BYTES
 
     def feed(self, block: bytes) -> FormatFinder:
-        """Feed a block, and with it what Proton would say of its end."""
+        """Feed a block, and the end that Proton would report for it."""
         self._left += len(block)
         self._frame += block
         if self._left >= 0 and self._frame[:4] == AMQP[:4]:
@@ -168,7 +168,7 @@ def test_every_format_is_found_wherever_the_stream_is_cut(
 
 @pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
 def test_a_message_that_contains_a_transfer_is_not_taken_for_one(block_bytes: int) -> None:
-    """A user's event may contain bytes that look like the transfer of the next event, which belongs to
+    """The event of a user may contain bytes that look like the transfer of the next event, which belongs to
     another user.
     """
     inner = transfer(1, b"next", EVENT, AZURE)

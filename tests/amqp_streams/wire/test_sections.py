@@ -60,7 +60,7 @@ def test_annotations_are_read_wherever_they_are(message: tuple[list[int], list[b
 
 
 def proton_messages() -> list[Message]:
-    """Every combination of sections that Proton can be asked for."""
+    """Every combination of sections that Proton can encode."""
     made = []
     for durable, instructions, annotations, identity, properties, (kind, body) in itertools.product(
         (False, True),

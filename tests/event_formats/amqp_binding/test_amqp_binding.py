@@ -1,5 +1,5 @@
-"""Events as messages: they come back as they were, and what others write is read. CloudEvents AMQP binding
-1.0.2.
+"""Events as messages: reading returns what was written, and messages of other writers are read. CloudEvents
+AMQP binding 1.0.2.
 """
 
 import json
@@ -40,7 +40,7 @@ def test_an_event_comes_back_as_it_was(event: CloudEvent) -> None:
 
 @given(events(TEXTS | INTEGERS | st.booleans(), ANNOUNCING))
 def test_data_that_announces_an_event_comes_back_as_data(event: CloudEvent) -> None:
-    """Binary mode would give the inner event instead, or none at all."""
+    """Binary mode would return the inner event instead, or no event."""
     message = encode(event, {"x-request-id": "r"})
     assert decode(message) == event
     assert passed_on(message) == [(b"x-request-id", b"r")]

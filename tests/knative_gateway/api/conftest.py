@@ -1,4 +1,4 @@
-"""An API over a store of its own, with a clock that stands still."""
+"""An API over its own store, with a clock that does not move."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An API on a real socket, in a loop and a thread of its own, for programs that are not ours."""
+"""An API on a real socket, with its own event loop and thread, for programs of other projects."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a Trigger can be asked beyond Kubernetes."""
+"""The requests for a Trigger that Kubernetes does not have."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from tests.knative_gateway.api.client import BROKERS, TRIGGERS, call, trigger
 
 
 class Recorder:
-    """Replays that remember what they were asked."""
+    """Replays that record the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, object]] = []

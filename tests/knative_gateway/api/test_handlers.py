@@ -389,7 +389,7 @@ async def test_a_path_that_is_not_a_name_names_nothing(api: Api) -> None:
 
 
 async def test_an_object_has_a_size(api: Api) -> None:
-    """Whatever it grew by: a body, or many patches."""
+    """The limit holds for one large body and for many patches."""
     large = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -74,7 +74,7 @@ def named(kubectl: Run, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def write_status(kubectl: Run, url: str, name: str) -> None:
-    """What the controller does; old releases of kubectl have no --subresource."""
+    """Write a status, as the controller does. Old releases of kubectl have no --subresource."""
     import urllib.request  # noqa: PLC0415  # only here
 
     path = f"{url}/apis/eventing.knative.dev/v1/namespaces/default/triggers/{name}/status"

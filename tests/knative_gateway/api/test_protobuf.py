@@ -1,7 +1,4 @@
-"""Objects of the core in protobuf.
-
-The messages here are written by hand; kubectl's own come in test_kubectl.
-"""
+"""Core objects in protobuf. The messages here are written by hand; those of kubectl are in test_kubectl."""
 
 from contextlib import suppress
 

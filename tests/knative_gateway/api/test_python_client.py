@@ -1,4 +1,4 @@
-"""The official Python client against the API, as it is."""
+"""The official Python client against the API, without changes."""
 
 from collections.abc import Iterator
 from pathlib import Path

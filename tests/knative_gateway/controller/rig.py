@@ -1,4 +1,4 @@
-"""A controller over a real store, logs in memory, and a data plane that does what a test says."""
+"""A controller over a real store, logs in memory, and a data plane that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -61,7 +61,7 @@ class Plane:
 
 
 class Here:
-    """What a test has at hand."""
+    """The parts that a test uses."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.plane, self.logs = store, Plane(), Logs()

@@ -1,4 +1,4 @@
-"""The control plane over a real store, logs in memory, and a data plane that does what the test says."""
+"""The control plane over a real store, logs in memory, and a data plane that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -64,7 +64,7 @@ async def test_a_status_is_current_while_the_data_plane_is_slow(here: Here) -> N
 
 
 async def test_no_object_waits_for_the_subscribers_of_another(here: Here) -> None:
-    """One slow path delays neither the status nor the route of another."""
+    """One slow path delays neither the status nor the route of another path."""
     here.plane.late = {"/broker/default/late"}
     async with here.controller():
         late = await here.send(broker("late"))

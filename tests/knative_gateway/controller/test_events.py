@@ -62,7 +62,7 @@ def test_another_reason_another_event() -> None:
 
 
 def test_events_that_were_lost_to_a_subscriber_are_an_event_that_counts() -> None:
-    """`kubectl describe` ends with it, whatever Ready says."""
+    """`kubectl describe` shows the Event, also if the subscriber is Ready."""
     counted = [
         {**TRIGGER, "status": {"deliveries": {"dropped": dropped, "removed": removed}}}
         for dropped, removed in ((2, 0), (5, 0), (6, 3))

@@ -1,4 +1,4 @@
-"""Logs come and go with their Brokers and Channels."""
+"""Logs are created and deleted with their Brokers and Channels."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -114,7 +114,7 @@ async def test_a_successor_that_came_while_nothing_ran_begins_with_an_empty_log(
 async def test_a_log_that_was_there_before_its_owner_was_kept_is_taken_over_with_its_events(
     here: Here,
 ) -> None:
-    """From an earlier gateway, or created by hand: it does not belong to a predecessor."""
+    """The log is from an earlier gateway, or was created by hand. It does not belong to a predecessor."""
     await here.logs.ensure(LOG, partitions=2, retention_ms=None)
     here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))
     async with here.controller():

@@ -16,7 +16,7 @@ def stored(key: Key, version: int) -> dict[str, object]:
 
 
 class Scripted:
-    """A store whose lists and changes are written down; after them it says that it forgot."""
+    """A store with prepared lists and changes. After them it reports that it has discarded the changes."""
 
     def __init__(self, lists: Sequence[Sequence[Document]], feeds: Sequence[Sequence[Change]]) -> None:
         self.lists, self.feeds, self.done = list(lists), list(feeds), asyncio.Event()

@@ -35,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one round of reconciling wants."""
+    """The results of one round of reconciling."""
 
     writes: Mapping[Key, Object]
     routes: Mapping[str, Route]
@@ -75,7 +75,7 @@ def anew(objects: Mapping[Key, Object], state: State, settings: Settings, *, now
 
 @dataclass
 class World:
-    """`works`: the data plane takes new routes and makes logs; without it, everything stays as it is."""
+    """`works`: the data plane applies new routes and creates logs. Otherwise nothing changes."""
 
     settings: Settings = field(default_factory=lambda: Settings(BASE))
     objects: dict[Key, Object] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class World:
         del self.objects[key]
 
     def step(self) -> Plan:
-        """Reconcile once what changed, and carry it out."""
+        """Reconcile the changes once, and carry out the results."""
         for key in self._heard.keys() | self.objects.keys():
             if self._heard.get(key) is not self.objects.get(key):
                 self.reconciler.changed(key)
@@ -166,7 +166,7 @@ class World:
         return "", ""
 
     def subscriber(self, key: Key) -> Subscriber | None:
-        """What the data plane receives for a Trigger or Subscription."""
+        """Return what the data plane receives for a Trigger or Subscription."""
         uid = text(self.objects[key], "metadata", "uid")
         found = [
             each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid
@@ -176,7 +176,7 @@ class World:
 
 
 class Logs(MemoryEventLog):
-    """`away`: no log can be made."""
+    """`away`: no log can be created."""
 
     away = False
 

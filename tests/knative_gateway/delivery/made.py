@@ -11,7 +11,7 @@ SINK = "http://sink.example/dead"
 REPLY = "http://reply.example/to"
 LOG = "broker.default.default"
 AT_MS = 1_800_000_000_000
-"""What time it is, since 1970 UTC."""
+"""The time of the test, since 1970 UTC."""
 
 
 def event(**attributes: Value) -> CloudEvent:

@@ -1,6 +1,5 @@
-"""The event as it goes to the dead letter sink.
-
-knative-event-delivery, "deadLetterSink"; knative-delivery-design, "CloudEvent extensions".
+"""The event for the dead letter sink. knative-event-delivery, "deadLetterSink"; knative-delivery-design,
+"CloudEvent extensions".
 """
 
 import pytest

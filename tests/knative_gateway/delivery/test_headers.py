@@ -42,7 +42,7 @@ def test_a_dead_letter_says_its_namespace_and_asks_for_no_reply() -> None:
 
 
 def test_when_to_come_again_goes_with_a_reply_only() -> None:
-    """A sender's Retry-After means nothing to subscribers."""
+    """The Retry-After of a sender has no meaning for subscribers."""
     headers = [(b"Retry-After", b"5"), (b"knative-x", b"1")]
     assert forwarded(headers) == [("knative-x", "1")]
     assert forwarded(headers, of_reply=True) == [("retry-after", "5"), ("knative-x", "1")]

@@ -1,4 +1,4 @@
-"""What an answer means: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry" and "Derived
+"""The meaning of answers: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry" and "Derived
 (Reply) Events".
 """
 

@@ -190,8 +190,8 @@ def test_a_reply_that_is_never_stored_makes_the_event_a_dead_letter() -> None:
 
 
 def test_between_brokers_of_this_gateway_an_event_goes_with_its_count() -> None:
-    """Without it two that send to each other, or one whose dead letters come back to it, would go round for
-    ever.
+    """Without the count, two Brokers that send to each other, or a Broker whose dead letters return to it,
+    would loop without end.
     """
     here = "http://gateway/broker/"
     to_broker = subscriber(url=f"{here}d/b", reply_log=LOG, retry=0, dead_letter_url=SINK)
@@ -252,8 +252,8 @@ def test_a_reply_that_fails_retryably_retries_the_entire_delivery() -> None:
 
 
 def test_a_reply_that_fails_permanently_makes_the_event_a_dead_letter() -> None:
-    """Step 5: if an event (either the initial event or a reply) cannot be delivered: nothing is retried, the
-    initial one goes.
+    """Step 5: if an event (the initial event or a reply) cannot be delivered, nothing is retried, and the
+    initial event goes to the sink.
     """
     plan = Plan(subscriber(reply_url=REPLY, retry=5, dead_letter_url=SINK), event())
     plan.start()

@@ -38,7 +38,7 @@ SUBSCRIBERS = st.builds(
 
 @dataclass
 class World:
-    """What destinations answer, in turn; when it has nothing more to say everything is accepted."""
+    """The answers of destinations, in order. After the last one, everything is accepted."""
 
     answers: Iterator[Answer]
     problems: Iterator[Unstored | None]
@@ -90,7 +90,9 @@ def kind(action: Action) -> str:
 
 
 def expected(to: Subscriber, answers: list[Answer], problems: list[Unstored | None]) -> tuple[End, list[str]]:
-    """The same by loops: attempts of the whole, then attempts of the dead letter."""
+    """Return the expected result, computed with loops: attempts of the whole delivery, then attempts of the
+    dead letter.
+    """
     world = World(iter(answers), iter(problems))
     trail: list[str] = []
     delivered = tried(to.delivery.retry, lambda: whole(to, world, trail), trail)
@@ -114,7 +116,7 @@ def tried(retry: int, attempt: object, trail: list[str]) -> bool:
 
 
 def whole(to: Subscriber, world: World, trail: list[str]) -> bool | None:
-    """True: delivered; False: failed permanently; None: may be retried."""
+    """Carry out one attempt. True: delivered; False: failed permanently; None: may be retried."""
     result, reply = posted(world, trail, To.SUBSCRIBER)
     if not result or not reply or to.subscriber_url is None:
         return result

@@ -90,7 +90,7 @@ def test_no_more_events_are_held_than_the_look_ahead() -> None:
 
 
 def test_one_event_that_is_not_completed_holds_up_no_other() -> None:
-    """Completed events after it need no memory, whatever their number."""
+    """Completed events after it use no memory, for any number of them."""
     window = filled(Order.UNORDERED, None, look_ahead=2)
     (first,) = started(window)
     for number in range(1, 10_001):

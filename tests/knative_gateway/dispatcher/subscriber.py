@@ -1,4 +1,4 @@
-"""A subscriber to deliver to: a real server that gives the configured answers and records what it got."""
+"""A subscriber: a real server that gives the configured answers and records what it received."""
 
 import asyncio
 import ssl
@@ -58,7 +58,7 @@ class SubscriberServer:
 
     @property
     def ids(self) -> list[str]:
-        """Of all events, in the order in which they came."""
+        """The ids of all events, in the order of arrival."""
         return [got.id for got in self.got]
 
     async def wait(self, count: int, timeout_s: float = 10.0) -> list[Got]:

@@ -133,7 +133,7 @@ def objects(draw: st.DrawFn) -> dict[str, object]:
 
 
 def admitted(headers: list[tuple[bytes, bytes]], body: bytes) -> Sequence[CloudEvent]:
-    """The events that the ingress stores for a request; none if it refuses it."""
+    """Return the events that the ingress stores for a request; none if it refuses the request."""
     try:
         return [received(found, "2026-01-02T03:04:05.000678Z") for found in events_from_http(headers, body)]
     except EventFormatError:
@@ -141,7 +141,7 @@ def admitted(headers: list[tuple[bytes, bytes]], body: bytes) -> Sequence[CloudE
 
 
 def delivered(event: CloudEvent, *, structured: bool) -> CloudEvent:
-    """What a subscriber reads of a stored event."""
+    """Return what a subscriber reads of a stored event."""
     arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event)), "")
     assert arrival.event == event, arrival.problem
     headers, body = arrival.request(departs=False, structured=structured)
@@ -152,7 +152,7 @@ def delivered(event: CloudEvent, *, structured: bool) -> CloudEvent:
 def test_events_that_the_ingress_admits_are_readable_by_a_subscriber(
     found: list[dict[str, object]], structured: bool
 ) -> None:
-    """In structured mode, in a batch, and what binary mode makes of it: nothing that got a 202 is lost
+    """In structured mode, in a batch, and after a conversion to binary mode: no event that got a 202 is lost
     because it cannot be read.
     """
     batch = ([(b"content-type", b"application/cloudevents-batch+json")], json.dumps(found).encode())

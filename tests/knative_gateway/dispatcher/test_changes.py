@@ -68,8 +68,8 @@ async def test_pausing_cuts_nothing_off_and_begins_nothing(rig: Rig, server: Sub
 
 
 async def test_waiting_retries_go_to_the_current_destination(rig: Rig, server: SubscriberServer) -> None:
-    """A subscriber's URL was wrong and is corrected: no event is lost, and none waits an hour for its next
-    attempt.
+    """The URL of a subscriber was wrong and is corrected: no event is lost, and none waits an hour for its
+    next attempt.
     """
     async with SubscriberServer(answers=[500]) as wrong:
         spec = subscriber("u", wrong.url(), delivery=Delivery(retry=1, backoff_delay_ms=3_600_000))
@@ -131,7 +131,9 @@ async def test_a_recreated_subscriber_is_another(rig: Rig, server: SubscriberSer
 
 
 async def test_forgotten_deliveries_stay_forgotten(rig: Rig, server: SubscriberServer) -> None:
-    """A deletion: nothing is kept after the cursor is removed, not even by a delivery that ends later."""
+    """After a deletion, nothing is kept once the cursor is removed, not even by a delivery that ends
+    later.
+    """
     answer = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:

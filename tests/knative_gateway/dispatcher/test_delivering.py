@@ -1,4 +1,4 @@
-"""What becomes of an event when its subscriber fails, replies, or is not there.
+"""What happens to an event when its subscriber fails or does not exist. Replies: test_replies.py.
 
 Spec: knative-eventing-test-spec, "Event Delivery".
 """
@@ -238,7 +238,7 @@ async def test_events_that_came_over_amqp_are_delivered_alike(rig: Rig, server: 
 
 
 async def test_a_denied_destination_is_not_retried(rig: Rig) -> None:
-    """The rules do not change by waiting; and a subscriber that was never asked bears as much as before."""
+    """Waiting does not change the rules, and the limit of a subscriber without a request does not change."""
     async with SubscriberServer() as sink:
         denied = Delivery(retry=9, backoff_delay_ms=3_600_000, dead_letter_url=sink.url())
         await rig.serve(subscriber("u", "http://169.254.169.254/", delivery=denied))
@@ -260,7 +260,7 @@ async def test_a_denied_destination_is_not_retried(rig: Rig) -> None:
 async def test_an_internal_error_is_a_failed_attempt(
     rig: Rig, server: SubscriberServer, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event is retried, and goes to the dead letter sink: it is not dropped past them."""
+    """The event is retried, and then goes to the dead letter sink. It is not dropped."""
     module, _, name = step.rpartition(".")
     whole = getattr(import_module(module), name)
 

@@ -73,7 +73,7 @@ async def test_a_failure_says_what_where_and_why() -> None:
 
 
 async def test_long_ids_and_sources_are_cut() -> None:
-    """A sender may make them as long as an event, and a hundred failures of each subscriber are kept."""
+    """A sender may make them as long as an event, and a hundred failures are kept for each subscriber."""
     history, kept = History(), Kept()
     stored = Arrival(
         Stored(

@@ -1,4 +1,4 @@
-"""Slow, dead and greedy subscribers, and what their neighbours notice of them: nothing."""
+"""Slow, dead and greedy subscribers, and that their neighbours are not affected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -95,7 +95,7 @@ async def test_a_newcomer_is_not_held_up_by_one_that_was_alone(rig: Rig) -> None
 
 
 async def test_a_subscriber_can_join_as_soon_as_the_only_one_has_left_without_room(rig: Rig) -> None:
-    """The reader waited for room in the partition that left. It must not look for that partition again."""
+    """The reader waited for room in the partition that left. It must not access that partition again."""
     gate = Gate()
     async with SubscriberServer(gate) as slow:
         await rig.serve(subscriber("slow", slow.url()))
@@ -207,7 +207,7 @@ async def test_ordered_is_one_after_the_other() -> None:
 
 
 async def test_large_events_are_held_one_by_one() -> None:
-    """By bytes as by count: one that is larger than all room goes alone."""
+    """By bytes as by count: an event that is larger than the limit is held alone."""
     settings = DispatchSettings(held_bytes_max=10_000, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
     gate = Gate()
     async with Rig(settings) as rig, SubscriberServer(gate) as server:
@@ -290,7 +290,7 @@ async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(
 
 
 async def test_histories_that_take_long_do_not_keep_back_positions(server: SubscriberServer) -> None:
-    """Thousands of subscribers that fail have much to record; positions are what a crash must not lose."""
+    """Thousands of failing subscribers have much to record. A crash must not lose positions."""
     async with Rig(partitions=1) as rig:
         writing, done = asyncio.Event(), asyncio.Event()
 

@@ -31,7 +31,7 @@ async def rig() -> AsyncIterator[Rig]:
 
 
 async def test_an_event_that_fails_for_long_delays_none_after_it(server: SubscriberServer) -> None:
-    """More events than the window holds; and after a restart those that were delivered do not come again."""
+    """More events than the window holds. After a restart, the delivered ones are not delivered again."""
 
     async def refuse(got: Got) -> web.StreamResponse:
         return web.Response(status=500 if got.id == "0" else 202)

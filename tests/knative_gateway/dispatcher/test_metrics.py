@@ -1,4 +1,4 @@
-"""What operators see of subscribers.
+"""The metrics of subscribers.
 
 Spec: knative-data-plane-contract, Observability: SHOULD expose event-delivery telemetry.
 """

@@ -1,4 +1,4 @@
-"""Replicas that share the partitions of a log, and what one is asked for that is another's to do."""
+"""Replicas that share the partitions of a log, and requests to one replica that another must carry out."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -115,7 +115,7 @@ async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitio
 
 
 async def test_a_replay_waits_for_an_owner_of_the_partition(pair: Pair, server: SubscriberServer) -> None:
-    """Its owner has left, and the next one has not come yet."""
+    """The former owner has left, and the next one is not known yet."""
     await pair.send(4)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[1].become()

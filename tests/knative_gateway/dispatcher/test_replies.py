@@ -110,7 +110,7 @@ async def test_a_reply_that_cannot_be_stored_fails_the_delivery(rig: Rig, server
 
 
 async def test_replies_that_go_round_come_to_an_end(rig: Rig, server: SubscriberServer) -> None:
-    """Each reply has one life less than its cause, and lives are not shown to subscribers."""
+    """Each reply has a count that is one lower than that of its cause. Subscribers do not see the count."""
 
     async def echo(got: object) -> web.Response:
         return reply(event("again"))

@@ -1,4 +1,4 @@
-"""Where a subscriber starts: at its stored cursor, in a recreated log, or where it was asked to go."""
+"""Where a subscriber starts: at its stored cursor, in a recreated log, or where a replay moved it."""
 
 from collections.abc import Callable, Collection, Mapping
 

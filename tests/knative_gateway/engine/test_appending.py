@@ -1,4 +1,4 @@
-"""The result of an append that did not complete in time. What a node does with appends: test_event_log.py."""
+"""Appends that did not complete in time. The behaviour of a real node: test_event_log.py."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ WAIT_S = 0.05
 
 
 class SilentProducer:
-    """Takes events, and no outcome ever comes. `attached`: it has a link."""
+    """A producer that accepts events and never reports an outcome. `attached`: it has a link."""
 
     def __init__(self, log: str, *, window: int) -> None:
         assert log
@@ -30,14 +30,14 @@ class SilentProducer:
         """At once."""
 
     def post_entries(self, entries: list[Any]) -> None:
-        """Nothing comes of it."""
+        """Accept the events without any effect."""
 
     async def close(self, **_: float | None) -> None:
         """At once."""
 
 
 class SilentClient:
-    """Makes one producer."""
+    """A client with a single producer."""
 
     def producer(self, log: str, *, window: int) -> SilentProducer:
         self.made = SilentProducer(log, window=window)
@@ -56,8 +56,8 @@ class SilentClient:
 async def test_a_node_that_was_away_for_a_while_did_not_push_back(
     attached: tuple[bool, ...], expected: type[GatewayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """429 says that there is too much; a node that came back a moment before the time was over had
-    no time.
+    """429 means that there are too many events. A node that was reachable again only a moment before the
+    limit had no time.
     """
     monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
     client = SilentClient()

@@ -1,4 +1,4 @@
-"""The node as a child: it listens, comes back on its port, and goes when we go."""
+"""The node as a child process: it listens, restarts on its port, and ends with the gateway."""
 
 import asyncio
 import os

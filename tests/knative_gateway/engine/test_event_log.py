@@ -1,5 +1,5 @@
-"""Logs through the client, and their twin in memory: the same tests for both; then what only a node can do:
-be away.
+"""Logs through the client, and their twin in memory, with the same tests; then what only a node can do:
+become unreachable.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ async def test_a_node_that_gives_no_credit_pushes_back(node: NodeProcess, name: 
 async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(
     node: NodeProcess, name: str
 ) -> None:
-    """A partition key that is too long for an annotation: to send it again would not help."""
+    """The partition key is too long for an annotation. Sending it again would not help."""
     async with AmqpEventLog(node.url) as log:
         await log.wait_connected(10)
         await log.ensure(name, partitions=2, retention_ms=None)

@@ -39,7 +39,7 @@ async def server() -> AsyncIterator[SubscriberServer]:
 
 
 class Replica:
-    """A dispatcher with connections of its own."""
+    """A dispatcher with its own connections."""
 
     def __init__(self, node: NodeProcess, kept: MemoryCursorStore, log: str) -> None:
         self.log = log
@@ -79,7 +79,9 @@ class Replica:
 
 
 async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server: SubscriberServer) -> None:
-    """Fairly while both live; all of it when one leaves or dies; and no event is missed on the way."""
+    """Replicas share the partitions evenly while both run. One gets all of them when the other leaves or
+    dies, and no event is missed.
+    """
     kept = MemoryCursorStore()
     spec = subscriber("u", server.url())
     async with Replica(node, kept, log) as survivor:

@@ -72,13 +72,13 @@ EVENTS = st.fixed_dictionaries(
 
 
 def meaning(filters: Sequence[Filter], event: Mapping[str, object]) -> bool:
-    """What passes: no filter is not a hindrance."""
+    """Return whether an event passes. Without filters, every event passes."""
     return all(one(each, event) is not False for each in filters)
 
 
 # One line for each dialect.
 def one(filter_: Filter, event: Mapping[str, object]) -> bool | None:  # noqa: PLR0911
-    """Whether an event passes one filter; None: it is not a valid filter."""
+    """Return whether an event passes one filter; None if the filter is not valid."""
     for dialect, content in filter_.items():
         if not content:
             continue

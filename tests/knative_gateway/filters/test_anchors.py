@@ -1,4 +1,4 @@
-"""What an event must have for a filter to pass it."""
+"""The values that an event must have to pass a filter."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What filters read of an event."""
+"""The attributes that filters read."""
 
 import pytest
 

@@ -106,7 +106,7 @@ def test_all_filters_of_a_trigger_must_pass() -> None:
 
 @pytest.mark.parametrize("expression", ["count + 1", "'true'", "absent = 'x'", "NOT 10", "1 / 0 = 0"])
 def test_an_expression_that_fails_or_is_not_a_boolean_passes_nothing(expression: str) -> None:
-    """CESQL 1.2; and its negation by `not` is that of false, no error of its own."""
+    """CESQL 1.2. The negation by `not` is that of false, and not an error."""
     assert not passes({"cesql": expression})
     assert passes({"not": {"cesql": expression}})
 

@@ -1,4 +1,4 @@
-"""What a user learns about filters: CloudEvents Subscriptions API 3.2.4, in Knative's words."""
+"""The messages about filters for users: CloudEvents Subscriptions API 3.2.4, in the words of Knative."""
 
 import pytest
 from hypothesis import given

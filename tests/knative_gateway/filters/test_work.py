@@ -1,4 +1,4 @@
-"""What filters may do for one event, counted in steps."""
+"""The limit on the work of filters for one event, counted in steps."""
 
 import pytest
 from hypothesis import given

@@ -42,7 +42,7 @@ class Later(Echo):
 
 
 class Slow(Echo):
-    """Takes nothing of the body until the test lets it."""
+    """Takes nothing of the body until the test allows it."""
 
     def begin(self) -> None:
         pass
@@ -182,7 +182,9 @@ def test_an_upgrade_is_ignored_and_its_body_is_a_body() -> None:
 
 
 def test_a_request_after_an_ignored_upgrade_is_refused_as_it_would_be_alone() -> None:
-    """Not as a fault of the gateway: the parser keeps the reason as the context of its own error."""
+    """The refusal is not reported as an internal error: the parser keeps the reason as the context of its own
+    error.
+    """
     wire = Wire()
     assert statuses(wire.send(post(b"abc", UPGRADE[:-2]) + b"CONNECT a:1 HTTP/1.1\r\n\r\n")) == [200, 501]
 

@@ -98,7 +98,7 @@ async def test_one_connection_too_many_is_closed(server: HttpServer) -> None:
 
 
 async def test_connections_without_a_request_keep_no_other_client_out(server: HttpServer) -> None:
-    """The one that waits longest goes, of the address that has most of these."""
+    """The connection that waits longest is closed, of the address that has the most of them."""
     host, port = server.addresses[0].split(":")
     silent = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(3)]
     others = [await opened(server) for _ in range(2)]

@@ -24,7 +24,9 @@ async def test_a_request_alone_begins_at_once() -> None:
 
 
 async def test_between_two_requests_everything_else_of_the_loop_has_its_turn() -> None:
-    """What needs as many iterations as an event does is done after as many requests, not after all."""
+    """Work that needs as many iterations as an event ends after as many requests, and not after all
+    of them.
+    """
     shared, begun = Turns(), 0
 
     async def request() -> None:
@@ -70,7 +72,7 @@ async def test_after_a_long_request_others_get_as_much_time() -> None:
 
 
 async def test_the_pause_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that says that each request took 1,000 seconds."""
+    """With a clock that reports 1,000 seconds for each request."""
     clock = iter(range(0, 100_000, 1000))
     monkeypatch.setattr(turns, "clock", lambda: float(next(clock)))
     shared = Turns()

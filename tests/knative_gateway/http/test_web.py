@@ -1,4 +1,4 @@
-"""Which request goes where."""
+"""Which request goes to which application."""
 
 import asyncio
 import threading
@@ -87,7 +87,7 @@ async def test_an_event_does_not_wait_for_requests_to_the_api_that_came_before_i
 
 
 class Slow(Collector):
-    """Metrics whose computation lasts until the test ends it. It runs in a thread, so that the loop
+    """Metrics whose computation lasts until the test ends it. It runs in a thread, so that the event loop
     continues.
     """
 
@@ -141,7 +141,7 @@ async def test_figures_are_built_again_after_a_while() -> None:
 
 
 class Changing(Collector):
-    """Figures that change while they are made, the first time in a thread."""
+    """Figures that change while they are computed, the first time in a thread."""
 
     def __init__(self) -> None:
         self.threads: list[threading.Thread] = []

@@ -11,7 +11,7 @@ from knative_gateway.http.responses import head
 
 
 class Transport(asyncio.Transport):
-    """Keeps the written bytes."""
+    """Records the written bytes."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 5), "sockname": ("192.0.2.2", 80)})
@@ -51,7 +51,7 @@ class Transport(asyncio.Transport):
 
 
 class Echo:
-    """Answers with the request as it was understood, when the request is complete."""
+    """Answers with the request as it was parsed, when the request is complete."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -106,7 +106,7 @@ class Wire:
         return make
 
     def send(self, *pieces: bytes) -> bytes:
-        """What the client sends, as far as it is read; all that was ever answered."""
+        """Send bytes of the client as far as they are read, and return all bytes of the answers."""
         for piece in pieces:
             if self.transport.is_closed:
                 break

@@ -246,7 +246,7 @@ async def test_duplicate_detection_takes_the_general_path(
 
 
 class Everybody:
-    """Lets everybody in."""
+    """Allows every request."""
 
     async def may_send(self, authorization: str | None, route: Route) -> None:
         pass

@@ -50,7 +50,7 @@ async def test_an_event_of_the_same_namespace_is_stored_without_a_token(
 
 
 async def test_another_namespace_needs_a_rule(log: MemoryEventLog) -> None:
-    """Otherwise a user who may create a Trigger in one namespace could send to all."""
+    """Otherwise a user who may create a Trigger in one namespace could send to all namespaces."""
     rules = [
         Rule(users=["alice"]),
         Rule(users=[user_of("friend")], verbs=[Verb.SEND], namespaces=["default"]),

@@ -1,4 +1,4 @@
-"""What the ingress adds to an event, and what the event keeps."""
+"""The attributes that the ingress adds to an event, and those that it does not change."""
 
 import pytest
 from hypothesis import given

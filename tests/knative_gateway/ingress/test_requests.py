@@ -40,9 +40,8 @@ def test_the_trace_and_what_is_passed_on_are_kept() -> None:
 
 @pytest.mark.parametrize("name", ["knative-x", "knative-%d"], ids=["one name", "many names"])
 def test_all_that_is_kept_together_is_bounded(name: str) -> None:
-    """A batch of 1,000 events has it 1,000 times: 100 KB of a request were 32 MB of the log.
-
-    The hops are always kept.
+    """A batch of 1,000 events stores it 1,000 times: 100 KB of headers would become 32 MB of the log. The
+    hops are always kept.
     """
     headers = [((name % number if "%" in name else name).encode(), b"x" * 1000) for number in range(60)]
     found = Request([*headers, (b"knative-hops", b"7")]).passed_on
@@ -76,7 +75,7 @@ def test_hops_are_counted_to_their_end() -> None:
 
 
 def test_two_authorizations_are_refused() -> None:
-    """A proxy that looks at one of them and a server that heeds the other would be deceived."""
+    """A proxy and a server could use different headers."""
     with pytest.raises(BadRequestError, match="the request has more than one Authorization header"):
         Request([(b"authorization", b"Bearer a"), (b"host", b"h"), (b"authorization", b"Bearer a")])
 

@@ -1,4 +1,7 @@
-"""Requests where traces are asked for. Spec: W3C Trace Context; CloudEvents Distributed Tracing extension."""
+"""Requests with traces enabled.
+
+Spec: W3C Trace Context; CloudEvents Distributed Tracing extension.
+"""
 
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode

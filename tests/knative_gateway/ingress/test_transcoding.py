@@ -85,7 +85,7 @@ def the_long_way(headers: Headers, body: bytes, arrival: str | None) -> bytes:
 
 
 def check(headers: Headers, body: bytes, arrival: str | None) -> bool:
-    """Whether it was made here; then it is what the long way makes."""
+    """Return whether the fast path created the message. If so, it is equal to that of the general path."""
     begun = head(headers, arrival)
     if begun is None:
         return False
@@ -105,7 +105,7 @@ def test_any_event_becomes_the_message_of_the_general_path(event: CloudEvent, ar
 def test_odd_requests_are_made_alike_or_left_alone(
     plain: Headers, odd: Headers, at: int, arrival: str | None
 ) -> None:
-    """What the long way refuses is never taken here."""
+    """The fast path never accepts what the general path refuses."""
     headers = [*plain[:at], *odd, *plain[at:], LENGTH]
     for _ in range(2):  # also when it is remembered
         try:

@@ -123,7 +123,7 @@ def test_an_object_that_breaks_the_rules_is_refused_with_the_field() -> None:
 
 
 def test_a_filter_of_an_unknown_kind_is_refused_and_not_ignored() -> None:
-    """Left out, it would let every event through."""
+    """If the filter were ignored, all events would pass."""
     with pytest.raises(StatusError, match="unknown dialect"):
         create(
             request(called="", validation=FieldValidation.IGNORE),

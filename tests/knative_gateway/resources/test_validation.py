@@ -10,7 +10,7 @@ REF = {"apiVersion": "v1", "kind": "Service", "name": "s"}
 
 
 def told(name: str, object_: Object, old: Object | None = None) -> list[str]:
-    """The fields that are wrong."""
+    """Return the fields with errors."""
     return [cause.field for cause in check_object(kind(name), object_, old)]
 
 

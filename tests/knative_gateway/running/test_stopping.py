@@ -1,4 +1,4 @@
-"""A process ends in time, whatever its parts do."""
+"""A process ends in time, no matter how its parts behave."""
 
 import asyncio
 import threading

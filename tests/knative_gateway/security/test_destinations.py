@@ -79,7 +79,7 @@ def test_deny_wins_over_allow() -> None:
 
 @given(st.ip_addresses(v=4))
 def test_an_ipv4_address_within_an_ipv6_one_is_judged_as_itself(address: object) -> None:
-    """Whatever wraps it: the packets end at the same machine."""
+    """In any notation, packets arrive at the same machine."""
     plain = DEFAULT.refusal("h", str(address)) is None
     assert (DEFAULT.refusal("h", f"::ffff:{address}") is None) == plain
     assert (DEFAULT.refusal("h", f"64:ff9b::{address}") is None) == plain

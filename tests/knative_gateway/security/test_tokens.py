@@ -1,4 +1,4 @@
-"""Whose a bearer token is: of a file, or of an issuer."""
+"""The user of a bearer token of a file or of an issuer."""
 
 import json
 import time

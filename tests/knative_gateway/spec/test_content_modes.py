@@ -1,7 +1,4 @@
-"""How an event is sent where its delivery says how:
-
-`delivery.format`, binary or structured, to a subscriber that listens.
-"""
+"""The content mode of deliveries: `delivery.format`, binary or structured, to a real subscriber."""
 
 import json
 from collections.abc import AsyncIterator
@@ -41,7 +38,9 @@ def told(got: Got) -> dict[str, object]:
 
 
 async def delivered(rig: Rig, server: SubscriberServer, *events: CloudEvent, structured: bool) -> list[Got]:
-    """What comes of events one after the other: the first opens the connection, the others go over it."""
+    """Return the requests for events that are sent one after the other. The first opens the connection, the
+    others use it.
+    """
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(structured=structured)))
     for count, each in enumerate(events, 1):
         await rig.send(each)
@@ -89,10 +88,9 @@ async def test_deliveries_are_binary_where_that_is_preferred_or_nothing_is(
 async def test_data_of_a_structured_delivery_is_what_its_type_says(
     rig: Rig, server: SubscriberServer, content_type: str | None, data: bytes, expected: dict[str, object]
 ) -> None:
-    """data-plane-contract, Minimum supported protocol: structured content mode; JSON as JSON, text as text,
-    all else in Base64.
-
-    JSON is not serialized again: spelling and order are the sender's. Spaces around it are not kept.
+    """data-plane-contract, Minimum supported protocol: structured content mode. JSON is sent as JSON, text as
+    text, and all other data as Base64. JSON is not serialized again, so spelling and order do not change.
+    Spaces around it are removed.
     """
     more = {} if content_type is None else {"datacontenttype": content_type}
     sent = [CloudEvent({**REQUIRED, "id": str(number), **more}, data) for number in (1, 2)]
@@ -125,10 +123,8 @@ async def test_attributes_of_a_structured_delivery_keep_their_types(
 async def test_retries_and_dead_letters_go_as_the_first_attempt_did(
     rig: Rig, server: SubscriberServer
 ) -> None:
-    """test-spec, HTTP Verbs: the encoding is that of the delivery, wherever it goes: one delivery has one
-    `format`.
-
-    event-delivery, deadLetterSink: the event with `knativeerrorcode` of type Int.
+    """test-spec, HTTP Verbs: a delivery has one `format`, also for retries and dead letters. event-delivery,
+    deadLetterSink: `knativeerrorcode` is an Int.
     """
     async with SubscriberServer() as sink:
         server.answers = [503, web.Response(status=503, text="no")]
@@ -145,7 +141,7 @@ async def test_retries_and_dead_letters_go_as_the_first_attempt_did(
 
 
 async def test_replies_that_are_posted_go_as_deliveries_do(rig: Rig, server: SubscriberServer) -> None:
-    """test-spec, HTTP Verbs: the encoding is that of the delivery, whatever mode the reply came in."""
+    """test-spec, HTTP Verbs: the delivery determines the encoding, independent of the mode of the reply."""
     async with SubscriberServer() as replies:
         headers, body = to_binary(event("answer", data=b"yes", datacontenttype="text/plain"))
         server.answers = [web.Response(body=body, headers=dict(headers))]

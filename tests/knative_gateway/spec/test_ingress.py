@@ -1,6 +1,4 @@
-"""The rules for recipients of events, each with its document and section: what the ingress of Brokers and
-Channels owes its senders.
-"""
+"""The rules for recipients of events, each with its document and section: the obligations of the ingress."""
 
 import asyncio
 
@@ -129,8 +127,8 @@ async def test_the_data_is_not_modified(app: Ingress, log: MemoryEventLog, route
 
 @BOTH
 async def test_0_3_is_taken_and_not_upgraded(app: Ingress, log: MemoryEventLog, route: Route) -> None:
-    """data-plane-contract, HTTP Verbs: the binding of 1.0 is what senders SHOULD use; older ones are taken as
-    they are.
+    """data-plane-contract, HTTP Verbs: senders SHOULD use the binding of 1.0. Events of older versions are
+    accepted unchanged.
     """
     old = tuple((name, "0.3" if name == "ce-specversion" else value) for name, value in BINARY)
     assert (await answered(app, route.path, (*old, ("ce-schemaurl", "/x")))).status == 202

@@ -1,4 +1,4 @@
-"""Counts what the databases of a test are asked."""
+"""Counts the statements that the databases of a test receive."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Databases of earlier schemas, as their gateways left them, are brought up to date.
+"""Databases of earlier schemas, as their gateways left them, are upgraded.
 
 `schema_2.sqlite.sql` and `schema_2.postgresql.sql` are dumps of databases that the last gateway with schema 2
 wrote.

@@ -17,7 +17,7 @@ SOCKET = ".s.PGSQL.5432"
 
 
 class End(asyncio.Protocol):
-    """One side of a connection; what comes goes to the other side, at once or when the line opens."""
+    """One side of a connection. Its bytes go to the other side, at once or when the line opens."""
 
     def __init__(self, line: "Line", other: "End | None" = None) -> None:
         self.line, self.other, self.transport = line, other, None
@@ -50,7 +50,7 @@ class End(asyncio.Protocol):
 
 
 class Line:
-    """What is between a gateway and its database. While it is not open, nothing passes."""
+    """The line between a gateway and its database. While it is closed, nothing passes."""
 
     def __init__(self, socket_dir: Path) -> None:
         self.is_open = True

@@ -1,4 +1,4 @@
-"""The process that started the node learns where it listens, in whole lines only."""
+"""The process that started the node learns its addresses, in whole lines only."""
 
 import json
 import os

@@ -41,7 +41,7 @@ def serve(
     schema: bool,
     **flags: object,
 ) -> None:
-    """Print what is given."""
+    """Print the arguments."""
     if schema:
         print_schema(contents(Sample), "Sample")
         return

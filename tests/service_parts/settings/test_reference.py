@@ -1,4 +1,4 @@
-"""What a configuration file may contain is read from the models of its settings."""
+"""The reference of configuration files is generated from the models of the settings."""
 
 from enum import StrEnum
 from pathlib import Path

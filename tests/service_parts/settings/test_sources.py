@@ -1,4 +1,4 @@
-"""Settings come from flags, the environment and a file, and errors name the setting and its place."""
+"""Settings come from flags, the environment and a file. Errors name the setting and its source."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Sample(Settings):
 
 
 def complaints(given: dict[Name, Given]) -> list[str]:
-    """What is wrong with settings."""
+    """Return the errors of settings."""
     with pytest.raises(ValidationError) as caught:
         Sample.model_validate(nested({name: one.value for name, one in given.items()}))
     words = {"extra_forbidden": "no such setting"}

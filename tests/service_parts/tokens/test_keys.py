@@ -1,4 +1,4 @@
-"""Keys are read from files of an issuer, and each checks only what it is made for."""
+"""Keys are read from files of an issuer. Each key verifies only the algorithms for which it is made."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections that a process keeps, and the calls that are retried."""
+"""The connections of a process, and the calls that are retried."""
 
 import logging
 import socket

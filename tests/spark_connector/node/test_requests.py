@@ -1,4 +1,4 @@
-"""What reading asks of a live node."""
+"""The requests of reading to a live node."""
 
 from collections.abc import Iterator
 

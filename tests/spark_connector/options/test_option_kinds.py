@@ -1,4 +1,4 @@
-"""Kinds of option values: what they take, and that what they refuse is not shown."""
+"""Kinds of option values: which values they accept, and that refused values are not shown."""
 
 import pytest
 from hypothesis import given

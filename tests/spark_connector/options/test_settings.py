@@ -1,4 +1,4 @@
-"""What options mean together."""
+"""How options act together."""
 
 import pickle
 

@@ -145,8 +145,8 @@ def test_too_little_waits_for_a_limited_time() -> None:
 
 @dataclass
 class Engine:
-    """What Spark does with a source, as measured: a batch's end is in the checkpoint before it is read, its
-    commit after.
+    """The behaviour of Spark with a source, as measured: the end of a batch is in the checkpoint before the
+    batch is read, its commit after.
     """
 
     begin: Edge

@@ -1,4 +1,4 @@
-"""What logs have."""
+"""The extents of logs."""
 
 import pytest
 

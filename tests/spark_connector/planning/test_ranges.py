@@ -42,7 +42,7 @@ held = st.tuples(bounds, bounds).map(lambda pair: Held(min(pair), max(pair)))
 
 
 def covered(found: list[Task]) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """What tasks read of each partition, neighbours joined."""
+    """Return what tasks read of each partition, with neighbouring ranges joined."""
     places: dict[tuple[str, int], list[OffsetRange]] = {}
     for one in sorted((one for task in found for one in task), key=lambda one: one.start):
         places.setdefault((one.stream, one.partition), []).append(one)

@@ -1,4 +1,4 @@
-"""How often the node is asked."""
+"""How often the connector asks the node."""
 
 from collections.abc import Callable
 

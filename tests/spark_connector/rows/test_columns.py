@@ -1,4 +1,4 @@
-"""Columns: what the words of the option mean, what `.schema(…)` may ask for, and that the documentation has
+"""Columns: the values of the option, the schemas that `.schema(…)` may name, and that the documentation lists
 them.
 """
 

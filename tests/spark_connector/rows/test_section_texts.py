@@ -1,4 +1,4 @@
-"""What sections say."""
+"""The texts of message sections."""
 
 import pytest
 from hypothesis import given

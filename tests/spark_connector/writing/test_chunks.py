@@ -1,4 +1,4 @@
-"""Where rows are cut into chunks, and what chunks are called."""
+"""Where rows are divided into chunks, and the names of chunks."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ MESSAGES = st.lists(st.tuples(st.binary(max_size=12), st.none() | st.integers(0,
 
 
 def cut(rows: list[tuple[bytes, Target]], sizes: list[int], **limits: Any) -> list[Chunk]:
-    """Rows that come in batches of these sizes, over and over."""
+    """Return rows that arrive in batches of these sizes, repeatedly."""
     cutter = Cutter(**limits)
     chunks: list[Chunk] = []
     at = 0

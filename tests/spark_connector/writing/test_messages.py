@@ -111,7 +111,7 @@ def test_a_content_type_that_amqp_cannot_hold_is_refused() -> None:
 def test_every_row_is_sent_once_and_in_order(
     rows: list[tuple[int | None, str | None]], with_partition: bool
 ) -> None:
-    """Whatever the columns say, the rows of one target keep their order."""
+    """For any values of the columns, the rows of one target keep their order."""
     numbers = [str(number).encode() for number in range(len(rows))]
     columns: dict[str, list[object]] = {"body": list(numbers), "key": [key for _, key in rows]}
     if with_partition:

@@ -1,5 +1,5 @@
-"""Chunks in flight to a live node, without Spark: what fails, what is retried, and what is recognized
-again.
+"""Chunks in flight to a live node, without Spark: failures, retries, and repeated chunks that are
+recognized.
 """
 
 from collections.abc import Callable, Iterator

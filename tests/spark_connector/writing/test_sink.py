@@ -1,4 +1,4 @@
-"""DataFrames written to a live node, and read by the engine's own client."""
+"""DataFrames that are written to a live node, and read with the engine's own client."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -82,9 +82,8 @@ def test_a_frame_is_in_the_log_when_the_write_returns(
 def test_small_writes_without_a_key_do_not_all_go_to_one_partition(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
-    """Each has one task, so its number alone would be partition 0 for all of them.
-
-    A repetition goes where it went before.
+    """Each write has one task, so the number of the task alone would always choose partition 0. A repeated
+    write goes to the partition of the first one.
     """
     for number in range(3):
         for _ in range(2):
@@ -210,7 +209,7 @@ def test_an_unknown_option_is_refused_before_anything_runs(
 def test_rows_that_were_read_can_be_written_again(
     spark: SparkSession, node: NodeProcess, client: Client, log: str
 ) -> None:
-    """A log is copied, except for what the log itself gives."""
+    """A log is copied, except for the columns that the log itself sets."""
     fields = "subject,content_type,message_id,correlation_id,creation_time"
     row = spark.sql(
         "select 'k' as key, cast('x' as binary) as body, map('site', 'roof') as properties, 's' as subject,"

@@ -35,7 +35,7 @@ def test_without_the_worker_rows_are_taken_for_whole() -> None:
 
 def test_this_release_of_pyspark_has_the_stream_where_it_is_looked_for() -> None:
     """Otherwise a task whose rows end early would write a part of its last chunk, and write it again when it
-    runs again.
+    is repeated.
     """
     main = inspect.unwrap(worker.main)
     assert "infile" in main.__code__.co_varnames

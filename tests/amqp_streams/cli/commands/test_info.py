@@ -1,4 +1,4 @@
-"""`info` shows the facts about a log to people and to programs."""
+"""`info` shows the facts about a log, for people and for programs."""
 
 import json
 

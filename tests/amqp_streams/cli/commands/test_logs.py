@@ -1,4 +1,4 @@
-"""Logs are made, listed, described, changed and deleted, and nothing was deleted without asking."""
+"""Logs are created, listed, described, changed and deleted. Nothing is deleted without a confirmation."""
 
 import json
 

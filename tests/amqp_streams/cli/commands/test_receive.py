@@ -1,4 +1,4 @@
-"""Reading starts at the requested position, shows every event once, and ends where it should."""
+"""Reading starts at the requested position, shows each event once, and ends at the requested end."""
 
 import json
 
@@ -118,7 +118,7 @@ def test_following_continues_until_nothing_came_for_a_time(filled: FakeNode, run
 
 
 def test_an_end_that_is_not_reached_in_time_is_a_failure(filled: FakeNode, run: Run) -> None:
-    """Events are there according to `$info`, but do not come."""
+    """`$info` reports events that the node does not deliver."""
     assert run("receive", "temps", "--from", "1", "--timeout", "0.001").exit_code == 1
 
 
@@ -226,7 +226,7 @@ def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, ru
 def test_following_a_filtered_log_to_an_end_stops_though_nothing_passes_there(
     filled: FakeNode, run: Run, until: str, shown: str
 ) -> None:
-    """The end was given, is in the log, and only the filter keeps it from being seen."""
+    """The given end is in the log, but the filter excludes it."""
     filled.passes = lambda body: body == b"a0"
     filled.slow = 1
     words = ("--where", "x = 1", "--from", "earliest", "--format", "body")

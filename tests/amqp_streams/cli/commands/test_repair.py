@@ -15,7 +15,7 @@ __all__ = ["directory"]  # the fixture
 
 @pytest.fixture
 def broken(directory: Path) -> Path:
-    """Neither of the two files that know the log is left."""
+    """A directory without the two files that know the log."""
     (directory / "checkpoint.json").unlink()
     (directory / "logs" / "temps" / "log.json").unlink()
     return directory

@@ -19,7 +19,7 @@ Reread = Callable[[], NodeSettings]
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[NodeSettings]:
-    """What the server was started with; it is ready at once and ends with 0."""
+    """The arguments with which the server was started. The server is ready at once and ends with status 0."""
     started: list[NodeSettings] = []
 
     def run(settings: NodeSettings, *, ready: Ready, reread: Reread) -> int:

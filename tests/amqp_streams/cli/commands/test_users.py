@@ -1,4 +1,4 @@
-"""The users file is changed from the command line; a password is asked for twice or comes on stdin."""
+"""The users file is changed from the command line. A password is prompted for twice, or read from stdin."""
 
 import json
 from pathlib import Path

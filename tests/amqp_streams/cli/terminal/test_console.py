@@ -1,4 +1,4 @@
-"""Tables can be read, and cut apart by programs that should have asked for JSON."""
+"""People can read the tables, and programs that did not ask for JSON can split them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""Lines are found in bytes however they are divided, and input is read alike from files and pipes."""
+"""Lines are found in bytes no matter how the bytes are divided, and files and pipes are read in the same
+way.
+"""
 
 import asyncio
 import os
@@ -13,7 +15,7 @@ from amqp_streams.errors import ConfigError
 
 
 def lines_of(*pieces: bytes, quotes: bool = False) -> list[bytes]:
-    """The lines of bytes that come in these pieces."""
+    """Return the lines of bytes that arrive in these pieces."""
     lines = Lines(quotes=quotes)
     found = [line for piece in pieces for line in lines.feed(piece)]
     return found + lines.finish()
@@ -55,7 +57,7 @@ def test_a_line_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def collected(descriptor: int) -> bytes:
-    """All that comes."""
+    """Return everything that arrives."""
     return b"".join([data async for data in chunks(descriptor)])
 
 

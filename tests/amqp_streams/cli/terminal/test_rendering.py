@@ -78,7 +78,7 @@ def test_a_body_that_is_a_value_is_given_as_that_value() -> None:
 
 @given(st.binary(max_size=200), st.one_of(st.none(), st.text(max_size=40)))
 def test_a_line_is_one_line_whatever_is_in_the_event(body: bytes, key: str | None) -> None:
-    """A body or a key must not look like another event, and must not move the terminal's cursor."""
+    """A body or a key must not look like another event, and must not move the cursor of the terminal."""
     event = Shown("0", 0, 0, key=key, body=body)
     for form in (Format.TEXT, Format.JSON):
         line = render(event, form)

@@ -1,4 +1,4 @@
-"""Starts and ends in a log are read as people write them, and reading stops exactly where they say."""
+"""Starts and ends in a log are written as people write them, and reading stops exactly there."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ NOW = 1_795_242_600_000  # 2026-11-21T06:30:00Z
 
 
 def a_log(*events: int, last_timestamp_ms: int = NOW) -> LogInfo:
-    """A log whose partitions 0, 1, … hold so many events each, from offset 0."""
+    """Return a log with this many events in partitions 0, 1, …, from offset 0."""
     return LogInfo(
         "temps",
         tuple(
@@ -98,7 +98,7 @@ def test_anything_else_is_refused_with_examples_of_both(text: str) -> None:
 
 
 def test_reading_starts_at_the_very_event_that_is_named() -> None:
-    """The filter on the wire is exclusive; `--from 42` shows event 42."""
+    """The filter on the wire is exclusive: it excludes its offset. `--from 42` shows event 42."""
     assert parse_start("42", NOW) == AfterOffset(41)
     assert parse_start("time:42", NOW) == AfterTime(41)
 
@@ -120,7 +120,9 @@ def test_a_wrong_start_is_refused_with_the_words_named_that_only_a_start_has() -
 def read(
     bounds: Bounds, info: LogInfo, events: list[tuple[str, int]], start: object = EARLIEST
 ) -> tuple[list[tuple[str, int]], bool]:
-    """The events kept of those that come, and whether more is waited for. The timestamp of event n is n."""
+    """Return which of the arriving events are shown, and whether the command waits for more. The timestamp of
+    event n is n.
+    """
     remaining = Remaining(bounds, info, start)  # type: ignore[arg-type]  # one of Start's
     kept = [(partition, number) for partition, number in events if remaining.wants(partition, number, number)]
     return kept, bool(remaining)

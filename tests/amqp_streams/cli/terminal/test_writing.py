@@ -1,4 +1,6 @@
-"""Much is written to stdout without holding up the loop, and an end of reading is noticed."""
+"""Much data is written to stdout without blocking the event loop, and the command notices when the reader
+ends.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The blocking wrapper against a scripted node in memory; both ends live on the client's own thread."""
+"""The blocking wrapper against a scripted node in memory. Both ends run in the client's own thread."""
 
 import threading
 

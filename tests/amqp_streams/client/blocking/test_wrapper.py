@@ -11,7 +11,7 @@ from amqp_streams.client.blocking.wrapper import Wrapper, makes, waits
 
 
 class Inner:
-    """Says its number."""
+    """Returns its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -23,7 +23,7 @@ class Inner:
         return self.number + more * times
 
     def another(self, number: int = 7) -> "Inner":
-        """Makes one."""
+        """Create another object."""
         return Inner(number)
 
 

@@ -209,8 +209,8 @@ def test_garbage_from_a_peer_is_one_documented_error(garbage: bytes, after_open:
 
 
 def test_a_receiver_that_is_closed_while_much_is_on_its_way_leaves_the_connection_alone() -> None:
-    """Letting go of what still came, the engine would ask for more on a channel that has ended: the peer then
-    ends the connection.
+    """If the engine dropped the remaining bytes, it would grant more window on a channel that has ended, and
+    the peer would end the connection.
     """
     pair = opened()
     pair.node.outgoing["log"].extend(message(number) for number in range(1000))

@@ -20,7 +20,7 @@ BOTH_LOOPS = True
 
 
 class Heard:
-    """A listener that keeps what it receives."""
+    """A listener that records what it receives."""
 
     def __init__(self) -> None:
         self.data = bytearray()

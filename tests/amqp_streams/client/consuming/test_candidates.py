@@ -1,4 +1,4 @@
-"""How many attaches of a member wait, and when it asks again."""
+"""How many attaches of a member wait, and when the member attaches again."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -43,7 +43,7 @@ def numbers(events: list[ReceivedEvent]) -> list[object]:
 
 
 def asked(link: Any) -> object:
-    """The start that an attach asked for."""
+    """Return the start that an attach requested."""
     encoded = bytes(link.remote_source.filter.encode())
     if not encoded:
         return None
@@ -55,7 +55,7 @@ def asked(link: Any) -> object:
 
 
 def info(node: MemoryNode, log: str, latest: dict[str, str | None], incarnation: str = "i") -> None:
-    """Have `log/$info` say this, as often as it is asked."""
+    """Let `log/$info` return this answer to each request."""
     partitions = [
         {
             "partition": Symbol(name),

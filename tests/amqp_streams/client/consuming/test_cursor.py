@@ -1,4 +1,4 @@
-"""Positions: what the next attach requests, and which events are recognized as delivered before."""
+"""Positions: what the next attach requests, and which events are recognized as already delivered."""
 
 import pytest
 from hypothesis import given
@@ -121,8 +121,8 @@ def test_messages_of_a_peer_that_is_not_a_log_are_accepted() -> None:
 def test_through_any_losses_each_event_is_taken_once_and_in_order(
     lives: list[list[tuple[int, bool]]],
 ) -> None:
-    """A log of four partitions; each life of a link brings events from where the cursor asked, in any
-    interleaving.
+    """A log of four partitions. Each link of the sequence delivers events from where the cursor requested
+    them, interleaved in any order.
     """
     log = {partition: list(range(30)) for partition in range(4)}
     cursor = Cursor(EARLIEST, None)

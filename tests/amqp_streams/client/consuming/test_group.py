@@ -30,7 +30,7 @@ def positions(events: list[ReceivedEvent]) -> list[tuple[str | None, object]]:
 
 
 async def everything(consumer: GroupConsumer) -> list[tuple[str | None, object]]:
-    """What there is now."""
+    """Return all events that are available now."""
     found: list[ReceivedEvent] = []
     while events := await consumer.receive(timeout=0):
         found += events

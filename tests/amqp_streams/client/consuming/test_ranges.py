@@ -57,7 +57,7 @@ async def client(node: RunningNode) -> AsyncIterator[Client]:
 
 
 async def log_of(client: Client, count: int, *, partitions: int = 1, size: int = 20, **settings: int) -> str:
-    """A log whose partition 0 has so many events, every tenth of subject "ten"."""
+    """Return a log whose partition 0 has this many events; every tenth event has the subject "ten"."""
     name = f"log-{uuid4().hex}"
     await client.management.create_log(name, partitions=partitions, **settings)
     async with client.producer(name, partition=0, window=5000) as producer:
@@ -154,8 +154,8 @@ async def test_prefetched_bytes_are_bounded(client: Client) -> None:
 async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_for_each_frame(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node whose peer has little room left in its session sends the remaining frames one by one, and copies
-    the whole message for each of them.
+    """A node whose peer has little session window left sends the remaining frames one by one, and copies the
+    whole message for each of them.
     """
     grants: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Lists that a node answers page by page are whole for callers."""
+"""Callers get complete lists, although the node answers page by page."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where logs begin and end, asked of the real node."""
+"""The first and the next offsets of logs, as the real node reports them."""
 
 import asyncio
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,5 @@
-"""A producer with an id: numbers rise, events keep theirs, and the node stores each once, through losses and
-kill -9.
+"""A producer with an id: numbers increase, events keep their numbers, and the node stores each event once,
+through losses and kill -9.
 """
 
 from collections.abc import Iterator, Sequence

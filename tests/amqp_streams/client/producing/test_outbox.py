@@ -1,4 +1,4 @@
-"""What a producer has been given: order, window, resending."""
+"""The events that a producer was given: order, window, resending."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +161,9 @@ def test_after_a_permanent_failure_every_event_has_that_outcome() -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Whatever a peer does, an event has one outcome, and what a link carries is in order of posting."""
+    """For any behaviour of the peer, an event has one outcome, and the events on a link are in the order of
+    posting.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def bodies(node: MemoryNode, log: str = "log") -> list[object]:
 
 
 async def settle_loop() -> None:
-    """Let everything that is ready happen."""
+    """Run the event loop until nothing is ready."""
     for _ in range(50):
         await asyncio.sleep(0)
 

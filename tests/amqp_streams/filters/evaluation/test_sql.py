@@ -1,4 +1,4 @@
-"""What filter texts say of records, by the sections of FILTEX that say so."""
+"""The results of filter texts for records, by the sections of FILTEX."""
 
 from decimal import Decimal
 from uuid import UUID

@@ -84,5 +84,5 @@ def test_without_a_certificate_no_user_is_known() -> None:
     ],
 )
 def test_special_characters_of_a_distinguished_name_are_escaped(value: str, written: str) -> None:
-    """RFC 4514, section 2.4: otherwise `CN=x,O=Good` could be one name."""
+    """RFC 4514, section 2.4: otherwise `CN=x,O=Good` could be a single name."""
     assert distinguished_name({"subject": ((("commonName", value),),)}) == f"CN={written}"

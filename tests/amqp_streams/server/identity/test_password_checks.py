@@ -9,7 +9,7 @@ from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 
 class Held(Executor):
-    """Performs a check when the test lets it."""
+    """Carries out a check when the test allows it."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []

@@ -250,8 +250,8 @@ def test_arbitrary_text_is_not_a_token_and_raises_nothing(check: TokenCheck, tex
     "payload", [b"[" * 5000, b"[]", b"5", b'"x"', b'{"exp": NaN}', b"\xff", b"{" + b'"a":{' * 3000]
 )
 def test_signed_garbage_is_refused(check: TokenCheck, payload: bytes) -> None:
-    """From the issuer itself; and a header as deep as JSON goes, which is read before anything is
-    verified.
+    """Invalid tokens that the issuer has signed, and a header with the deepest JSON, which is read before the
+    signature is verified.
     """
     signed = jwt.PyJWS().encode(payload, KEYS["ES256"], "ES256")
     assert isinstance(check.verify(signed), Failure)

@@ -1,5 +1,5 @@
-"""The users file: passwords are checked, never stored; the file is whole, private, and read again when it
-changed.
+"""The users file: passwords are checked and never stored. The file is complete and private, and is read again
+after a change.
 """
 
 import json
@@ -204,7 +204,7 @@ def test_a_password_longer_than_allowed_is_wrong_even_if_it_begins_right(path: P
 def test_an_unknown_user_costs_as_much_work_as_a_known_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of an answer must not show which users exist: each attempt verifies exactly one hash."""
+    """The response time must not show which users exist, so each attempt verifies exactly one hash."""
     users = load(path)
     users.add("alice", "secret")
     verified: list[str] = []
@@ -314,7 +314,7 @@ def test_keys_that_cannot_be_are_refused_when_the_file_is_read(path: Path, store
 
 
 def test_names_and_passwords_are_the_same_in_whatever_form_they_are_typed(path: Path) -> None:
-    """SASLprep: a password typed on another keyboard may come as other bytes."""
+    """SASLprep: another keyboard may produce other bytes for the same password."""
     users = load(path)
     users.add("Ⅸ", "pass wo\u0308rd")
     assert users.names == ["IX"]

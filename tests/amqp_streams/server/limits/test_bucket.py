@@ -147,7 +147,7 @@ def test_each_link_gets_its_share_whatever_the_size_of_its_messages() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=6), st.integers(1, 20))
 def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[int], seconds: int) -> None:
-    """They send at once what they have credit for."""
+    """Producers send at once all events that they have credit for."""
     clock = Clock()
     shared = throttle(clock)
     links = [Producer(shared, size) for size in sizes]

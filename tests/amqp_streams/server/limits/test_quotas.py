@@ -1,4 +1,4 @@
-"""What a user may have at once is counted over all its connections."""
+"""The limits of a user apply to all of its connections together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Links whose deliveries carry many events: the same events as ordinary links bring, in fewer deliveries."""
+"""Links whose deliveries carry many events: the same events as on other links, in fewer deliveries."""
 
 from collections.abc import Sequence
 from typing import Any

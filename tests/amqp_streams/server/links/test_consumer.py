@@ -1,4 +1,4 @@
-"""Consumer links: every event once and in order, as far as credit goes, and again when it was given back."""
+"""Consumer links: each event once and in order, as far as credit allows, and again after a release."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_every_delivery_says_where_it_is_from() -> None:
 
 
 def test_the_bare_message_and_its_annotations_come_as_they_went() -> None:
-    """Byte by byte: signatures and hashes over the bare message stay good."""
+    """Byte by byte: signatures and hashes over the bare message stay valid."""
     node = InMemoryNode({"temps": 1})
     pair = EnginePair(node)
     sent = proton.Message(
@@ -147,7 +147,7 @@ def test_no_event_is_lost_when_credit_is_short_and_partitions_fill_unevenly() ->
 def test_every_event_arrives_in_order_for_any_order_of_appends_and_credit(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    """This counts first deliveries: released events come again between them."""
+    """This compares first deliveries. Released events are delivered again between them."""
     node, pair = with_events(0, partitions=4)
     receiver = pair.receiver("temps", filters=EARLIEST)
     count = [0] * 4

@@ -26,7 +26,7 @@ def request(
 def managing(
     node: InMemoryNode, *, container: str = "client", credit: int = 100
 ) -> tuple[EnginePair, Sending, Receiving]:
-    """A requester with a receiver whose target is called `answers`."""
+    """A requester, with a receiver whose target is `answers`."""
     pair = EnginePair(node, container=container)
     receiver = pair.receiver("$management", prepare=_called_answers, credit=credit)
     return pair, pair.sender("$management"), receiver

@@ -39,7 +39,9 @@ def reason(detach: Performative) -> str:
 
 
 def epoch_script(node: InMemoryNode, *, window: int = 1 << 20, epoch: int = 1) -> ScriptedPeer:
-    """A peer whose receiver, handle 0, claims partition 0 and has credit for everything."""
+    """Return the script of a peer whose receiver, handle 0, claims partition 0 and has credit for all
+    events.
+    """
     peer = ScriptedPeer(node)
     peer.open_with_window(window)
     offset: Value = {Symbol(names.OFFSET): Symbol("@earliest")}
@@ -93,7 +95,7 @@ def test_events_that_had_no_room_in_an_evicted_peer_s_session_never_reach_it() -
 
 
 def test_a_peer_that_takes_its_own_partition_over_gets_what_was_sent_before_first() -> None:
-    """On one connection order is kept, so nothing need be cut."""
+    """On one connection the order is kept, so the node closes nothing."""
     node = grouped()
     peer = epoch_script(node, window=2)
     offset: Value = {Symbol(names.OFFSET): Symbol("@earliest")}
@@ -178,9 +180,7 @@ def test_a_redelivery_that_an_evicted_link_asks_for_is_not_sent() -> None:
 
 
 def test_a_link_that_is_attached_elsewhere_is_stolen() -> None:
-    """AMQP 2.6.1: a link is known by its containers, its name and its direction, whatever connection carries
-    it.
-    """
+    """AMQP 2.6.1: containers, name and direction identify a link, on any connection."""
     node = grouped()
     first, second = EnginePair(node, container="app"), EnginePair(node, container="app")
     old_receiver, old_sender = first.receiver("temps", name="in", credit=10), first.sender("temps", name="in")
@@ -245,8 +245,8 @@ def test_a_pending_attach_is_stolen_too() -> None:
 def rebalanced(
     node: InMemoryNode, *, credit: int = 100, **options: Any
 ) -> tuple[EnginePair, list[Receiving], EnginePair, Receiving]:
-    """One member has both partitions, another waits, and the pause is over: one of the links is asked to
-    leave.
+    """One member has both partitions, another waits, and the pause has ended: one of the links is requested
+    to leave.
     """
     rich, poor = EnginePair(node), EnginePair(node)
     held = [rich.receiver("temps", group="g", filters=EARLIEST, credit=credit, **options) for _ in range(2)]

@@ -41,7 +41,7 @@ def of_link(flows: list[Performative], handle: int = 0) -> list[Performative]:
 
 @pytest.mark.parametrize("events", [0, 5])
 def test_a_drain_without_credit_is_answered(events: int) -> None:
-    """go-amqp's DrainCredit sends link-credit 0 and waits for the flow that says drain."""
+    """DrainCredit of go-amqp sends link-credit 0 and waits for a flow with drain."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x"] * max(1, events))
     peer = peer_of(node)
@@ -113,7 +113,7 @@ def test_an_echo_says_the_credit_that_is_left() -> None:
 def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(
     size: int, frame_bytes: int | None
 ) -> None:
-    """The engine's output then ends within a frame, or is larger than one look at it."""
+    """The engine's output then ends within a frame, or is larger than one read."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x" * size] * 1000)
     peer = ScriptedPeer(node)

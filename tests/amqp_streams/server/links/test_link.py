@@ -1,4 +1,4 @@
-"""What all links have in common."""
+"""The common behaviour of all links."""
 
 from typing import Any
 

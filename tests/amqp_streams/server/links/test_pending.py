@@ -1,4 +1,4 @@
-"""Attaches that wait for their answer come and go like any other link."""
+"""Attaches that wait for their answer attach and detach like other links."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def error_of(detach: Performative) -> list[Value]:
 
 
 def waiting_script(node: InMemoryNode, **fields: Any) -> ScriptedPeer:
-    """A peer whose attach, handle 0, waits."""
+    """Return the script of a peer whose attach, handle 0, waits."""
     peer = ScriptedPeer(node)
     peer.open()
     assert peer.attach(0, source="temps", properties={Symbol(names.CONSUMER_GROUP): "g"}, **fields) == []

@@ -43,7 +43,7 @@ def outcomes(sent: list[Sent]) -> list[str | None]:
 
 
 def test_a_producer_never_starves() -> None:
-    """Whatever it has sent, there is credit for as much as half again before it is out."""
+    """For any number of sent events, the producer gets new credit before its credit is used up."""
     node = InMemoryNode({"temps": 1}, limits=Limits(credit=100))
     pair = EnginePair(node)
     sender = pair.sender("temps")
@@ -62,8 +62,8 @@ def test_a_producer_that_uses_all_its_credit_at_once_gets_new() -> None:
 @pytest.mark.parametrize("target", ["temps", names.MANAGEMENT])
 @pytest.mark.parametrize("count", [1 << 31, (1 << 31) - 1, (1 << 31) + 3000, (1 << 32) - 1])
 def test_a_delivery_count_ahead_of_the_credit_does_no_harm(target: str, count: int) -> None:
-    """AMQP 2.6.7: the sender sends its delivery-count, which lowers the credit, by more than the link has if
-    the sender says so.
+    """AMQP 2.6.7: the sender reports its delivery-count, which reduces the credit, possibly by more than the
+    link has.
     """
     node = InMemoryNode({"temps": 1})
     peer = ScriptedPeer(node)
@@ -127,7 +127,7 @@ def test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_aft
 
 
 def test_a_connection_is_read_again_when_the_link_that_paused_it_has_ended() -> None:
-    """Its detach may come in the same block as the excessive transfer."""
+    """The detach of the link may be in the same block as the excessive transfer."""
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20), block_bytes=8 << 20)
     pair = EnginePair(node)
@@ -241,8 +241,8 @@ def test_a_flow_that_asks_for_an_echo_gets_a_flow() -> None:
 @pytest.mark.parametrize("block_bytes", [1, 7, 50, 333, 1 << 18])
 @pytest.mark.parametrize("links", [1, 6])
 def test_an_echo_is_answered_at_any_position_among_transfers(block_bytes: int, links: int) -> None:
-    """Connections that carry nothing but transfers are not searched for it, so one that comes among them must
-    be noticed.
+    """Connections that carry only transfers are not searched for a flow, so a flow among transfers must be
+    noticed.
     """
     node = InMemoryNode({"temps": 1}, block_bytes=block_bytes)
     peer = ScriptedPeer(node)

@@ -1,4 +1,4 @@
-"""Outcomes on a consumer link: events that the consumer gives back come again, the others do not."""
+"""Outcomes on a consumer link: released and modified events are delivered again, the others are not."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ SOURCE_FIELDS = [
 
 
 def answered(node: InMemoryNode | None = None, **fields: Any) -> Performative:
-    """The attach that came back for one of ours."""
+    """Return the attach that answers an attach of the test."""
     peer = ScriptedPeer(node or InMemoryNode({"temps": 2}))
     peer.open()
     (attach,) = peer.attach(0, **fields)
@@ -40,7 +40,9 @@ def filters_of(attach: Performative) -> Value:
 
 
 def test_a_source_is_answered_as_it_is_in_force() -> None:
-    """It copies, is as durable as a kept cursor, and knows four outcomes, whatever was asked for."""
+    """The source copies events, is as durable as a kept cursor, and supports four outcomes, independent of
+    the request.
+    """
     asked = terminus(
         0x28,
         "temps",
@@ -70,7 +72,7 @@ def test_a_source_is_answered_as_it_is_in_force() -> None:
 def test_a_source_that_does_not_ask_for_both_durability_and_no_end_ends_with_its_link(
     durable: int | None, expiry: str | None
 ) -> None:
-    """AMQP 3.5.5, 3.5.6: what expires with something need not be kept for its next life."""
+    """AMQP 3.5.5, 3.5.6: a terminus that expires need not be kept."""
     asked = terminus(
         0x28,
         "temps",
@@ -114,7 +116,7 @@ def test_filters_that_are_not_in_force_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["é", "名", Symbol("a b"), "", 7])
 def test_a_filter_may_be_called_anything_and_never_breaks_the_connection(name: Value) -> None:
-    """The standard says symbol; what clients send is another thing."""
+    """The standard requires a symbol, but clients send other types."""
     given: Value = {name: Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")})}
     peer = ScriptedPeer(InMemoryNode({"temps": 1}))
     peer.open()

@@ -27,7 +27,7 @@ class Peer:
 
 @dataclass(eq=False)
 class Working:
-    """Has some steps to do, and keeps in what order they were done."""
+    """Carries out a number of steps, and records their order."""
 
     name: str
     steps: int
@@ -47,7 +47,7 @@ class Working:
 
 
 def made(monkeypatch: pytest.MonkeyPatch, steps_a_turn: int) -> tuple[Turns, ManualLoop]:
-    """Turns whose clock allows so many steps."""
+    """Return turns whose clock allows this many steps."""
     loop, ticks = ManualLoop(), iter(range(1_000_000))
     monkeypatch.setattr(
         turns_module, "perf_counter", lambda: next(ticks) * turns_module.BUDGET_S / steps_a_turn
@@ -203,7 +203,7 @@ def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: 
 
 
 def echo_of_the_session() -> bytes:
-    """A flow that asks for one."""
+    """Return a flow with echo."""
     windows = {
         "next_incoming_id": UInt(0),
         "incoming_window": UInt(100),

@@ -70,7 +70,7 @@ async def start() -> AsyncIterator[Start]:
 async def ask(
     server: AdminServer, request: str | bytes, *, tls: ssl.SSLContext | None = None
 ) -> tuple[int, str, bytes]:
-    """Status, head and body of the answer to one request on a connection of its own."""
+    """Send a request on a new connection, and return status, head and body of the answer."""
     address = server.addresses[0]
     reader, writer = await asyncio.open_connection(
         address.host, address.port, ssl=tls, server_hostname="localhost" if tls else None
@@ -188,7 +188,7 @@ async def test_an_unauthenticated_client_that_sends_nothing_is_disconnected(
 async def stranger(
     server: AdminServer, *, source: str = "127.0.0.1", request: bytes = b"GET /hea"
 ) -> socket.socket:
-    """An open connection whose request does not end."""
+    """Open a connection and send a request that does not end."""
     address, before = server.addresses[0], len(server._guests)
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -211,7 +211,9 @@ async def ended(sock: socket.socket) -> bool:
 async def test_incomplete_requests_give_way_to_probes_oldest_of_the_busiest_address_first(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a few hundred of them keep the liveness probe out, and the orchestrator kills the node."""
+    """Otherwise a few hundred incomplete requests would block the liveness probe, and the orchestrator would
+    kill the node.
+    """
     monkeypatch.setattr(admin_module, "HTTP_CONNECTIONS_MAX", 4)
     server = await start()
     with contextlib.ExitStack() as stack, structlog.testing.capture_logs() as lines:

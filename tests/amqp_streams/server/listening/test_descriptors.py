@@ -1,4 +1,4 @@
-"""What connections may take of the limit of open files is arithmetic."""
+"""The share of the limit of open files that connections may use is computed."""
 
 import pytest
 

@@ -196,7 +196,7 @@ async def test_a_broken_channel_accepts_every_call_until_the_break_is_reported(
 
 
 class Faulty(Echo):
-    """Fails where its channel's first bytes say."""
+    """A connection that fails as the first bytes on its channel request."""
 
     def received(self, data: memoryview) -> None:
         super().received(data)

@@ -343,7 +343,7 @@ async def test_over_tls_the_certificate_is_shown(
 async def test_a_foreign_web_page_is_not_a_local_program(
     start: Start, dial: Open, echoes: Echoes, origin: str | None, loopback: bool
 ) -> None:
-    """A browser on this machine connects for whatever page it shows; anonymous access is for local
+    """A browser on this machine connects on behalf of any page that it shows. Anonymous access is for local
     programs.
     """
     await dial(await start(echoes), origin=origin)
@@ -388,7 +388,9 @@ async def test_closing_the_server_sends_each_client_a_close_frame(
 async def test_a_peer_that_pings_and_reads_no_pong_is_cut_off(
     start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pongs wait below what a connection's own bound sees. The client does not give up by itself."""
+    """Pongs wait below the layer that a connection's own limit covers. The client does not close the
+    connection itself.
+    """
     monkeypatch.setattr(admin_module, "PONG_BYTES_MAX", 4096)
     monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 1 << 30)
     client = await dial(await start(echoes), ping_interval=None)

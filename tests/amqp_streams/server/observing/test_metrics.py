@@ -235,7 +235,7 @@ def test_a_missing_data_directory_costs_only_its_own_figures(tmp_path: Path) -> 
 
 
 def test_users_whose_names_are_alike_once_cut_are_one_series() -> None:
-    """Twice the same series costs the whole scrape."""
+    """The same series twice would invalidate the whole scrape."""
     long = "u" * 200
     samples = of(
         replace(STATUS, quotas=(QuotaStatus(long + "1", waits_in=1), QuotaStatus(long + "2", waits_in=2)))

@@ -1,4 +1,4 @@
-"""Steps stand or fall together; a failed write leaves the file as it was; results are handled once."""
+"""Steps succeed or fail together. A failed write leaves the file unchanged. Results are handled once."""
 
 import errno
 from pathlib import Path

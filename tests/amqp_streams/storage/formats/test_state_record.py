@@ -100,7 +100,7 @@ def test_a_damaged_head_does_not_hide_the_records_after_it() -> None:
 
 
 def test_a_value_that_looks_like_records_is_not_read_as_records() -> None:
-    """Only the store knows the id that its CRCs begin with, and a record inside a whole record is never
+    """Only the store knows the id with which its CRCs begin, and a record inside a complete record is never
     read.
     """
     inner = state_record.encode({"epoch": b"0"}, synced=0, seed=state_record.seed_of(ID + 1))

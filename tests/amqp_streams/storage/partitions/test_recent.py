@@ -1,4 +1,4 @@
-"""Runs in memory are counted exactly; runs that retention removed do not keep others in memory."""
+"""Runs in memory are counted exactly. Runs that retention removed do not keep others in memory."""
 
 from amqp_streams.config import LogSettings
 from amqp_streams.storage import DirectoryStore

@@ -1,4 +1,4 @@
-"""Only whole closed segments go, from the oldest on, and no more than must."""
+"""Retention removes only whole closed segments, from the oldest on, and no more than necessary."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

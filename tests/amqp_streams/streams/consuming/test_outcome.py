@@ -1,4 +1,4 @@
-"""Outcomes over a log: two are final, two bring the event again."""
+"""Outcomes over a log: two are final, and two cause another delivery."""
 
 import pytest
 from hypothesis import given

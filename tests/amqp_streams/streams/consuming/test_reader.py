@@ -1,4 +1,6 @@
-"""Reading is a fair merge that keeps each partition's order and loses nothing, with any interruptions."""
+"""Reading is a fair merge that keeps the order of each partition and loses nothing, with any
+interruptions.
+"""
 
 import pytest
 from hypothesis import given
@@ -39,7 +41,7 @@ def test_an_empty_read_is_reported_once_and_waking_brings_the_next(
 
 
 def test_partitions_take_turns_even_when_one_is_long(store: MemoryStore, log: StoredLog) -> None:
-    """A busy partition never keeps the others waiting for more than a turn."""
+    """A busy partition delays the others by at most one turn."""
     for index, count in enumerate((5 * TURN_EVENTS, 3, 3, 3)):
         log.partitions[index].append([b"x"] * count, bytes(count), NOW)
     store.commit()
@@ -306,8 +308,8 @@ def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(
 
 
 def test_partitions_that_stay_or_come_back_continue_at_their_position(log: StoredLog, append: Append) -> None:
-    """4.5.1: associations change dynamically without the link being attached again: nothing is lost and
-    nothing comes twice.
+    """4.5.1: partitions are assigned and removed without another attach. Nothing is lost and nothing is
+    delivered twice.
     """
     one, two, three = log.partitions[:3]
     for each in (one, two, three):

@@ -1,7 +1,4 @@
-"""One partition's cursor and what fits into a delivery.
-
-How readers take turns with them is in test_reader.py.
-"""
+"""The cursor of one partition, and what fits into a delivery. How readers take turns: test_reader.py."""
 
 import pytest
 

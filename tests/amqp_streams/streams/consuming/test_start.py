@@ -1,4 +1,4 @@
-"""Where a consumer begins: every combination of conditions, and every way to get them wrong."""
+"""Where a consumer begins: every combination of conditions, and every invalid one."""
 
 import pytest
 from hypothesis import given
@@ -87,7 +87,7 @@ def test_filters_of_one_source_hold_together(partition: Partition) -> None:
 
 
 def test_the_number_of_filters_is_bounded() -> None:
-    """Each partition of a log is asked about each condition."""
+    """Each condition is checked for each partition of a log."""
     offsets = [Symbol(offset_text(number)) for number in range(1000)]
     with pytest.raises(PeerError, match="filters"):
         source_filters(
@@ -112,7 +112,7 @@ def test_a_map_that_is_not_described_counts_under_the_filters_own_name(partition
 
 
 def test_a_filter_of_an_unknown_kind_is_left_out_and_does_not_open_the_past(partition: Partition) -> None:
-    """AMQP 3.5.3: the answer holds the filters in force. Without one, only new events come."""
+    """AMQP 3.5.3: the answer lists the filters in force. Without a filter, only new events are delivered."""
     unknown: dict[str, Value] = {
         "theirs": Described(Symbol("vendor:some-filter"), "a > 1"),
         "code": Described(ULong(0x999), "d.x > 1"),
@@ -205,7 +205,7 @@ def test_records_that_retention_removed_are_skipped(store: MemoryStore, append: 
 def test_a_cursor_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
     partition: Partition, filters: dict[str, Value], kept: int, first: int
 ) -> None:
-    """3.2 (editors' list): the last offset is preserved; "new events" were told when the cursor was
+    """3.2 (editors' list): the last offset is preserved. "New events" was answered when the cursor was
     created.
     """
     resumed = resumed_filters(source_filters(filters))

@@ -1,4 +1,4 @@
-"""A tracker's position is that of the lowest unsettled record, in whatever order things settle."""
+"""The position of a tracker is that of the lowest unsettled record, for any order of settlements."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Partitions move towards evenness, only then, and no more than is asked for."""
+"""Partitions move only towards an even distribution, and no more than necessary."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What a consumer's link properties claim, and which names of groups there may be.
+"""The claims in a consumer's link properties, and the valid names of groups.
 
 Spec: Event Streams 4.5, 4.6.2, 4.6.3.
 """
@@ -37,7 +37,7 @@ def test_a_group_is_claimed_with_or_without_a_partition_and_an_epoch() -> None:
 
 @pytest.mark.parametrize("epoch", [0, Int(5), Long(5), UInt(5), ULong(2**64 - 1)])
 def test_an_epoch_is_any_whole_number_from_0(epoch: int) -> None:
-    """The text says long in one place and ulong in another."""
+    """The specification defines it as long in one section and as ulong in another."""
     claim = claimed(0, group="g", epoch=epoch)
     assert claim is not None
     assert claim.epoch == int(epoch)

@@ -287,7 +287,9 @@ def test_a_claim_that_is_being_recorded_can_be_overtaken_and_is_then_refused() -
 
 
 def test_an_epoch_that_is_being_recorded_for_an_ended_link_binds_the_next_link() -> None:
-    """Its write may be durable any moment: a lower one after it would make what the disk has fall."""
+    """The write may become durable at any moment. A lower epoch after it would make the stored epoch
+    decrease.
+    """
     owned = ownership()
     lost, _ = owned.claim(one(0, 5), 0)
     assert owned.release(lost, 0) == []
@@ -368,7 +370,7 @@ def test_attaches_that_wait_are_limited() -> None:
 
 
 def test_members_remembered_are_limited() -> None:
-    """A peer makes up container-ids as it likes."""
+    """A peer chooses any container-ids."""
     owned = ownership(1, wait_ms=0, waiting_max=2)
     joined(owned, "a")
     for member in range(100):

@@ -1,4 +1,4 @@
-"""The simple mechanisms, each by itself. Whole conversations are in test_sasl."""
+"""The simple mechanisms, one by one. Whole dialogues: test_sasl."""
 
 import pytest
 from hypothesis import given

@@ -47,7 +47,7 @@ USERS = {"alice": "secret", "böb": "pässwörd"}
 
 
 class Echoing:
-    """A mechanism of several rounds: it repeats what it receives until the answer stops it."""
+    """A mechanism of several rounds. It repeats what it receives until the answer stops it."""
 
     claimed: str | None = None
 

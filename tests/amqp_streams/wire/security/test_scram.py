@@ -42,7 +42,7 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 
 def talk(server: ScramServer, client: ScramClient, keys: ScramKeys) -> Step:
-    """A whole conversation; what the server says last."""
+    """Carry out a whole dialogue, and return the server's last message."""
     step = server.start(client.first())
     if isinstance(step, FindKeys):
         step = server.answered(keys)
@@ -95,7 +95,7 @@ def test_only_the_right_password_gets_through(algorithm: ScramAlgorithm, passwor
 
 @given(names, st.sampled_from(ScramAlgorithm))
 def test_any_name_arrives_as_it_is_kept(name: str, algorithm: ScramAlgorithm) -> None:
-    """Commas and equals signs are escaped on the way."""
+    """Commas and equals signs are escaped in transfer."""
     keys = ScramKeys(name, SALT, 4096, KEYS[algorithm].stored_key, KEYS[algorithm].server_key)
     client = ScramClient(algorithm, name, "pencil", nonce="abc")
     server = ScramServer(algorithm, nonce="def")
@@ -238,7 +238,7 @@ def test_keys_that_cannot_be_are_refused(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ScramAlgorithm)
 def test_keys_of_an_unknown_user_look_like_keys_and_stay_the_same(algorithm: ScramAlgorithm) -> None:
-    """A client that asks twice for an unknown user gets the same salt twice, as for a known user."""
+    """Two logins as an unknown user get the same salt, as with a known user."""
     made = unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
     assert made == unmeetable_keys(algorithm, "nobody", secret=b"ours", iterations=4096)
     assert parse_keys(algorithm, "nobody", format_keys(algorithm, made)) == made

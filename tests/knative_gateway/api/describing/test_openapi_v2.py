@@ -1,5 +1,5 @@
-"""OpenAPI 2 as kubectl before 1.27 reads it: what version 2 cannot say is left open, and both forms say the
-same.
+"""OpenAPI 2 as kubectl before 1.27 reads it: parts that version 2 cannot express are omitted, and both
+documents agree.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def test_the_message_says_what_the_document_says() -> None:
 
 
 def test_each_kind_knows_dry_runs() -> None:
-    """kubectl 1.20 looks for the parameter at the PATCH of the kind before it asks for one."""
+    """kubectl 1.20 reads the parameter at the PATCH of the kind before it sends a dry run."""
     items = named(b"".join(of(openapi_v2.encoded(MADE), 8)), 2)
     assert "/apis/eventing.knative.dev/v1/namespaces/{namespace}/triggers/{name}" in items
     for item in items.values():
@@ -83,7 +83,7 @@ def test_each_kind_knows_dry_runs() -> None:
 
 
 def test_a_field_of_any_type_has_no_type() -> None:
-    """A type there would be taken at its word: the client would refuse what the server takes."""
+    """With a type, the client would refuse values that the server accepts."""
     for schema in (
         {
             "type": "object",
@@ -108,8 +108,8 @@ def test_a_kind_that_keeps_all_fields_differs_from_an_object_with_three_fields()
 
 
 def test_a_core_kind_with_more_fields_than_are_known_is_left_to_its_clients() -> None:
-    """They know by which key its lists are merged; with a schema that does not say they would send whole
-    lists, and take nothing out.
+    """Clients know the merge keys of the lists of core kinds. With a schema without merge keys they would
+    send whole lists, and remove nothing.
     """
     assert "io.k8s.api.core.v1.Service" not in MADE["definitions"]
     assert "io.k8s.api.core.v1.ConfigMap" in MADE["definitions"]

@@ -1,6 +1,5 @@
-"""Laws of reconciling, whatever the objects are.
-
-What the specification demands: test_sources.py, test_subscribers.py.
+"""Invariants of reconciling, for any objects. The demands of the specification: test_sources.py,
+test_subscribers.py.
 """
 
 from dataclasses import replace
@@ -116,7 +115,7 @@ def test_the_same_input_gives_the_same_plan(objects: list[dict[str, object]]) ->
 
 
 def settled(*objects: dict[str, object]) -> dict[Key, Object]:
-    """What a cluster with these looks like."""
+    """Return the state of a cluster with these objects."""
     world = World()
     for object_ in objects:
         world.send(object_)
@@ -179,8 +178,8 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 def test_no_object_brings_reconciling_down(
     changes: list[tuple[tuple[Key, tuple[str, ...]], object]], works: bool
 ) -> None:
-    """Objects were checked when they came, by this version or another: what cannot be read is as if it were
-    not there.
+    """Objects were validated when they were stored, by this version or another. An object that cannot be read
+    counts as missing.
     """
     world = World(objects=dict(WELL), works=works)
     for (key, path), odd in changes:
@@ -221,9 +220,8 @@ def test_an_unchanged_world_has_an_empty_plan() -> None:
 
 
 def test_a_replica_that_knows_less_takes_nothing_back() -> None:
-    """Another one, or the same after a start, has not asked its data plane yet:
-
-    Ready says that places in the log are recorded.
+    """Another replica, or the same one after a start, has no reports of its data plane yet. Ready means that
+    positions in the log are stored.
     """
     world = World()
     world.send(broker())
@@ -415,7 +413,7 @@ def test_an_object_that_cannot_be_reconciled_costs_itself_only() -> None:
 
 
 def test_a_successor_of_the_same_name_has_no_route_before_its_own_log_is_known() -> None:
-    """Section "Broker": what its predecessor stored is not its own."""
+    """Section "Broker": the events of the predecessor do not belong to the successor."""
     world = World()
     key = world.send(broker())
     world.settle()

@@ -54,7 +54,7 @@ def test_a_trigger_s_conditions_are_those_that_knative_s_users_know() -> None:
 
 
 def test_a_trigger_knows_the_brokers_of_its_gateway() -> None:
-    """What goes to one of them keeps count of the Brokers it went through."""
+    """Events for one of them carry the count of the Brokers that they passed."""
     world = with_broker()
     key = world.send(trigger())
     found = world.settle().subscriber(key)
@@ -317,7 +317,7 @@ def test_where_an_external_name_leads_to_is_in_the_condition() -> None:
 
 
 def test_ready_says_that_it_is_paused() -> None:
-    """In a table, it must not look healthy."""
+    """In a table, a paused Trigger must not look healthy."""
     world = World()
     world.send(broker())
     world.send(channel())

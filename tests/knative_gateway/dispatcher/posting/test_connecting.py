@@ -1,4 +1,4 @@
-"""The addresses that connections are made to, and how a URL becomes one."""
+"""The addresses to which connections are opened, and the targets of URLs."""
 
 import asyncio
 import ssl
@@ -71,8 +71,8 @@ async def test_a_connection_takes_its_time_only() -> None:
 
 
 async def test_each_request_has_its_own_time() -> None:
-    """One timer for all connections: one that ends earlier than those before it is not forgotten, and neither
-    are those after it.
+    """One timer serves all connections. A request that ends earlier than those before it is not forgotten,
+    and neither are those after it.
     """
 
     async def never(_: Got) -> web.StreamResponse:
@@ -143,7 +143,7 @@ async def test_at_the_end_everything_is_closed(server: SubscriberServer) -> None
 
 
 def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
-    """On uvloop, as in production: its timers that are due at once do not say when."""
+    """On uvloop, as in production: its timers that are due at once have no `when`."""
 
     async def run() -> None:
         async with SubscriberServer() as healthy, SubscriberServer(never) as hanging:
@@ -182,7 +182,7 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
 
 
 async def test_a_request_that_cannot_begin_is_not_in_use(server: SubscriberServer) -> None:
-    """The answer would be kept without limit, and no caller waits for it."""
+    """Otherwise the answer would be kept without limit, and no caller waits for it."""
     connections = made("127.0.0.1")
     await post(connections, server.url())
     [[connection]] = connections._idle.values()

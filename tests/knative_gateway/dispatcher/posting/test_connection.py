@@ -140,7 +140,7 @@ async def test_endless_headers_come_to_an_end() -> None:
 
 @pytest.mark.parametrize("behind", [b"0\r\nX: ", b"0;"])
 async def test_endless_trailers_come_to_an_end(behind: bytes) -> None:
-    """They were all kept: one subscriber could fill the memory."""
+    """Without the limit, one subscriber could fill the memory."""
     begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" + behind
     async with peer(answering(begun, *[b"y" * 65_536] * (3 * HEAD_BYTES_MAX // 65_536))) as connection:
         with pytest.raises(BadResponseError, match="headers"):

@@ -1,4 +1,4 @@
-"""Names that answer, that do not, and that fail: what each costs the others."""
+"""Names that are answered, that are not, and that fail, and how each of them affects the others."""
 
 import asyncio
 import socket
@@ -116,7 +116,7 @@ async def test_the_systems_resolver_says_what_is_wrong_with_a_name() -> None:
 
 
 def test_a_process_ends_while_a_lookup_has_no_answer() -> None:
-    """The loop's executor would be joined: that took as long as the resolver tried."""
+    """The end of the process would wait for a thread of the loop's executor as long as the resolver tries."""
     program = """
 import asyncio, socket, threading
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait()

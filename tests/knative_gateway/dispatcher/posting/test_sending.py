@@ -302,8 +302,8 @@ async def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more
 
 
 async def test_an_event_that_was_read_is_not_sent_again_when_the_connection_closes(sender: Sender) -> None:
-    """An event that breaks its subscriber is not multiplied, for any number of kept connections: it was an
-    attempt.
+    """An event that makes its subscriber fail is not sent several times, for any number of idle connections:
+    the request was an attempt.
     """
     closing = Closing()
     async with await asyncio.start_server(closing, "127.0.0.1", 0) as server:

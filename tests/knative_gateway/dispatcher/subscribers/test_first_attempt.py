@@ -163,7 +163,7 @@ async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> No
 
 
 async def test_a_stop_waits_for_a_limited_time(server: SubscriberServer) -> None:
-    """The event is delivered again after the next start, whatever the subscriber answers by then."""
+    """The event is delivered again after the next start, also if the subscriber answers in the meantime."""
     async with warm(server) as (rig, dispatcher):
         answer = held(server)
         await rig.send(event(1))
@@ -180,7 +180,7 @@ async def test_a_stop_waits_for_a_limited_time(server: SubscriberServer) -> None
 
 
 async def test_retries_go_to_the_new_url_of_a_subscriber(server: SubscriberServer) -> None:
-    """An answer from the old URL is judged by the options of that attempt."""
+    """An answer from the former URL is evaluated with the options of that attempt."""
     async with warm(server, Delivery(retry=3)) as (rig, dispatcher), SubscriberServer() as other:
         answer = asyncio.Event()
 

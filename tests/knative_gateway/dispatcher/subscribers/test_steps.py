@@ -1,5 +1,5 @@
-"""One event that cannot be read, filtered, rendered, judged or answered costs itself only, in every step from
-the log to the sink.
+"""One event that cannot be read, filtered, rendered, judged or answered affects no other event, in each step
+from the log to the sink.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -203,7 +203,7 @@ def replying(response: Callable[..., web.Response], **fields: Any) -> Behaviour:
 async def test_headers_with_line_breaks_do_not_hold_up_their_event(
     rig: Rig, server: SubscriberServer
 ) -> None:
-    """They come over AMQP: only the header is dropped."""
+    """They arrive over AMQP. Only the header is dropped."""
     await rig.serve(subscriber("u", server.url()))
     properties = {f"cloudEvents_{name}": value for name, value in event(POISON).attributes.items()}
     broken = {

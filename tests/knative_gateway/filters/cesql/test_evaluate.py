@@ -1,4 +1,4 @@
-"""Closures of CloudEvents SQL: CESQL 3.4, 3.6, 3.7. Whole expressions are tested in test_cesql."""
+"""Closures of CloudEvents SQL: CESQL 3.4, 3.6, 3.7. Whole expressions: test_cesql."""
 
 from collections.abc import Mapping
 
@@ -259,8 +259,8 @@ KINDS = {str: Type.STRING, int: Type.INTEGER, bool: Type.BOOLEAN}
 def test_evaluation_gives_a_value_of_the_declared_type_and_only_fails_in_one_way(
     tree: Node, event: dict[str, object]
 ) -> None:
-    """CESQL 1: total: whatever the expression and the event; the event is not changed, and a second time it
-    is the same.
+    """CESQL 1: an evaluation is total, for any expression and event. The event does not change, and a second
+    evaluation has the same result.
     """
     before = dict(event)
     run, type_ = closure(tree, BUILT_IN, Work())

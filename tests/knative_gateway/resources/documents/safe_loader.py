@@ -1,4 +1,4 @@
-"""PyYAML's SafeLoader with the scalars of JSON only: what our reader is compared with. Without limits."""
+"""PyYAML's SafeLoader with the scalars of JSON only, without limits. Our reader is compared with it."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ _NAMES = {"NoneType": "null", "bool": "bool", "int": "int", "float": "float", "s
 
 
 class Loader(yaml.SafeLoader):
-    """Composer and constructor are PyYAML's; the meaning of a scalar is ours."""
+    """A loader with PyYAML's composer and constructor, and our rules for scalars."""
 
     yaml_constructors: ClassVar[dict[Any, Any]] = {}
 

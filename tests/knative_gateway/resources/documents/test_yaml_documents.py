@@ -1,4 +1,4 @@
-"""YAML as JSON, safely: nothing in a text stops the process or keeps it busy."""
+"""YAML as JSON, safely: no text stops the process or keeps it busy."""
 
 import pytest
 import yaml

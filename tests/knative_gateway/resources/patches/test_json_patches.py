@@ -162,7 +162,7 @@ COPY_TWICE = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "copy", "from":
 
 @pytest.mark.timeout(20)
 def test_copies_of_copies_end_soon() -> None:
-    """A short patch could make a document that no memory holds."""
+    """A short patch could otherwise create a document that is larger than the memory."""
     with pytest.raises(StatusError, match="copies too much") as refused:
         json_patch({"a": ["x"]}, COPY_TWICE * 40)
     assert refused.value.code == 413

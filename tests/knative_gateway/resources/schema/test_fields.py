@@ -1,4 +1,4 @@
-"""What of an object can be owned: fields, and the items of lists that have keys."""
+"""Which parts of an object can have owners: fields, and the items of lists with keys."""
 
 from hypothesis import given
 
