@@ -1,7 +1,7 @@
 """How tests are shared among workers: a file stays in one piece, and all files that use Spark go to one
 worker, before anything else. Files with one long test follow.
 
-A JVM costs as much as two thousand tests: one is enough.
+A JVM costs as much as two thousand tests, so only one is started.
 """
 
 import gc

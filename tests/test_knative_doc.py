@@ -36,7 +36,7 @@ TEXT: Final = (Path(__file__).parent.parent / "docs" / "knative.md").read_text()
 
 
 def section(title: str) -> str:
-    """One section's text."""
+    """Return the text of one section."""
     return TEXT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 

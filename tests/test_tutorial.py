@@ -58,7 +58,7 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def stays(command: str) -> bool:
-    """It is a server: it runs until it is stopped."""
+    """Whether the command is a server, which runs until it is stopped."""
     return re.match(r"(amqp-streams|knative-gateway) serve |python subscriber", command) is not None
 
 

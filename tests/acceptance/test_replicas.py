@@ -44,7 +44,7 @@ PACE_S = 0.005
 
 @dataclass
 class Load:
-    """Events that are sent through one gateway after the other until `stop`, as a client does that knows both
+    """Events that are sent through the gateways in turn until `stop`, as by a client that knows both
     addresses.
     """
 

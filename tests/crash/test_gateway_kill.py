@@ -55,7 +55,7 @@ class Subscribed:
     order: str = "unordered"
 
     def wants(self, path: str, type_: str) -> bool:
-        """Whether an event is for it."""
+        """Return whether the subscriber must get an event."""
         return path == self.path and self.type in (None, type_)
 
 
@@ -149,7 +149,7 @@ class World:
         ]
 
     def kills(self, since: float, until: float) -> tuple[int, int]:
-        """How often gateway and node were killed between two moments."""
+        """Return how often gateway and node were killed between two moments."""
         return sum(since <= at <= until for at in self.gateway_kills), sum(
             since <= at <= until for at in self.node_kills
         )

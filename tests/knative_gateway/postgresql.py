@@ -29,7 +29,7 @@ _SETTINGS = {
 
 
 def binaries() -> Path | None:
-    """Where `initdb` and `postgres` are."""
+    """Return the directory of `initdb` and `postgres`."""
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -39,7 +39,7 @@ def binaries() -> Path | None:
 
 
 def other_user() -> str | None:
-    """Root may not run it."""
+    """Return another user: root may not run PostgreSQL."""
     if os.geteuid():
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}

@@ -88,7 +88,7 @@ async def test_a_subscriber_that_cannot_be_set_up_delays_no_other() -> None:
 
 
 async def test_a_new_subscriber_is_not_served_because_another_one_fails() -> None:
-    """It would be Ready without a place."""
+    """Otherwise it would be Ready without a position."""
     both = Both()
     more = replace(SUBSCRIBED, subscribers=(SUBSCRIBER, replace(SUBSCRIBER, uid="s-2", name="u")))
     both.plane.use(routes(SUBSCRIBED))
@@ -112,7 +112,7 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
 
 
 async def test_an_address_that_a_user_was_given_is_known() -> None:
-    """From any replica. A Broker without an address cannot be sent to."""
+    """The address may be from any replica. A Broker without an address is not reachable."""
     url = {"status": {"address": {"url": "http://x"}}}
     there: dict[tuple[str, str, str], Mapping[str, object]] = {
         ("Broker", "default", "b"): url,

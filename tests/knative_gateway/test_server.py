@@ -189,7 +189,7 @@ async def test_two_gateways_do_not_share_a_state_directory(tmp_path: Path, gatew
 
 
 async def test_resources_of_a_directory_are_there_when_it_is_ready(tmp_path: Path) -> None:
-    """And Brokers take events at once."""
+    """Brokers accept events at once."""
     (tmp_path / "resources").mkdir()
     (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
     running = Gateway(

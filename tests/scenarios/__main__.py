@@ -15,7 +15,7 @@ from tests.scenarios.wire import run
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command of the arguments."""
     if arguments[:1] == ["rewrite"]:
         for section in sections():
             told = [Player(MemoryStage()).play(scenario) for scenario in section.scenarios]

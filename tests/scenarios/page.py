@@ -63,7 +63,7 @@ _COMMANDS: Final = """
 
 
 def document(sections: Sequence[Section]) -> str:
-    """The page."""
+    """Return the page."""
     contents = [
         f"- [{section.number} {section.title}](#{_anchor(f'{section.number} {section.title}')})\n"
         for section in sections

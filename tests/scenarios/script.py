@@ -51,7 +51,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A file of scenarios."""
+    """One file of scenarios."""
 
     path: Path
     number: str
@@ -66,7 +66,7 @@ def sections() -> list[Section]:
 
 
 def read(path: Path) -> Section:
-    """One file."""
+    """Read one file."""
     lines = path.read_text().splitlines()
     number, _, title = lines[0].removeprefix("# ").partition(" ")
     starts = [at for at, line in enumerate(lines) if line.startswith("== ")]

@@ -56,7 +56,7 @@ def test_every_scenario_shows_something() -> None:
 
 
 def test_the_page_is_made_of_the_files() -> None:
-    """If not: `python -m tests.scenarios docs`."""
+    """If the test fails, run `python -m tests.scenarios docs`."""
     assert DOCUMENT.read_text() == document(sections())
 
 

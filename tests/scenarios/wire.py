@@ -34,7 +34,7 @@ GRACE_S: Final = 0.04
 
 
 def command_of(client: str) -> Command:
-    """How to run a client's `scenario` program.
+    """Return the command of a client's `scenario` program.
 
     Raises:
         MissingError: this machine does not have it.
@@ -213,7 +213,7 @@ class WireStage:
                 return client_events
 
     def _local(self, client_event: ClientEvent) -> ClientEvent:
-        """With names as the scenario has them."""
+        """Return lines with the names of the scenario."""
         wire = {theirs: ours for ours, theirs in self._names.items()}
         info = client_event.get("info") or {}
         return dict(client_event) | {

@@ -8,7 +8,7 @@ from service_parts.like import Piece, Search, compiled, plain_matcher, wildcard_
 
 
 def search(piece: Piece) -> Search:
-    """By the expression of the piece."""
+    """Return the result of the regular expression of the piece."""
 
     def find(text: str, at: int, end: int) -> int:
         found = compiled(piece).search(text, at, end)
@@ -18,7 +18,7 @@ def search(piece: Piece) -> Search:
 
 
 def naive(pieces: list[Piece], text: str) -> bool:
-    """By the definition, with all its choices."""
+    """Return the result by the definition, with all its choices."""
     head = pieces[0]
     if len(text) < len(head) or any(one not in (None, text[at]) for at, one in enumerate(head)):
         return False

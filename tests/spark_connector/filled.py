@@ -19,7 +19,7 @@ def fill(url: str, log: str, numbers: Sequence[int], *, partitions: int = 4) -> 
 
 
 def bodies(url: str, log: str) -> Counter[bytes]:
-    """How often each body is in a log."""
+    """Return how often each body is in a log."""
     found: Counter[bytes] = Counter()
     with connect(url) as client, client.consumer(log, start=EARLIEST) as consumer:
         while batch := consumer.receive_retained():

@@ -22,7 +22,7 @@ FORMAT: Final = "amqpstreams"
 
 
 def session(given: dict[str, Any]) -> SparkSession:
-    """With a cluster, or by Spark Connect."""
+    """Create a session, with a cluster or through Spark Connect."""
     if "connect" in given:
         return SparkSession.builder.remote(given["connect"]).getOrCreate()
     builder = SparkSession.builder.master(given["master"])

@@ -39,7 +39,7 @@ def reader(node: NodeProcess, log: str, **options: object) -> BatchReader:
 
 
 def read(one: BatchReader) -> Rows:
-    """As Spark does: partitions on the driver, each read by a copy of the reader."""
+    """Read as Spark does: the driver plans the partitions, and a copy of the reader reads each of them."""
     tasks = [pickle.loads(pickle.dumps((one, task))) for task in one.partitions()]
     return [row for copy, task in tasks for batch in copy.read(task) for row in batch.to_pylist()]
 

@@ -26,7 +26,7 @@ def message(body: str = "event", *, target: str | None = None, key: str | None =
 
 
 def ends(node: InMemoryNode, log: str = "temps") -> list[int]:
-    """How many events each partition has."""
+    """Return the number of events of each partition."""
     return [partition.end for partition in node.store.logs[log].partitions]
 
 

@@ -37,7 +37,7 @@ ROWS_MIN: Final = {
     "Knative Delivery Design": 12,
     "Knative Event Delivery": 12,
 }
-"""Of tables with fewer than 80."""
+"""The sections of tables with fewer than 80 rows."""
 _COLUMNS: Final = ("section", "level", "clause", "status", "tests")
 _ROW: Final = re.compile(
     "^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE

@@ -102,7 +102,7 @@ class FakeNode:
 
 
 class FakeClient(_Entered):
-    """`Client`."""
+    """A double of `Client`."""
 
     def __init__(self, node: FakeNode) -> None:
         self._node = node
@@ -239,7 +239,7 @@ class FakeConsumer(_Entered):
 
 
 class FakeManagement:
-    """`Management`."""
+    """A double of `Management`."""
 
     def __init__(self, node: FakeNode) -> None:
         self._node = node

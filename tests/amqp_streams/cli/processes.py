@@ -22,7 +22,7 @@ PATIENCE_S = 30.0
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -86,7 +86,7 @@ class Node:
         return done.stdout.splitlines()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it."""
+        """Send a signal to the node, and return its exit status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
@@ -122,7 +122,7 @@ def serving(directory: Path, *words: str, **more: str) -> Iterator[Node]:
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    """Until it is so."""
+    """Wait until the condition holds."""
     end = time.monotonic() + PATIENCE_S
     while not what():
         assert time.monotonic() < end

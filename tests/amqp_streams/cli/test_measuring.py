@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def nothing(done: float, *, note: str = "") -> None:
-    """No bar."""
+    """Show no progress bar."""
 
 
 def test_without_a_warm_up_the_clock_starts_at_the_beginning(clock: list[float]) -> None:

@@ -8,7 +8,7 @@ from amqp_streams.cli.statistics import Latencies, Pace, Result
 
 
 def latencies(*seconds: float) -> Latencies:
-    """These, recorded."""
+    """Return these latencies as recorded."""
     measured = Latencies()
     for one in seconds:
         measured.record(one)

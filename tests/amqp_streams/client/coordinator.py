@@ -58,7 +58,7 @@ class Coordinator:
         await self.move()
 
     async def store(self, partition: int, *numbers: int) -> None:
-        """Events for a partition."""
+        """Store events for a partition."""
         self.node.outgoing[f"{LOG}:{partition}"].extend(record(number, partition) for number in numbers)
         await self.move()
 

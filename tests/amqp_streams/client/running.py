@@ -23,7 +23,7 @@ class RunningNode:
 
     @property
     def url(self) -> str:
-        """The first listener's."""
+        """The URL of the first listener."""
         return f"amqp://{self.amqp[0]}"
 
     def start(self) -> Self:
@@ -47,7 +47,7 @@ class RunningNode:
         return self
 
     def kill(self) -> None:
-        """As a power cut does."""
+        """End the process as a power loss does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -25,8 +25,8 @@ def sdk(data: Any = None, **attributes: Any) -> SdkEvent:
 
 @given(events() | events(TEXTS | INTEGERS | st.booleans(), ANNOUNCING))
 def test_every_event_comes_back_through_the_sdk(event: CloudEvent) -> None:
-    """Events that a gateway stored are read, and sending them again gives the same event, with every
-    attribute and byte.
+    """A gateway stored the events. Sending them again gives the same events, with every attribute and
+    byte.
     """
     read = from_event(ReceivedEvent(encode(event)), raw=True)
     attributes = read.get_attributes()

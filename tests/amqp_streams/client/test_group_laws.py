@@ -71,7 +71,7 @@ class Story:
         self.hands += events
 
     async def step(self, consumer: GroupConsumer, what: str, partition: int, count: int) -> None:
-        """One of the things that may happen."""
+        """Do one of the possible steps."""
         match what:
             case "assign":
                 await self.assign(partition)

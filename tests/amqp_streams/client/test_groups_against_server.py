@@ -77,7 +77,7 @@ async def drain(consumer: Consumer | GroupConsumer, count: int) -> list[Received
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Until it holds: members work on this loop."""
+    """Wait until the condition holds: members run in this event loop."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 no event reports it
             await asyncio.sleep(0.002)

@@ -38,7 +38,7 @@ def test_a_target_partition_follows_the_header_and_replaces_other_delivery_annot
 def test_the_remaining_bytes_are_those_that_the_node_would_store(
     header: bool, extra: bytes, changes: list[tuple[int, int]], end: int
 ) -> None:
-    """Also if the front is malformed: bytes that are not messages are reported, not cut somewhere."""
+    """This also holds for a malformed beginning: bytes that are not messages are reported as a whole."""
     annotations = AnnotationWriter("0", {"x-opt-a": extra}).run(1, 2, 1)[0]
     message = bytearray(((HEADER if header else b"") + annotations + BODY)[: end or None])
     for at, byte in changes:
@@ -96,7 +96,9 @@ def test_offsets_as_strings_and_missing_ones_are_read_too() -> None:
 
 @given(st.text("0123456789 +-_abc", min_size=1, max_size=20), st.sampled_from([Symbol, str]))
 def test_a_text_of_another_form_is_not_an_offset(text: str, kind: type[str]) -> None:
-    """Also after a layout with 16 digits was remembered: `int` would accept blanks, signs and underscores."""
+    """This also holds after a layout with 16 digits was remembered: `int` would accept blanks, signs and
+    underscores.
+    """
     for offset in (kind(text), kind(text.ljust(16)[:16])):
         learnt = {SOURCE_PARTITION: Symbol("1"), OFFSET: Symbol(offset_text(7)), TIMESTAMP: Timestamp(7)}
         assert position_of(section(learnt) + BODY) == EventPosition("1", 7, 7)

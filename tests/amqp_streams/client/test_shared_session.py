@@ -19,7 +19,7 @@ from tests.amqp_streams.client.pairs import opened as anew
 
 
 def opened() -> Pair:
-    """With a peer that allows one session."""
+    """Return a client whose peer allows one session."""
     node = peers.Node()
     node.channel_max = 0
     return anew(node=node)

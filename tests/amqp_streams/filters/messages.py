@@ -47,7 +47,7 @@ class Sample:
         )
 
     def record(self) -> Record:
-        """As filters see it."""
+        """Return the record as filters see it."""
         record = Record(partition="3", latest=LATEST, now_ms=NOW_MS)
         record.turn_to(self.encoded(), self.number, self.timestamp_ms)
         return record

@@ -60,7 +60,7 @@ def test_a_key_that_also_occurs_as_a_value_is_not_confused_with_it():
 
 
 def test_of_equal_keys_the_last_one_counts():
-    """As in the codec."""
+    """The codec has the same rule."""
     assert raw(b"\x00\x53\x74\xc1\x12\x04\xa1\x04kind\x54\x01\xa3\x04kind\x54\x02") == 2
 
 

@@ -111,7 +111,7 @@ class Bench:
         return link
 
     def attach(self, request: AttachRequest) -> object:
-        """Attach now."""
+        """Attach now, and return the answer."""
         return self.node.attach(request, self.now_ms)
 
     def detach(self, link: Any, *, closed: bool = False) -> list[Effect]:
@@ -126,7 +126,7 @@ class Bench:
         return self.node.take_effects()
 
     def refusal(self, request: AttachRequest) -> PeerError:
-        """Why an attach is refused, at once or later."""
+        """Return why an attach is refused, at once or later."""
         try:
             link = self.attach(request)
         except PeerError as error:
@@ -146,7 +146,7 @@ class Bench:
         return got
 
     def settle(self, consumer: Consuming, *records: tuple[int, int]) -> None:
-        """These were accepted."""
+        """Accept these records."""
         for partition, number in records:
             self.node.settled(consumer, partition, number)
 

@@ -94,7 +94,7 @@ def test_a_cursor_is_listed_where_it_is_this_moment(bench: Bench) -> None:
     ],
 )
 def test_a_cursor_is_moved(bench: Bench, body: dict[str, Value], positions: list[int]) -> None:
-    """Like a filter, an offset and a time are of the last event that was skipped."""
+    """An offset and a time name the last skipped event, as in a filter."""
     bench.append(0)
     bench.append(0, 0, now_ms=NOW + 1)
     consumer = bench.consume(durable())

@@ -11,7 +11,7 @@ from tests.amqp_streams.node.bench import Bench, attach, member
 
 
 class Node:
-    """As much of a node as groups need."""
+    """The parts of a node that groups need."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.writes = Writes(store.states)

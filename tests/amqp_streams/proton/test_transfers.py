@@ -118,7 +118,7 @@ def test_a_message_as_large_as_allowed_is_taken_and_one_byte_more_is_not() -> No
 
 
 def test_the_limit_is_enforced_while_bytes_arrive_and_other_links_live_on() -> None:
-    """Not when the message is complete: it may never be."""
+    """The limit does not wait for the complete message, which may never arrive."""
     node = InMemoryNode({"temps": 1}, limits=Limits(message_bytes=2000))
     peer = producing(node)
     peer.attach(1, target="temps")

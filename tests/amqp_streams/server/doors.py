@@ -61,12 +61,12 @@ class Doors:
 
     @property
     def users(self) -> Path:
-        """The users file."""
+        """The path of the users file."""
         return self.folder / "users.json"
 
     @contextlib.asynccontextmanager
     async def open(self, **changes: Any) -> AsyncIterator["Doors"]:
-        """The node runs."""
+        """Start the node."""
         self.server = Server(NodeSettings.model_validate(self.settings | changes))
         try:
             await self.server.start(MemoryStore())
@@ -75,7 +75,7 @@ class Doors:
             await self.server.stop()
 
     def url(self, scheme: str, user: str = "") -> str:
-        """Where a way in is: amqp, amqps or wss."""
+        """Return the URL of a listener: amqp, amqps or wss."""
         assert self.server is not None
         addresses = self.server.addresses
         where = {"amqp": addresses["amqp"][0], "amqps": addresses["amqp"][1], "wss": addresses["admin"][0]}[

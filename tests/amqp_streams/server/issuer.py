@@ -56,7 +56,7 @@ def _encoded(data: bytes) -> str:
 
 
 def public_pem(key: Any) -> bytes:
-    """The public half, PEM."""
+    """Return the public key in PEM."""
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -80,7 +80,7 @@ class KeyFolder:
     )
 
     def jwks(self, *keys: dict[str, Any], name: str = "jwks.json") -> "KeyFolder":
-        """One more JWKS."""
+        """Return a JWKS with one more key."""
         return self.file(name, json.dumps({"keys": keys}).encode())
 
     def file(self, name: str, data: bytes) -> "KeyFolder":
@@ -91,5 +91,5 @@ class KeyFolder:
         return self
 
     def oauth(self, **changes: Any) -> OAuthSettings:
-        """The settings."""
+        """Return the settings."""
         return OAuthSettings.model_validate(self.settings | changes)

@@ -118,7 +118,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
 
 
 async def closed_without_a_word(peer: Peer) -> bool:
-    """Whether the node ends this connection and sends nothing; a reset will do."""
+    """Return whether the node ends this connection without sending anything. A reset counts, too."""
     try:
         return await peer[0].read(-1) == b""
     except ConnectionResetError:

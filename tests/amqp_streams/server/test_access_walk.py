@@ -212,7 +212,7 @@ def asks(
 
 
 def asks_extents(room: Room, log: str) -> Outcome:
-    """Where a log begins and ends, named in the body."""
+    """Return a request for the extents of a log, which the body names."""
     body: dict[str, Any] = {names.EXTENT_LOGS: [log]}
     status, words, _ = room.ask(names.EXTENTS, LOG, **body)
     assert status in {200, management.FORBIDDEN}, (status, words)

@@ -19,7 +19,7 @@ GARBAGE = b"garbage"
 
 
 def producing() -> tuple[MemoryStore, InMemoryNode, EnginePair, list[Sent]]:
-    """Events of two links in a commit that is in flight."""
+    """Return events of two links in a commit that is in flight."""
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 2}, store=store)
     pair = EnginePair(node)

@@ -39,7 +39,7 @@ def sasl_frames(got: bytes | bytearray) -> list[tuple[int, list[Value]]]:
 
 
 class Users:
-    """One user."""
+    """Users with one user."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -113,7 +113,7 @@ def test_a_password_is_checked_before_amqp(password: bytes, good: bool) -> None:
 
 
 def test_plain_is_not_offered_in_the_clear_to_other_machines() -> None:
-    """If no client may log in, the attempt fails at PLAIN, not with an empty list."""
+    """If no client may log in, the attempt fails with PLAIN, and not with an empty list of mechanisms."""
     node = InMemoryNode(anonymous="always")
     peer = ScriptedPeer(node, header=SASL_HEADER, users=Users(), loopback=False)
     node.run()

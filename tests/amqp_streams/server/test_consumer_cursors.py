@@ -228,7 +228,7 @@ def test_nothing_is_written_and_no_timer_runs_while_nothing_moves() -> None:
 
 
 def test_a_link_without_a_source_that_is_closed_removes_what_is_kept_under_its_name() -> None:
-    """How JMS clients end a durable subscription."""
+    """JMS clients end a durable subscription in this way."""
     node = filled()
     pair, receiver = subscribed(node)
     pair.settle(receiver.arrived[0])
@@ -246,7 +246,7 @@ def test_a_link_without_a_source_that_is_closed_removes_what_is_kept_under_its_n
 
 
 def only_consumers(node: InMemoryNode, pair: EnginePair) -> bool:
-    """Whether settlements on this connection are dealt with unseen."""
+    """Return whether the settlements on this connection are handled without a search."""
     (found,) = [wire.connection for wire in node._wires if wire.peer is pair]
     dispatch = found._dispatch
     assert isinstance(dispatch, Dispatch)

@@ -40,7 +40,9 @@ def links(node: InMemoryNode) -> int:
 
 
 def test_a_detach_is_answered_with_a_closing_detach() -> None:
-    """Also one that does not close: some clients cannot bear the difference."""
+    """A detach that does not close gets the same answer, because some clients cannot handle the
+    difference.
+    """
     peer = opened()
     for handle, closed in ((0, True), (1, False)):
         peer.attach(handle, target="temps")

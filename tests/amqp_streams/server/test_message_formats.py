@@ -79,7 +79,7 @@ def states(peer: ScriptedPeer) -> dict[int, Described]:
 
 
 def refusals(peer: ScriptedPeer) -> dict[int, tuple[str, str]]:
-    """By delivery-id the condition and the description of those that were rejected."""
+    """Return condition and description of the rejected deliveries, by delivery-id."""
     return {
         number: (str(state.value[0].value[0]), str(state.value[0].value[1]))  # type: ignore[union-attr,index]
         for number, state in states(peer).items()

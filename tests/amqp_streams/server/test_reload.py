@@ -318,7 +318,7 @@ def test_a_broken_users_file_closes_no_connection(tmp_path: Path) -> None:
 
 
 def test_a_missing_users_file_closes_no_connection(tmp_path: Path) -> None:
-    """It may be replaced just now, or its mount be away for a moment."""
+    """The file may be replaced at this moment, or its mount may be missing for a short time."""
     users = UsersFile.load(tmp_path / "users.json")
     users.add("alice", "secret")
     bench = Bench()

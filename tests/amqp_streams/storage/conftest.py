@@ -33,7 +33,7 @@ SMALL = Tuning(
 
 
 class Hand:
-    """Commits and waits."""
+    """Commits, and waits for threads."""
 
     def __init__(self, store: Store, loop: ManualLoop) -> None:
         self.store = store
@@ -60,7 +60,7 @@ class Hand:
         return self.written[-1][1]
 
     def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int:
-        """Append and commit."""
+        """Append a record and commit it."""
         base = partition.append(list(messages), bytes(len(messages)), now_ms)
         done = self.commit()
         assert done is None or not done.failures
@@ -103,7 +103,7 @@ Opener = Callable[[], Hand]
 
 @pytest.fixture(params=["memory", "inline", "real"])
 def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
-    """Each kind of store."""
+    """A hand for each kind of store."""
     if request.param == "memory":
         store, loop = MemoryStore(), ManualLoop()
         store.states.defer = loop.call

@@ -108,7 +108,7 @@ class World:
         self.now_ms = NOW
         self.models = [Model() for _ in range(PARTITIONS)]
         self.states: list[dict[str, bytes]] = [{}]
-        """As after the last write that ended, and after each one since."""
+        """The states after the last write that ended, and after each later write."""
         self.settings = LogSettings(partitions=PARTITIONS, segment_bytes=64 << 10, segment_ms=50_000)
         if self.rng.random() < 0.5:
             self.settings = self.settings.model_copy(

@@ -85,7 +85,7 @@ def conditions(receipt: Receipt) -> dict[int, str]:
 
 
 def test_events_without_a_hint_go_to_the_one_partition_of_their_producer(room: Room) -> None:
-    """For any number of earlier links, with any events."""
+    """This holds for any number of earlier links, with any events."""
     for turn in range(3):
         room.send(
             room.grant("query/7"),
@@ -128,7 +128,7 @@ def test_a_key_and_a_target_count_as_without_numbers(room: Room) -> None:
 
 
 def test_keyed_events_of_our_client_are_spread_by_their_keys(room: Room) -> None:
-    """Their annotations follow a section that is the same in all messages: the fast path must compare keys,
+    """The annotations follow a section that is the same in all messages, so the fast path must compare keys,
     too.
     """
     bare = [

@@ -42,7 +42,7 @@ class Crowd:
         self.leavings: list[int] = []
 
     def set_links(self, member: str, count: int) -> None:
-        """This member wants so many links from now on."""
+        """This member wants this many links from now on."""
         self.wants[member] = count
         mine = [link for link in self.links if link.member == member]
         self.again = [(at, who) for at, who in self.again if who != member]
@@ -120,7 +120,7 @@ changes_of_mind = st.lists(
 def test_the_spread_becomes_even_and_stays_so_after_any_joins_and_leaves(
     partitions: int, changes: list[tuple[str, int, int]], wait_ms: int
 ) -> None:
-    """With waiting, with waits shorter than the pause, and without."""
+    """The test runs with waiting, with waits shorter than the pause, and without waiting."""
     crowd = Crowd(partitions, wait_ms=wait_ms)
     for member, count, then_ms in changes:
         crowd.set_links(member, count)

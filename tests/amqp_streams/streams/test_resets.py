@@ -1,4 +1,4 @@
-"""Where a request moves a cursor to."""
+"""The target of a request that moves a cursor."""
 
 import pytest
 

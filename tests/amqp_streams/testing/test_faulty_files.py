@@ -13,7 +13,7 @@ FILE = Path("/d/file")
 
 @pytest.fixture
 def files() -> FaultyFiles:
-    """With a durable folder."""
+    """Files with a durable folder."""
     files = FaultyFiles()
     files.mkdir(FILE.parent)
     files.fsync_dir(FILE.parent.parent)

@@ -49,7 +49,7 @@ def named_wide(code: int, value: object) -> bytes:
 
 
 def wide(code: int, value: object) -> bytes:
-    """With a map of the 4-byte form, as Proton writes them."""
+    """Return a message whose map has the 4-byte form, as Proton writes it."""
     entries = encode(value)[3:]
     return b"\x00\x53" + bytes((code, 0xD1)) + (len(entries) + 4).to_bytes(4) + (2).to_bytes(4) + entries
 

@@ -118,7 +118,7 @@ def test_a_value_of_very_many_descriptors_is_refused_before_they_are_all_passed(
 
 
 def test_more_uuids_as_keys_than_allowed_are_refused() -> None:
-    """Their hashes can be chosen to collide."""
+    """The hashes of the keys can be chosen to collide."""
     pairs = b"".join(b"\x98" + number.to_bytes(16) + b"\x40" for number in range(257))
     with pytest.raises(WireError, match="UUID as a key"):
         decode(b"\xd1" + (len(pairs) + 4).to_bytes(4) + (514).to_bytes(4) + pairs)

@@ -16,7 +16,7 @@ NUMBERS = st.integers(0, (1 << 32) - 1)
 
 
 def transfer(number: int, tag: bytes, payload: bytes) -> bytes:
-    """As Proton writes it."""
+    """Return a transfer as Proton writes it."""
     fields: dict[str, Any] = {"handle": UInt(number % 300), "delivery_id": UInt(number), "delivery_tag": tag}
     return frame_of("transfer", payload, **fields, message_format=UInt(0), settled=False, more=False)
 

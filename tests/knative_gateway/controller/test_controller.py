@@ -189,7 +189,7 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
 
 
 async def test_it_knows_whether_all_is_served(here: Here) -> None:
-    """Not while a log is missing, and not before the data plane has taken the routes."""
+    """This is false while a log is missing, and before the data plane serves the routes."""
     here.logs.away = True
     here.plane.works = False  # from the start: routes are taken before logs are there
     await here.send(broker())

@@ -109,7 +109,7 @@ class World:
         return key
 
     def patch(self, key: Key, change: Mapping[str, object]) -> None:
-        """A merge patch."""
+        """Apply a merge patch."""
         kind = next(each for each in BUILT_IN.kinds if (each.group, each.kind) == (key.group, key.kind))
         request = Request(kind, key.namespace, key.name, self.now_ms)
         self.objects[key] = admission.patch(request, self.objects[key], json_patches.MERGE, change).object
@@ -142,7 +142,7 @@ class World:
         return plan
 
     def settle(self) -> "World":
-        """Until nothing changes any more."""
+        """Reconcile until nothing changes any more."""
         for _ in range(10):
             before = self.routes, self.state
             if not self.step().writes and before == (self.routes, self.state):
@@ -150,12 +150,12 @@ class World:
         raise AssertionError(f"it does not come to rest: {self.plans[-1].writes}")
 
     def status(self, key: Key) -> Mapping[str, object]:
-        """An object's status."""
+        """Return the status of an object."""
         found = at(self.objects[key], "status")
         return found if isinstance(found, Mapping) else {}
 
     def conditions(self, key: Key) -> dict[str, str]:
-        """Type to status."""
+        """Return the status of each condition, by type."""
         return {text(each, "type"): text(each, "status") for each in entries(self.status(key), "conditions")}
 
     def ready(self, key: Key) -> tuple[str, str]:

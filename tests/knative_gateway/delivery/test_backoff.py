@@ -134,7 +134,7 @@ def test_any_retry_after_is_a_time_or_nothing(value: str) -> None:
 def test_retry_after_counts_with_429_and_503_up_to_its_cap(
     status: int, retry_after_max_ms: int | None, value: bytes, wait: int
 ) -> None:
-    """Never shorter than the backoff; PT0S turns it off."""
+    """The wait is never shorter than the backoff. PT0S disables Retry-After."""
     delivery = Delivery(backoff_delay_ms=1000, retry_after_max_ms=retry_after_max_ms)
     assert wait_ms(delivery, 1, answer(status, headers=((b"Retry-After", value),))) == wait
 

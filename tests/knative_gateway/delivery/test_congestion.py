@@ -53,14 +53,14 @@ def test_it_finds_more_room_when_it_becomes_available() -> None:
 
 
 def test_a_subscriber_that_lets_wait_is_not_given_ever_more() -> None:
-    """Its answers take longer the more are in flight: there is nothing to be had by more."""
+    """Its answers take longer the more requests are in flight, so a higher limit would not help."""
     limits = rounds(Congestion(), 600, bears=10, elapsed_ms=50, queues=True)
     assert max(limits) <= 100
     assert limits.count(PROBE_LIMIT) < 60
 
 
 def test_a_subscriber_that_stays_slower_is_given_more_again() -> None:
-    """It is measured again from time to time with few requests in flight."""
+    """Its latency is measured again from time to time, with few requests in flight."""
     congestion = Congestion()
     rounds(congestion, 3, bears=1000, elapsed_ms=30)
     congestion.overloaded(1_000_000)

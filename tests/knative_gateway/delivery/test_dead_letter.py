@@ -93,9 +93,8 @@ def test_an_earlier_dead_letter_s_attributes_are_replaced() -> None:
     ],
 )
 def test_the_body_becomes_a_valid_string_of_at_most_1024_characters(body: bytes, text: str) -> None:
-    """Event delivery: might be truncated if the length is excessive.
-
-    CloudEvents 1.0, 3: no control characters in a String.
+    """Event delivery: the data might be truncated if its length is excessive. CloudEvents 1.0, 3: a String
+    has no control characters.
     """
     assert as_text(body) == text
 

@@ -33,7 +33,9 @@ def test_only_requests_to_subscribers_prefer_a_reply() -> None:
 
 
 def test_requests_to_reply_and_dead_letter_destinations_prefer_nothing() -> None:
-    """If a sender will process a reply it MUST include the header: and if it will not, it does not."""
+    """A sender that processes a reply MUST include the header. The gateway does not process replies of these
+    destinations.
+    """
     assert delivery_headers() == []
 
 

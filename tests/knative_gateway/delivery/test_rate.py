@@ -1,4 +1,4 @@
-"""At most so many deliveries a second."""
+"""The limit on deliveries per second."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""How often an event may go through Brokers."""
+"""The limit on how often an event may go through Brokers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which events may start, and up to where all are completed."""
+"""Which events may start, and up to which event all are completed."""
 
 from collections.abc import Callable
 
@@ -174,7 +174,7 @@ def test_no_open_event_is_passed_and_order_is_kept(
 
 
 def before(order: Order, keys: dict[int, str | None], one: int, other: int) -> bool:
-    """Whether one must be completed before the other starts."""
+    """Return whether one event must be completed before the other one starts."""
     if one not in keys:
         return False
     return order is Order.ORDERED or (
@@ -200,7 +200,7 @@ def drain(window: Window, running: list[Entry], state: dict[int, str]) -> None:
 
 
 def entries(window: Window) -> int:
-    """How much is held."""
+    """Return how many entries the window holds."""
     count, entry = 0, window._first
     while entry is not None:
         count, entry = count + 1, entry._after

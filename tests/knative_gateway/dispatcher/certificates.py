@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Files:
-    """All PEM."""
+    """Paths of PEM files."""
 
     authority: Path
     certificate: Path

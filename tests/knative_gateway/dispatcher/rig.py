@@ -171,7 +171,7 @@ class Rig:
         await self._stack.aclose()
 
     async def serve(self, *subscribers: Subscriber) -> None:
-        """These and no others; returns when they are."""
+        """Serve these subscribers and no others. Returns when they are served."""
         await self.use(route(*subscribers))
 
     async def use(self, *routes: Route) -> None:

@@ -62,7 +62,7 @@ class SubscriberServer:
         return [got.id for got in self.got]
 
     async def wait(self, count: int, timeout_s: float = 10.0) -> list[Got]:
-        """Until it has got so many."""
+        """Wait until this many requests have arrived."""
         async with asyncio.timeout(timeout_s), self._grown:
             await self._grown.wait_for(lambda: len(self.got) >= count)
         return self.got

@@ -203,7 +203,7 @@ def test_a_request_is_made_once_for_all() -> None:
 
 
 async def test_headers_of_the_sender_s_request_go_with_its_event() -> None:
-    """To the subscriber and to the dead letter sink; Knative's header policy."""
+    """They go to the subscriber and to the dead letter sink; Knative's header policy."""
     async with Rig(partitions=1) as rig, SubscriberServer() as server:
         server.answers = [400]
         delivery = Delivery(dead_letter_url=server.url("/dead"))

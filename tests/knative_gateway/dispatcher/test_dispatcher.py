@@ -1,4 +1,4 @@
-"""Events from a log to their subscribers, all the way but for the node."""
+"""Events from a log to their subscribers, through all parts except the node."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -52,8 +52,8 @@ async def test_filters_choose(rig: Rig, server: SubscriberServer) -> None:
 
 
 async def test_a_new_subscriber_gets_what_comes_from_now_on(rig: Rig, server: SubscriberServer) -> None:
-    """Its position is durable before it is reported as served, so that nothing is missed if the process dies
-    right then.
+    """The position is durable before the subscriber is reported as served, so that nothing is missed if the
+    process ends then.
     """
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))

@@ -115,7 +115,9 @@ async def test_a_subscriber_can_join_as_soon_as_the_only_one_has_left_without_ro
 
 
 async def test_a_dead_subscriber_costs_little_and_loses_nothing() -> None:
-    """It fails every event: the number that waits for a retry is bounded, and the others stay in the log."""
+    """Every event fails. The number of events that wait for a retry is bounded, and the others stay in the
+    log.
+    """
     settings = DispatchSettings(look_ahead=32, waiting_max=5, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
     async with Rig(settings) as rig, SubscriberServer(_failing) as dead, SubscriberServer() as quick:
         delivery = Delivery(retry=1000, backoff_delay_ms=60_000)
@@ -353,7 +355,9 @@ async def test_readers_of_those_behind_take_turns() -> None:
 
 
 async def test_slow_subscribers_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For any number of slow subscribers. Those that do not answer leave the readers to the others."""
+    """This holds for any number of slow subscribers. Those that do not answer leave the readers to the
+    others.
+    """
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.catching_up.QUIET_S", 0.05)
     settings = DispatchSettings(
         look_ahead=8,

@@ -192,7 +192,7 @@ async def test_a_dead_letter_is_a_warning(rig: Rig, server: SubscriberServer) ->
 async def test_a_subscriber_without_a_reader_does_not_count_as_served(
     rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is retried, and other subscribers are served meanwhile."""
+    """The subscriber is retried, and the others are served in the meantime."""
     place, failing = PartitionReader.place, [ValueError("a fault of ours")]
 
     def faulty(reader: PartitionReader, partitions: Any) -> None:

@@ -71,7 +71,7 @@ async def test_every_end_is_counted() -> None:
 
 
 async def test_a_subscriber_that_is_behind_has_lag() -> None:
-    """In events and in seconds; those not read yet count."""
+    """The lag is in events and in seconds, and includes events that were not read yet."""
     answer = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:

@@ -72,7 +72,9 @@ async def test_a_reply_to_a_trigger_goes_through_the_broker(
 
 
 async def test_headers_of_a_reply_follow_it_through_the_broker(rig: Rig, server: SubscriberServer) -> None:
-    """Like the headers of a POST to the Broker's URL. The receiver of the reply does not get Retry-After."""
+    """They are passed on like the headers of a POST to the Broker's URL. The receiver of the reply does not
+    get Retry-After.
+    """
     answer = to_binary(event("answer", "answered"))
     passed_on = {"X-Request-Id": "r1", "Knative-Bar": "k1", "X-B3-Bar": "b1"}
     server.answers = [
@@ -161,9 +163,8 @@ async def test_hops_are_counted_however_a_broker_s_url_is_spelt(rig: Rig, server
 async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connection(
     rig: Rig, server: SubscriberServer
 ) -> None:
-    """With tokens nothing else could: as subscriber, as reply, as dead letter sink.
-
-    Another namespace needs a rule.
+    """With tokens, no other path is possible, for a subscriber, a reply and a dead letter sink. Another
+    namespace needs a rule.
     """
     gate = Gate([NoToken()], [Rule(users=["nobody"])])
     ingress = Ingress(rig.log, authorizer=gate)

@@ -72,7 +72,7 @@ async def test_a_partition_without_a_position_is_read_from_its_beginning(
 async def test_positions_of_a_former_log_of_that_name_are_not_used(
     log: MemoryEventLog, kept: MemoryCursorStore
 ) -> None:
-    """Even if they are valid in the new log. Replays of the former log are not carried out."""
+    """This holds even if they are valid in the new log. Replays of the former log are not carried out."""
     kept.positions["u"] = {0: at(1), 1: at(9)}
     await begun(log, kept)
     await kept.ask_replay("u", {0: at(0)})
@@ -89,7 +89,7 @@ async def test_positions_of_a_former_log_of_that_name_are_not_used(
 async def test_positions_without_an_incarnation_are_of_the_current_log(
     log: MemoryEventLog, kept: MemoryCursorStore
 ) -> None:
-    """They were stored before incarnations were, or the node does not report one."""
+    """They were stored before incarnations were introduced, or the node does not report one."""
     kept.positions["u"] = {0: at(1), 1: at(2)}
     assert await begun(log, kept) == {0: at(1), 1: at(2)}
     assert kept.incarnations["u"] == (await log.extents(LOG)).incarnation

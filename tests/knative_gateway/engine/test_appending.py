@@ -27,13 +27,13 @@ class SilentProducer:
         self.obstacle: AmqpStreamsError | None = None
 
     async def open(self, **_: float | None) -> None:
-        """At once."""
+        """Open the producer at once."""
 
     def post_entries(self, entries: list[Any]) -> None:
         """Accept the events without any effect."""
 
     async def close(self, **_: float | None) -> None:
-        """At once."""
+        """Close the producer at once."""
 
 
 class SilentClient:

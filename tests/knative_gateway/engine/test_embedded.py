@@ -16,7 +16,7 @@ from service_parts.settings.choices import LogLevel
 
 
 def runs(pid: int) -> bool:
-    """It is there, and no zombie."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
     except OSError:

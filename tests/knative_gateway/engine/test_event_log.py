@@ -33,7 +33,7 @@ def ids(events: list[Stored]) -> list[str]:
 
 
 async def take(events: AsyncIterator[Sequence[Stored]], count: int) -> list[Stored]:
-    """At least so many."""
+    """Return at least this many events."""
     taken: list[Stored] = []
     async with asyncio.timeout(10):
         while len(taken) < count:

@@ -1,4 +1,4 @@
-"""Whether the node answers, with a real one that is stopped, killed, or never there."""
+"""Whether the node answers, with a real node that is stopped, killed, or never started."""
 
 import asyncio
 import os

@@ -31,7 +31,7 @@ def test_the_index_says_the_same_as_each_subscriber_s_own_filters(
 
 
 def test_triggers_with_the_same_filter_and_destination_each_get_the_event() -> None:
-    """If multiple Triggers match, one delivery MUST be generated for each match; duplicates MUST each
+    """If multiple Triggers match, one delivery MUST be generated for each match. Duplicates MUST each
     generate separate ones.
     """
     same: list[Filter] = [{"exact": {"type": "t5"}}]
@@ -70,7 +70,7 @@ class Counted(dict[str, object]):
     ],
 )
 def test_a_hundred_triggers_that_ask_for_a_value_cost_one_look_at_the_event(filters: object) -> None:
-    """So 100 Triggers with exact filters on `type` cost about what one costs."""
+    """100 Triggers with exact filters on `type` cost about as much as one."""
     assert callable(filters)
     index = Index([(number, filters(f"t{number}")) for number in range(100)])
     event = Counted(EVENT)

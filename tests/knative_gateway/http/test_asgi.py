@@ -95,7 +95,7 @@ async def test_a_body_comes_in_parts_to_its_end_and_then_nothing_until_the_answe
 
 
 async def test_an_application_is_notified_that_its_client_has_left_and_what_it_sends_is_dropped() -> None:
-    """So a watch ends."""
+    """In this way a watch ends."""
     entered = asyncio.Event()
 
     async def app(_scope: object, receive: Any, send: Any) -> None:
@@ -183,7 +183,9 @@ async def test_some_answers_have_no_body(status: int) -> None:
     ],
 )
 async def test_a_fault_of_the_application_is_seen_by_its_client(sent: list[Any], says: bytes) -> None:
-    """With the status while that is possible, otherwise by closing the connection before the end."""
+    """The client gets the status if the answer has not begun, otherwise the connection closes before the end
+    of the answer.
+    """
 
     async def app(_scope: object, _receive: object, send: Any) -> None:
         for message in sent:

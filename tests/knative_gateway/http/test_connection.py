@@ -226,7 +226,7 @@ def test_a_client_that_sends_ahead_waits_and_nothing_is_lost() -> None:
 
 
 def test_requests_that_are_answered_at_once_do_not_pile_up() -> None:
-    """Not as calls within calls."""
+    """The answers do not call each other recursively."""
     wire = Wire()
     assert len(statuses(wire.send(GET * 5000))) == 5000
 

@@ -154,7 +154,7 @@ class Changing(Collector):
 
 
 async def test_figures_that_changed_meanwhile_are_computed_again_in_a_thread() -> None:
-    """On the event loop, it would stop the events whenever a user creates and deletes Triggers."""
+    """On the event loop, the computation would delay events whenever a user creates and deletes Triggers."""
     registry, changing = CollectorRegistry(), Changing()
     registry.register(changing)
     await Figures(registry).text()

@@ -126,5 +126,5 @@ class Wire:
 
 
 def bytewise(data: bytes) -> Iterable[bytes]:
-    """Each byte by itself."""
+    """Return the bytes one by one."""
     return (data[at : at + 1] for at in range(len(data)))

@@ -59,8 +59,8 @@ async def test_an_event_without_a_trace_begins_one(spans: Spans) -> None:
 
 
 async def test_a_trace_that_the_event_brings_stays_its_own(spans: Spans) -> None:
-    """In binary mode it is the parent. In structured mode it is unknown before the event is read, so a link
-    refers to it.
+    """In binary mode the trace is the parent. In structured mode it is not known before the event is read, so
+    a link refers to it.
     """
     log = MemoryEventLog()
     app = await ingress(spans, log)

@@ -10,7 +10,7 @@ NOW: Final = "2023-11-14T22:13:20Z"
 
 
 def kind(name: str) -> Kind:
-    """One of the kinds that are built in, by its name."""
+    """Return a built-in kind by its name."""
     (found,) = (each for each in BUILT_IN.kinds if each.kind == name)
     return found
 

@@ -90,7 +90,7 @@ def test_a_field_selector_that_cannot_be_read_is_refused(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["spec.brokr=x", "spec.brokr!=x", "metadata.uid=x", "spec.broker.name=x"])
 def test_a_field_that_no_object_has_is_refused(written: str) -> None:
-    """With != it would mean all of them, and a collection may be deleted by it."""
+    """With `!=` it would select all objects, and a request could delete all of them."""
     schema = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"broker": {"type": "string"}}}},

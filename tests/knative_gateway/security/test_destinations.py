@@ -1,4 +1,4 @@
-"""Where events may go, and where they must not."""
+"""The allowed and the denied destinations of events."""
 
 import pytest
 from hypothesis import given

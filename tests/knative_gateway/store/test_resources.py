@@ -158,8 +158,8 @@ async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
 
 
 async def test_a_writer_that_is_called_off_leaves_nothing_half_done(store: Store) -> None:
-    """At any point: the store continues, and each write is stored completely or not at all, in the feed and
-    in the objects.
+    """A cancellation is possible at any point: the store continues, and each write is stored completely or
+    not at all, in the feed and in the objects.
     """
     done: list[str] = []
 

@@ -65,9 +65,7 @@ async def test_no_transaction_is_larger_than_the_limit(database: Database) -> No
 
 
 async def test_a_write_that_may_not_share_is_alone_and_has_its_turn(database: Database) -> None:
-    """With PostgreSQL its locks are of another order than those of the others: replicas could wait for each
-    other forever.
-    """
+    """In PostgreSQL its locks have another order than those of other writes, and replicas could deadlock."""
     ended: list[str] = []
 
     async def write(name: str, *, together: bool) -> None:

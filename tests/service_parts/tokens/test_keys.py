@@ -18,7 +18,7 @@ PUBLIC = [algorithm for algorithm in TokenAlgorithm if not algorithm.symmetric]
 
 
 def pem(key: Any) -> bytes:
-    """The public half."""
+    """Return the public key."""
     data = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -27,7 +27,7 @@ def pem(key: Any) -> bytes:
 
 
 def jwks(folder: Path, *entries: dict[str, Any]) -> Path:
-    """A file of keys."""
+    """Return a file of keys."""
     path = folder / "keys.json"
     path.write_text(json.dumps({"keys": entries}))
     return path

@@ -63,7 +63,7 @@ def test_an_option_that_is_not_needed_here_says_what_to_do(name: str, words: str
 
 
 def test_a_table_of_the_catalogue_has_the_options_of_its_user() -> None:
-    """As Spark 4.3 passes them for CREATE TABLE … USING amqpstreams OPTIONS (…) COMMENT … LOCATION …
+    """Spark 4.3 passes them for CREATE TABLE … USING amqpstreams OPTIONS (…) COMMENT … LOCATION …
     TBLPROPERTIES (…).
     """
     added = {

@@ -51,7 +51,9 @@ def test_both_limits_hold_together(given_counts: list[int], offsets: int | None,
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 5))
 def test_every_partition_has_its_turn(given_counts: list[int], limit: int) -> None:
-    """With less than one for each, those that got nothing are first next time."""
+    """If a batch has fewer events than partitions, the partitions without events are first in the
+    next batch.
+    """
     starts = [0] * len(given_counts)
     without = [0] * len(given_counts)
     while any(start < end for start, end in zip(starts, given_counts, strict=True)):
@@ -211,7 +213,9 @@ class Engine:
 def test_nothing_is_lost_or_doubled_whatever_crashes_when_and_whatever_comes_in_between(
     begin: Edge, limit: int, sizes: list[int], crashes: list[list[bool]]
 ) -> None:
-    """From the first end in the checkpoint, wherever the query began: the hole of batch 0 is one of these."""
+    """The invariant holds from the first end in the checkpoint, for any start of the query. Batch 0 has a gap
+    before it.
+    """
     engine = Engine(begin, limit, [list(range(size)) for size in sizes])
     for plan_of_crashes in [*crashes, []]:
         engine.crashes = plan_of_crashes

@@ -1,4 +1,4 @@
-"""Messages taken apart."""
+"""The parts of messages."""
 
 import pytest
 from hypothesis import given

@@ -128,7 +128,7 @@ def test_a_map_is_application_properties_without_its_nulls(
     ],
 )
 def test_a_value_keeps_its_type(kind: pa.DataType, value: Any) -> None:
-    """So that a filter of the log compares numbers as numbers."""
+    """A filter of the log can compare numbers as numbers."""
     column = pa.array(
         [{"it": value, "other": 1}, {"it": None, "other": 2}, None],
         pa.struct([("it", kind), ("other", pa.int32())]),

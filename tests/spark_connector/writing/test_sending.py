@@ -74,7 +74,7 @@ def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(
 
 
 def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: WriteOptions) -> None:
-    """As a killed task leaves it."""
+    """A killed task leaves such a chunk."""
     whole = chunk(0, {0: ["a", "b", "c"]})
     name = name_of("task", whole, 0)
     with (
@@ -91,7 +91,7 @@ def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: 
 def test_rows_that_are_others_are_stored_though_the_task_is_the_same(
     node: NodeProcess, options: WriteOptions
 ) -> None:
-    """At least once, and nothing is lost."""
+    """At least once: no row is lost."""
     for bodies in (["a", "b"], ["b", "a"]):
         with Sending(options, "task") as sending:
             sending.send(chunk(0, {0: bodies}))

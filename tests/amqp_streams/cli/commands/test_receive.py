@@ -216,7 +216,7 @@ def test_a_filtered_log_ends_when_the_node_reports_the_end(filled: FakeNode, run
 
 
 def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, run: Run) -> None:
-    """So that one that cannot be read is refused today and not on the day of the first event."""
+    """A filter that is not valid is refused now, and not when the first event arrives."""
     node.passes = lambda body: False
     assert run("receive", "temps", "--where", "x IS").exit_code == 0
     assert len(node.opened) == 1

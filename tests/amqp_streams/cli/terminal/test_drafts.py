@@ -169,7 +169,7 @@ def test_the_key_of_a_row_is_a_column_or_made_of_columns() -> None:
 
 
 def test_columns_can_be_properties_and_numbers_are_numbers() -> None:
-    """So that the node's filters can compare them."""
+    """The filters of the node can then compare them."""
     header, row = b"site,temp,n,zip,big,empty", b"roof,39.4,-5,007,99999999999999999999,"
     event = draft_of(
         CsvDrafter(Common(properties={"a": "b"}), property_columns=["temp", "site"]), header, row

@@ -13,7 +13,7 @@ NODE = "amqp://h:5672"
 
 
 def unreachable(cause: Exception) -> ConnectError:
-    """As the client reports it."""
+    """Return the error as the client reports it."""
     error = ConnectError(f"{NODE}: {cause}")
     error.__cause__ = cause
     return error

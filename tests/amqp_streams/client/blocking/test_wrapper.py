@@ -17,7 +17,7 @@ class Inner:
         self.number = number
 
     async def plus(self, more: int, *, times: int = 2) -> int:
-        """Adds."""
+        """Add two numbers."""
         if more < 0:
             raise ValueError(more)
         return self.number + more * times

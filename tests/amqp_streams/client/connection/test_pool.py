@@ -150,7 +150,7 @@ async def test_an_engine_that_stops_processing_is_a_lost_connection(node: Memory
 
 
 async def attach_beyond(client: Client) -> None:
-    """As if the client had ignored the peer's channel-max."""
+    """Attach a link as if the client had ignored the peer's channel-max."""
     wire = await client._pool.wire()
     wire._protocol._sessions.sessions_max = 9
     attachments = [wire.attach_receiver("log", lambda: None) for _ in range(3)]

@@ -172,7 +172,7 @@ def test_a_password_and_a_token_are_not_shown() -> None:
 
 
 def test_a_peer_that_has_no_answer_yet_is_asked_again_later() -> None:
-    """Not an AuthenticationError, which is not retried."""
+    """The error is not an AuthenticationError, which is not retried."""
     client = SaslClient(ANN, None)
     client.receive(offer("PLAIN"))
     with pytest.raises(ConnectError, match="try again later") as caught:

@@ -1,4 +1,4 @@
-"""How much is fetched ahead."""
+"""How many events the client fetches ahead."""
 
 from hypothesis import given
 from hypothesis import strategies as st

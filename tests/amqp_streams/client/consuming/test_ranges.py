@@ -239,7 +239,7 @@ async def test_silence_is_reported(client: Client, monkeypatch: pytest.MonkeyPat
 
 
 def cut(client: Client) -> None:
-    """As a pulled cable does."""
+    """End the connection as a pulled cable does."""
     stream = client._pool._first._wire and client._pool._first._wire._stream
     assert isinstance(stream, Stream)
     stream.abort()

@@ -39,7 +39,7 @@ PARTITION: dict[Value, Value] = {
 def answering(
     node: MemoryNode, status: int, body: object, description: str | None = None
 ) -> list[ReceivedEvent]:
-    """Have `$management` answer so; the requests it got."""
+    """Let `$management` give this answer, and return the requests that it received."""
     requests: list[ReceivedEvent] = []
 
     def answer(message: bytes) -> tuple[str, bytes] | None:

@@ -208,7 +208,7 @@ async def test_a_producer_that_reconnects_continues_where_the_node_reports(runni
 
 
 async def test_events_repeated_under_their_numbers_are_stored_once(running: RunningNode) -> None:
-    """Like a Spark task that was interrupted and begins again."""
+    """As by a Spark task that was interrupted and repeated."""
     await made(running.url, "again")
     for end in (7, 20, 13):
         async with (

@@ -107,7 +107,9 @@ def test_a_selector_means_what_the_standard_says(text, expected):
 
 
 def test_offsets_in_the_form_of_event_hubs_start_where_intended():
-    """Their offsets are texts, `-1` is before all, and their times are milliseconds in quotes."""
+    """The offsets of Event Hubs are texts, `-1` is before all events, and times are milliseconds in
+    quotes.
+    """
     for text, expected in (
         ("amqp.annotation.x-opt-offset > '-1'", True),
         ("amqp.annotation.x-opt-offset > '@latest'", False),

@@ -42,7 +42,7 @@ class Around:
 
 
 class Channel:
-    """As much of a channel as is looked at."""
+    """The parts of a channel that the guard reads."""
 
     peer = "10.0.0.1:5"
 

@@ -23,7 +23,7 @@ LIMITS = Limits(login_failures=4, user_login_failures=3, login_interval_ms=10_00
 
 
 class Users:
-    """Ann."""
+    """Users with one user, Ann."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -117,7 +117,7 @@ def test_a_wrong_password_is_refused_alike_for_known_and_unknown_users(
 @MECHANISMS
 @pytest.mark.parametrize("user", ["ann", "bob"])
 def test_a_client_that_guesses_too_often_is_refused_later_and_for_a_time(mechanism: str, user: str) -> None:
-    """Also with the right password at last: otherwise guessing would be possible."""
+    """The right password is refused as well, because otherwise guessing would be possible."""
     node, users = InMemoryNode(anonymous="never", limits=LIMITS), Users()
     for number in range(3):
         assert isinstance(dial(node, users, user, f"guess-{number}", mechanism).error, AuthenticationError)

@@ -1,4 +1,4 @@
-"""How often a login may fail, by a clock of the test's own."""
+"""How often a login may fail, with a clock of the test."""
 
 import pytest
 from hypothesis import given

@@ -125,7 +125,7 @@ def test_deliveries_of_ended_links_are_ignored(how: str) -> None:
 
 
 def test_deliveries_of_an_evicted_link_are_settled_as_its_peer_speaks_of_them() -> None:
-    """Its pointers are dead from then on, though they were waiting for a write."""
+    """The pointers of the deliveries are invalid from then on, although they waited for a write."""
     node, _, receiver = subscribed()
     node.store.states.held = True
     tell(node, receiver, 4)

@@ -364,7 +364,7 @@ def test_a_leaving_link_may_be_evicted() -> None:
 def test_a_link_whose_end_fails_does_not_keep_the_others_of_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It also does not use the connection's share of its user's quota."""
+    """The link also uses nothing of its user's quota."""
     node = grouped(2)
     gone = EnginePair(node)
     for name in ("first", "second"):

@@ -144,7 +144,7 @@ def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(
 
 
 def test_an_echo_names_the_link_by_the_handle_of_this_node() -> None:
-    """It is not the peer's own: each side numbers the links in the order of its attaches."""
+    """The handle is not that of the peer: each side numbers the links in the order of its attaches."""
     node = InMemoryNode({"temps": 1})
     peer = peer_of(node)
     peer.attach(40, target="temps")

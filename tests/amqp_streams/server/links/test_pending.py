@@ -135,8 +135,8 @@ def test_a_deleted_log_lets_no_caller_wait() -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_peer_may_take_its_pending_attach_back(closed: bool) -> None:
-    """Its handle is free only when both sides have attached and detached it, so it is answered with an attach
-    of nothing.
+    """The handle is free only after both sides have attached and detached the link, so the node answers with
+    an attach without a terminus.
     """
     node, holder, (held,) = taken()
     peer = waiting_script(node)

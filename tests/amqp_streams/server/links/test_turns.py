@@ -140,7 +140,7 @@ def connection_of(node: InMemoryNode) -> AmqpConnection:
 
 
 def attaches(count: int) -> bytes:
-    """So many links, each attached and detached."""
+    """Return the frames that attach and detach this many links."""
     ends: dict[str, Any] = {"source": terminus(0x28, "temps"), "target": terminus(0x29, None)}
     attach = frame_of("attach", name="many", handle=UInt(0), role=True, **ends)
     return (attach + frame_of("detach", handle=UInt(0), closed=True)) * count

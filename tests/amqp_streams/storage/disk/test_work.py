@@ -24,7 +24,7 @@ FOLDER = Path("/d")
 
 @pytest.fixture
 def files() -> FaultyFiles:
-    """With one folder."""
+    """Files with one folder."""
     files = FaultyFiles()
     files.mkdir(FOLDER)
     files.fsync_dir(FOLDER.parent)

@@ -30,7 +30,7 @@ def runs(draw: st.DrawFn) -> Chunk:
 
 
 def naive(marks: list[Mark], end: int) -> dict[str, int]:
-    """How far producers are when the records below `end` are stored."""
+    """Return the progress of producers after the records below `end` were stored."""
     reached: dict[str, int] = {}
     for mark in marks:
         for place, sequence in enumerate(mark.sequences or [-1]):

@@ -221,7 +221,9 @@ KINDS = st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=1, max_
 def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
     partitions: list[list[str]], wanted: str, count_max: int, forgetful: bool
 ) -> None:
-    """In order within each partition, nothing twice, however often the chunks are freed meanwhile."""
+    """The events are in order within each partition, and no event is read twice, no matter how often chunks
+    are freed in between.
+    """
     store = MemoryStore()
     log = store.create("log", LogSettings(partitions=len(partitions)), incarnation="i")
     for partition, kinds in zip(log.partitions, partitions, strict=True):
@@ -254,7 +256,7 @@ def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
 def test_a_filter_that_rejects_everything_reports_progress_in_ranges(
     store: MemoryStore, log: StoredLog
 ) -> None:
-    """So that a link that gets nothing gives others their turn, and its position still moves on."""
+    """Other links get their turn, and the position of the link still advances."""
     count = 5000
     log.partitions[0].append([with_kind("a")] * count, bytes(count), NOW)
     store.commit()
@@ -287,7 +289,7 @@ def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) ->
 def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(
     store: MemoryStore, append: Append
 ) -> None:
-    """Also when the filter rejects all records that it examined first."""
+    """This also holds if the filter rejects all records that the reader examined first."""
     log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
     partition = log.partitions[0]
     reader = Reader([(partition, 0)], sql("kind = 'b'"))
@@ -325,7 +327,7 @@ def test_partitions_that_stay_or_come_back_continue_at_their_position(log: Store
 
 
 def positions_of(reader: Reader, count: int) -> list[Position]:
-    """So many events at most, one at a time."""
+    """Read at most this many events, one at a time."""
     got: list[Position] = []
     while len(got) < count and (run := reader.take(1)):
         got += positions(run_of(run))

@@ -102,7 +102,7 @@ async def test_each_request_has_its_own_time() -> None:
 
 
 async def test_a_request_that_stops_waiting_leaves_no_connection_behind() -> None:
-    """Its answer would be taken for another's."""
+    """Otherwise its answer would be read as the answer to another request."""
 
     async def never(_: Got) -> web.StreamResponse:
         await asyncio.Event().wait()

@@ -190,7 +190,7 @@ async def test_half_an_answer_does_not_count(begun: bytes) -> None:
 
 
 async def test_a_request_that_was_read_before_the_connection_closed_has_been_seen() -> None:
-    """It was an attempt, however early the connection closed."""
+    """The request was an attempt, no matter how early the connection closed."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -234,7 +234,7 @@ async def test_a_request_over_a_connection_that_had_been_closed_has_not_been_see
 
 
 async def test_a_second_answer_ends_the_connection() -> None:
-    """It would be taken for the answer to the next request."""
+    """It would be read as the answer to the next request."""
     async with peer(answering(OK + OK)) as connection:
         assert (await ask(connection)).status == 200
         assert not connection.usable

@@ -1,4 +1,4 @@
-"""When this machine runs out of something, the subscriber is not at fault."""
+"""If this machine lacks a resource, the subscriber is not the cause."""
 
 import asyncio
 import errno
@@ -39,7 +39,7 @@ async def status(connections: Connections, url: str, owner: str = "", timeout_s:
 async def test_an_error_of_this_machine_is_waited_out(
     number: int, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lasts longer than the request may take: that time is not the subscriber's."""
+    """The error lasts longer than the request may take. That time does not count for the subscriber."""
     failing = [OSError(number, "out of something")] * 3
 
     async def out_of_something(*place: Any) -> Any:
@@ -119,7 +119,7 @@ async def test_idle_connections_make_room_for_new_ones(server: SubscriberServer)
 
 
 async def test_an_endpoint_whose_connections_are_all_in_use_does_not_keep_others_from_making_room() -> None:
-    """Its queue of idle connections is there still, and empty."""
+    """The queue of its idle connections still exists, and is empty."""
     hangs = asyncio.Event()
 
     async def accept_once(got: Got) -> web.StreamResponse:

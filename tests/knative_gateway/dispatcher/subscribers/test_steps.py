@@ -96,7 +96,7 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
 async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscriber(
     rig: Rig, server: SubscriberServer
 ) -> None:
-    """The others get it."""
+    """Other subscribers get the event."""
     costly = {"cesql": " OR ".join(f"LOWER(subject) = '{number}'" for number in range(200))}
     plain = subscriber("v", server.url("/v"), filters=({"cesql": "LENGTH(subject) > 5"},))
     await rig.serve(subscriber("u", server.url("/u"), filters=(costly,)), plain)

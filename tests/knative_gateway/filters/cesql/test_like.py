@@ -47,7 +47,7 @@ def test_a_pattern_takes_what_it_says_and_nothing_else(
 
 
 def naive(pattern: str, text: str) -> bool:
-    """By the definition, with all its choices."""
+    """Return the result by the definition, with all its choices."""
     if not pattern:
         return not text
     if pattern[:2] in ("\\%", "\\_"):

@@ -1,4 +1,4 @@
-"""How large documents may be."""
+"""The limits on the size of documents."""
 
 import pytest
 from hypothesis import given

@@ -166,7 +166,7 @@ def test_lists_are_taken_apart() -> None:
     "written", [b'{"a": "\\ud800"}', b'{"\\uDFFF": 1}', b'[["\\ud800x"]]', b'{"a": "\\udc00\\ud800"}']
 )
 def test_half_a_character_is_refused(written: bytes) -> None:
-    """It could be stored, and never be sent or measured as UTF-8."""
+    """The text could be stored, but could not be sent or measured as UTF-8."""
     with pytest.raises(ManifestError, match="lone surrogate"):
         read_json(written)
     with pytest.raises(ManifestError):

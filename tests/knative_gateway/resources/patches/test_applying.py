@@ -105,7 +105,7 @@ def test_status_and_the_other_fields_are_owned_apart() -> None:
 
 
 def test_an_author_may_reset_the_managers() -> None:
-    """As kubectl does when it moves an object from client-side to server-side apply."""
+    """kubectl does this when it moves an object from client-side to server-side apply."""
     live = applied({}, {"a": 1})
     metadata = updated(live, put(live, ("metadata", "managedFields"), []), EDITOR, "t")["metadata"]
     assert isinstance(metadata, dict)
