@@ -37,7 +37,7 @@ ROWS_MIN: Final = {
     "Knative Delivery Design": 12,
     "Knative Event Delivery": 12,
 }
-"""The sections of tables with fewer than 80 rows."""
+"""The minimum number of sections of a table. Other tables have at least 80."""
 _COLUMNS: Final = ("section", "level", "clause", "status", "tests")
 _ROW: Final = re.compile(
     "^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE

@@ -204,8 +204,10 @@ async def test_a_stop_waits_for_answers_and_keeps_them(server: SubscriberServer)
         await rig.serve(subscriber("u", server.url()))
         await rig.send(event(1))
         await server.wait(1)
+        dispatcher = rig.dispatcher.dispatcher_of("u")
+        assert dispatcher is not None
         closing = asyncio.create_task(rig.dispatcher.close())
-        await asyncio.sleep(0.01)
+        await until(lambda: dispatcher.scheduler.stopped)
         assert not closing.done()
         answer.set()
         await closing

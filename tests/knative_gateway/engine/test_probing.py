@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from examples.node import NodeProcess
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.engine.probing import ProbeTimes
+from tests.knative_gateway.dispatcher.rig import until
 
 TIMES = ProbeTimes(every_s=0.1, silent_s=0.3, warn_s=0.05, warn_every_s=3600)
 
@@ -27,12 +28,6 @@ async def log(node: NodeProcess) -> AsyncIterator[AmqpEventLog]:
         async with AmqpEventLog(node.url, probes=TIMES) as log:
             await log.wait_connected(20)
             yield log
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 (what it waits for is not ours to signal)
-            await asyncio.sleep(0.01)
 
 
 async def test_a_node_that_is_frozen_is_a_problem_until_it_answers_again(

@@ -14,6 +14,7 @@ from knative_gateway.errors import ConfigError
 from knative_gateway.http import listening
 from knative_gateway.http.listening import HttpServer, serve_http
 from tests.amqp_streams.server.peers import Authority
+from tests.knative_gateway.dispatcher.rig import until
 
 ANY = Listener(host="127.0.0.1", port=0)
 
@@ -152,7 +153,8 @@ async def test_a_client_that_closed_its_side_still_gets_the_answers(
     writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" * requests)
     writer.write_eof()
     await GATE["entered"].wait()
-    await asyncio.sleep(0.05)  # until the end was seen: no event reports it
+    [connection] = server._service.connections
+    await until(lambda: connection._closes_after_answers)
     GATE["open"].set()
     async with asyncio.timeout(10):
         assert (await reader.read()).count(b"HTTP/1.1 200 OK") == requests

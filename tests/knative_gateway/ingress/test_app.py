@@ -11,6 +11,7 @@ from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ports import Route
 from knative_gateway.security.access import Gate, Identity, Rule
 from tests.knative_gateway.asking import BATCH, BINARY, BROKER, CHANNEL, EVENT, STRUCTURED, ask, routes
+from tests.knative_gateway.dispatcher.rig import until
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 SMALL = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"}'
@@ -291,7 +292,7 @@ async def test_a_duplicate_of_one_on_its_way_has_its_outcome(app: Ingress, log: 
         log.gate.clear()
         log.failing = list(failing)
         asked = [asyncio.create_task(ask(app, CHANNEL.path)) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await until(lambda: app.figures.of(DEDUPLICATED).in_flight == 3)
         log.gate.set()
         assert [answered.status for answered in await asyncio.gather(*asked) if answered] == [status] * 3
     assert len(log.messages(CHANNEL.log)) == 1

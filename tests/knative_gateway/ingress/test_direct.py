@@ -17,6 +17,7 @@ from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ingress.direct import FastPath, rendered
 from knative_gateway.ports import Route
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, EVENT, routes
+from tests.knative_gateway.dispatcher.rig import until
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 ANY = Listener(host="127.0.0.1", port=0)
@@ -291,9 +292,7 @@ async def test_a_connection_that_is_to_be_closed_is(client: Client) -> None:
 
 
 async def settled(app: Counting) -> None:
-    async with asyncio.timeout(10):
-        while app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
-            await asyncio.sleep(0.001)
+    await until(lambda: not app.ingress.figures.of(BROKER).in_flight)
 
 
 async def test_a_client_that_leaves_in_the_middle_stores_nothing(
@@ -301,9 +300,7 @@ async def test_a_client_that_leaves_in_the_middle_stores_nothing(
 ) -> None:
     _, writer = await opened(server)
     writer.write(request()[:-3])
-    async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
-            await asyncio.sleep(0.001)
+    await until(lambda: app.ingress.figures.of(BROKER).in_flight == 1)
     writer.close()
     await settled(app)
     assert not log.messages(BROKER.log)
@@ -315,23 +312,24 @@ async def test_the_event_of_a_client_that_leaves_before_the_answer_is_stored_all
     log.gate.clear()
     _, writer = await opened(server)
     writer.write(request())
-    async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
-            await asyncio.sleep(0.001)
+    await until(lambda: app.ingress.figures.of(BROKER).in_flight == 1)
+    [connection] = server._service.connections
     writer.transport.abort()
-    await asyncio.sleep(0.01)
+    await until(lambda: connection._closes_after_answers)
     log.gate.set()
     await settled(app)
     assert len(log.messages(BROKER.log)) == 1
 
 
-async def test_going_down_waits_for_what_is_being_stored(server: HttpServer, log: MemoryEventLog) -> None:
+async def test_going_down_waits_for_what_is_being_stored(
+    server: HttpServer, log: MemoryEventLog, app: Counting
+) -> None:
     log.gate.clear()
     client = await opened(server)
     client[1].write(request())
-    await asyncio.sleep(0.02)
+    await until(lambda: app.ingress.figures.of(BROKER).in_flight == 1)
     closing = asyncio.create_task(server.close(10.0))
-    await asyncio.sleep(0.02)
+    await until(lambda: server._service.is_leaving)
     assert not closing.done()
     log.gate.set()
     assert (await response(client))[0] == 202
@@ -347,9 +345,7 @@ async def test_a_route_may_go_or_change_while_an_event_comes(
     client: Client, app: Counting, log: MemoryEventLog, now: tuple[Route, ...], status: int
 ) -> None:
     client[1].write(request()[:-3])
-    async with asyncio.timeout(10):
-        while not app.ingress.figures.of(BROKER).in_flight:  # noqa: ASYNC110  no event reports it
-            await asyncio.sleep(0.001)
+    await until(lambda: app.ingress.figures.of(BROKER).in_flight == 1)
     app.ingress.use(routes(*now, version=2))
     client[1].write(request()[-3:])
     assert (await response(client))[0] == status

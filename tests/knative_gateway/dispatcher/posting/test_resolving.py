@@ -11,6 +11,7 @@ import pytest
 
 from knative_gateway.dispatcher.posting import resolving
 from knative_gateway.dispatcher.posting.resolving import Names, in_thread
+from tests.knative_gateway.dispatcher.rig import until
 
 
 class Servers:
@@ -73,7 +74,7 @@ async def test_a_namespace_with_any_number_of_silent_names_delays_no_other_names
 async def test_a_lookup_that_waits_for_its_turn_has_not_begun() -> None:
     names = Names(Servers())
     lookups = [names.lookup(f"{number}.silent", 80) for number in range(20)]
-    await asyncio.sleep(0.2)
+    await until(lambda: sum(lookup.begun.done() for lookup in lookups) >= 5)
     begun = [lookup.begun.done() for lookup in lookups]
     assert begun == [True] * 5 + [False] * 15, "half of the slow lookups, and half of the quick ones"
     assert names.looking_up == 20

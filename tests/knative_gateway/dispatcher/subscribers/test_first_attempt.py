@@ -154,7 +154,7 @@ async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> No
         await rig.send(event(1))
         await server.wait(2)
         stopping = asyncio.create_task(rig.dispatcher.close())
-        await asyncio.sleep(0.01)
+        await until(lambda: dispatcher.scheduler.stopped)
         assert dispatcher._first_attempts
         assert not stopping.done()
         answer.set()
