@@ -3,8 +3,8 @@
     python -m attack [--table NAME ...] [--attack TEXT ...] [--short] [--json]
 
 Exit status 0 when every attack ended within its limit and the neighbour kept working; 1 when not; 3 when
-nothing is broken, but the p99 of a neighbour could not be judged, because other programs used the CPUs. The p99
-is judged unless --short is given: use a machine that does nothing else.
+nothing is broken, but the p99 of a neighbour could not be judged, because other programs used the CPUs. The
+p99 is judged unless --short is given: use a machine that does nothing else.
 """
 
 import argparse

@@ -19,28 +19,53 @@ SHOWN_BY: Final = {
     "DNS: silent": f"{_RESOLVING}::test_names_that_never_answer_delay_no_other_name",
     "DNS: slow": f"{_RESOLVING}::test_a_namespace_with_any_number_of_silent_names_delays_no_other_namespace",
     "DNS: refusing": f"{_RESOLVING}::test_a_failure_is_remembered_for_a_while",
-    "DNS: lying": "tests/knative_gateway/dispatcher/posting/test_sending.py::test_a_name_is_judged_by_the_address_it_has_just_now",
+    "DNS: lying": (
+        "tests/knative_gateway/dispatcher/posting/test_sending.py"
+        "::test_a_name_is_judged_by_the_address_it_has_just_now"
+    ),
     "PostgreSQL: silent": _SILENT,
     "PostgreSQL: slow": _SILENT,
-    "PostgreSQL: refusing": "tests/knative_gateway/store/test_feed.py::test_the_store_works_again_after_all_connections_were_lost",
-    "PostgreSQL: lying": "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable",
-    "database file: slow": "tests/knative_gateway/store/test_database.py::test_a_write_after_one_that_does_not_end_fails_soon",
-    "database file: lying": "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable",
+    "PostgreSQL: refusing": (
+        "tests/knative_gateway/store/test_feed.py::test_the_store_works_again_after_all_connections_were_lost"
+    ),
+    "PostgreSQL: lying": (
+        "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable"
+    ),
+    "database file: slow": (
+        "tests/knative_gateway/store/test_database.py::test_a_write_after_one_that_does_not_end_fails_soon"
+    ),
+    "database file: lying": (
+        "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable"
+    ),
     "disk: refusing": "tests/acceptance/test_life.py::test_a_full_disk_refuses_producers_and_recovers",
-    "disk: slow": f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after",
+    "disk: slow": (
+        f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after"
+    ),
     "disk: silent": "tests/amqp_streams/server/observing/test_watching.py::test_each_change_is_one_line",
-    "disk: lying": "tests/amqp_streams/storage/test_crashes.py::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when",
-    "node groups: cursor_flush_ms": f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more",
-    "node producers: expiry_ms": f"{_PRODUCERS}::test_producers_that_have_been_away_for_too_long_are_forgotten",
+    "disk: lying": (
+        "tests/amqp_streams/storage/test_crashes.py"
+        "::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when"
+    ),
+    "node groups: cursor_flush_ms": (
+        f"{_CURSORS}::test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more"
+    ),
+    "node producers: expiry_ms": (
+        f"{_PRODUCERS}::test_producers_that_have_been_away_for_too_long_are_forgotten"
+    ),
     "node logs: retention_ms": "tests/amqp_streams/server/test_service.py::test_retention_runs_by_itself",
     "node logs: segment_ms": "tests/amqp_streams/server/test_service.py::test_retention_runs_by_itself",
-    "node: shutdown_delay": "tests/amqp_streams/server/test_run.py::test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay",
+    "node: shutdown_delay": (
+        "tests/amqp_streams/server/test_run.py"
+        "::test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay"
+    ),
 }
 
 NOT_POSSIBLE: Final = {
     "keys of tokens: silent": "the keys are local files: a read does not wait for a peer",
     "keys of tokens: slow": "the keys are local files, read at the start and at SIGHUP only",
-    "log node: lying": "the node is part of the product and of the same trust: its data directory has checksums",
+    "log node: lying": (
+        "the node is part of the product and of the same trust: its data directory has checksums"
+    ),
     "gateway logs: retention": "the node removes events by itself; no peer is waited for",
     "gateway: shutdown_delay": "the operator sets it; the gateway serves everything during the delay",
 }

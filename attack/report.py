@@ -79,7 +79,10 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """`held`, `BROKEN`, or `not judged`: nothing else is broken, and the machine was too busy for times."""
+        """`held`, `BROKEN`, or `not judged`.
+
+        Not judged: nothing else is broken, and the machine was too busy for times.
+        """
         if self.complaints:
             return "BROKEN"
         return "not judged" if not is_quiet(self.foreign or 0.0) else "held"
@@ -116,12 +119,16 @@ def judged(before: Mapping[str, Measured], during: Mapping[str, Measured], *, is
         earlier, later = before[name].p99, each.p99
         if later > RATIO_MAX * earlier and later > earlier + NOISE_MS:
             complaints.append(
-                f"{name} p99 of the neighbour {earlier:.1f} ms > {later:.1f} ms, more than {RATIO_MAX:g} times"
+                f"{name} p99 of the neighbour {earlier:.1f} ms > {later:.1f} ms, more than "
+                f"{RATIO_MAX:g} times"
             )
     return complaints
 
 
-_HEAD: Final = f"{'table':<10} {'attack':<58} {'limit':<44} {'neighbour p99 ms before > during':<40} {'ratio':>6}  verdict"
+_HEAD: Final = (
+    f"{'table':<10} {'attack':<58} {'limit':<44} {'neighbour p99 ms before > during':<40} "
+    f"{'ratio':>6}  verdict"
+)
 
 
 def table(rows: Iterable[Found]) -> str:

@@ -318,7 +318,8 @@ def gateway_room(
                 process,
                 trusted or ssl.create_default_context(),
                 gateway_config.Limits(**limits),  # type: ignore[arg-type]  # pydantic converts
-                gateway_config.SubscriberSettings(**subscribers),  # type: ignore[arg-type]  # pydantic converts
+                # Pydantic converts.
+                gateway_config.SubscriberSettings(**subscribers),  # type: ignore[arg-type]
                 is_https=trusted is not None,
             )
             room.broker("n", "default", user=NINA)

@@ -147,7 +147,8 @@ def write_gateway(
         + _section("limits", limits)
         + _section("subscribers", subscribers)
         + "".join(
-            f'[[rules]]\nusers = ["{user}"]\nallow = ["read", "write", "send"]\nnamespaces = ["{namespace}"]\n'
+            f'[[rules]]\nusers = ["{user}"]\nallow = ["read", "write", "send"]\n'
+            f'namespaces = ["{namespace}"]\n'
             for user, namespace in ((MALLORY, "m"), (RITA, "m"), (NINA, "n"), (OPERATOR, "*"))
         )
     )

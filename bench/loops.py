@@ -63,7 +63,8 @@ def main() -> None:
                 for mode, sample in measure(size, options.count, pure=pure).items():
                     samples[size, mode, pure].append(sample)
     print(
-        "| bytes | direction | Python, events/s | compiled, events/s | Python, us | compiled, us | CPU ratio |"
+        "| bytes | direction | Python, events/s | compiled, events/s "
+        "| Python, us | compiled, us | CPU ratio |"
     )
     print("|---|---|---|---|---|---|---|")
     for size in SIZES:

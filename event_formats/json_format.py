@@ -9,7 +9,9 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
-from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # public, but missing from its stub
+
+# Public, but missing from its stub.
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Final, cast
 
 from event_formats.attributes import check, check_name, shown
@@ -43,7 +45,8 @@ def _no_constant(name: str) -> object:
 
 
 _decoder: Final = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
-_scan = cast("Callable[[str, int], tuple[object, int]]", _decoder.scan_once)  # type: ignore[attr-defined]  # as above
+# As above.
+_scan = cast("Callable[[str, int], tuple[object, int]]", _decoder.scan_once)  # type: ignore[attr-defined]
 
 
 def read_event(body: bytes) -> CloudEvent:

@@ -66,8 +66,8 @@ class Crowds(Generic[_M]):
             del self._members[network]
 
     def largest(self, preferred: str | None = None) -> str | None:
-        """Returns the network with the most members; None: no members. Of equal networks it is `preferred`, or
-        the one that has had this number of members longest.
+        """Returns the network with the most members; None: no members. Of equal networks it is `preferred`,
+        or the one that has had this number of members longest.
         """
         if not self._most:
             return None

@@ -17,6 +17,7 @@ def register(spark: "SparkSession") -> None:
     Spark searches for sources once for each JVM, with the interpreter that PYSPARK_DRIVER_PYTHON or
     PYSPARK_PYTHON names. If any installed package `pyspark_…` cannot be imported, Spark finds no sources.
     """
-    from spark_connector.source import AmqpStreamsDataSource  # noqa: PLC0415 - other modules of this package work without Spark
+    # - other modules of this package work without Spark
+    from spark_connector.source import AmqpStreamsDataSource  # noqa: PLC0415
 
     spark.dataSource.register(AmqpStreamsDataSource)

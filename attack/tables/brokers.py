@@ -153,7 +153,10 @@ def _slow_node(room: Room) -> Iterator[str]:
         try:
             statuses = [own.send("/broker/m/default", str(number)) for number in range(SLOW_EVENTS)]
             expect(set(statuses) == {202}, f"events while the node is slow: {statuses}")
-            yield f"{len(statuses)} events while the node is stopped {STOPPED_S:g} s of {STOPPED_S + RUNNING_S:g} s: 202"
+            yield (
+                f"{len(statuses)} events while the node is stopped {STOPPED_S:g} s of "
+                f"{STOPPED_S + RUNNING_S:g} s: 202"
+            )
         finally:
             ended.set()
             worker.join()

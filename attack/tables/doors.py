@@ -26,7 +26,8 @@ SEED: Final = 7
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 _UPGRADE: Final = (
     b"GET %b HTTP/1.1\r\nhost: node\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\nsec-websocket-protocol: amqp\r\n\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: "
+    b"13\r\nsec-websocket-protocol: amqp\r\n\r\n"
 )
 _SASL: Final = b"AMQP\x03\x01\x00\x00"
 _HALF_HTTP: Final = b"POST /healthz HTTP/1.1\r\nhost: x\r\nx-half: "

@@ -114,7 +114,10 @@ def _sessions(room: Room) -> Iterator[str]:
         for channel in range(room.limits.sessions + 1):
             peer.raw(frames.frame(channel, body))
         peer.until(lambda: peer.is_gone or refusal(peer.connection) is not None, "no refusal")
-        yield f"{room.limits.sessions} sessions, then the connection ends: {refusal(peer.connection) or 'closed'}"
+        yield (
+            f"{room.limits.sessions} sessions, then the connection ends: "
+            f"{refusal(peer.connection) or 'closed'}"
+        )
 
 
 def _links(room: Room) -> Iterator[str]:
@@ -232,7 +235,10 @@ def _pending_bytes(room: Room) -> Iterator[str]:
         peers[0].until(partial(_is_sent, peers[0]), "the small messages do not arrive")
         _send_large(room, min(room.limits.message_bytes, 1 << 20) // 2)
         ended = sum(refusal(link) is not None for link in links)
-        yield f"{len(links)} unfinished messages: {ended} links ended; a message of the neighbour in many frames is accepted"
+        yield (
+            f"{len(links)} unfinished messages: {ended} links ended; a message of the neighbour in "
+            f"many frames is accepted"
+        )
 
 
 def _is_sent(peer: Peer) -> bool:

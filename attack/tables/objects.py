@@ -157,7 +157,10 @@ def _event(room: Room, path: str, mode: str) -> bytes:
     one: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/m", "type": "m"}
     match mode:
         case "binary":
-            more = "ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /m\r\nce-type: m\r\ncontent-type: text/plain\r\n"
+            more = (
+                "ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /m\r\nce-type: m\r\ncontent-type: "
+                "text/plain\r\n"
+            )
             return request(room, path, method="POST", body=b"x" * size, more=more)
         case "structured":
             body = json.dumps({**one, "data": "x" * size}).encode()

@@ -19,7 +19,8 @@ def request(
 ) -> bytes:
     """An HTTP/1.1 request with the user's token."""
     head = (
-        f"{method} {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {http_token(room.secret, user)}\r\n"
+        f"{method} {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer "
+        f"{http_token(room.secret, user)}\r\n"
         f"content-length: {len(body)}\r\n{more}\r\n"
     )
     return head.encode() + body
@@ -34,7 +35,10 @@ def flooding(room: Room, sent: bytes, clients: int) -> Iterator[str]:
             client = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
             client.setblocking(False)
             _send_what_fits(client, sent)
-        yield f"{clients} clients sent {sent.count(b' HTTP/1.1')} requests each; the first is answered with {first}"
+        yield (
+            f"{clients} clients sent {sent.count(b' HTTP/1.1')} requests each; the first is answered "
+            f"with {first}"
+        )
     wait_for(lambda: room.get("/readyz")[0] == 200, "the gateway is ready again")
 
 

@@ -63,7 +63,10 @@ def _pongs(room: Room) -> Iterator[str]:
         grown = room.memory() - before
         bound = clients * PONG_BYTES_MAX + SLACK_BYTES
         expect(grown <= bound, f"the node has grown by {grown >> 20} MiB, more than {bound >> 20}")
-        yield f"{clients} clients send {sent // len(ping)} pings; the node has grown by {max(0, grown) >> 20} MiB"
+        yield (
+            f"{clients} clients send {sent // len(ping)} pings; the node has grown by "
+            f"{max(0, grown) >> 20} MiB"
+        )
 
 
 def _scram_names(room: Room) -> Iterator[str]:

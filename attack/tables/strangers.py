@@ -192,7 +192,9 @@ def _wrong_tenant_attaches(room: Room) -> Iterator[str]:
             words[0].replace(NOT_THERE, THERE) == words[1].replace(NOT_THERE, THERE),
             f"a relay tells: {words}",
         )
-        yield f"{len(kinds)} kinds of links: {names.UNAUTHORIZED_ACCESS}, in the same words; a relay: rejected"
+        yield (
+            f"{len(kinds)} kinds of links: {names.UNAUTHORIZED_ACCESS}, in the same words; a relay: rejected"
+        )
 
 
 def _relayed(peer: Peer, log: str) -> str:

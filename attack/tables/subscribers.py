@@ -93,7 +93,10 @@ def _subscriber(
                 room.trigger("m", name, "default", url)
             send_events(room, count, size)
             wait_for(lambda: subscriber.requests > 0, "the subscriber is asked")
-            yield f"{triggers} Triggers, {count} events to a subscriber that {words}; it got {subscriber.requests} requests"
+            yield (
+                f"{triggers} Triggers, {count} events to a subscriber that {words}; it got "
+                f"{subscriber.requests} requests"
+            )
             _delete(room, *names)
 
     return run
@@ -180,8 +183,8 @@ def attack_on(
 
 
 _REPLY: Final = (
-    b"HTTP/1.1 200 OK\r\ncontent-length: 900000\r\ncontent-type: application/json\r\nce-specversion: 1.0\r\n\r\n"
-    + b"x" * 800_000
+    b"HTTP/1.1 200 OK\r\ncontent-length: 900000\r\ncontent-type: application/json\r\nce-specversion: "
+    b"1.0\r\n\r\n" + b"x" * 800_000
 )
 _LIES: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 7\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -200,7 +200,9 @@ def _wrong_tokens(room: Room) -> Iterator[str]:
     expect(len(told) == 2, f"logins are not limited: {told}")
     with room.peer(NINA, source=_OF_TOKENS) as nina:
         expect(not nina.is_gone, "the neighbour cannot log in from an address of which others failed")
-    yield f"{room.limits.login_failures + 3} wrong tokens: {' then '.join(sorted(told))}; a known user logs in"
+    yield (
+        f"{room.limits.login_failures + 3} wrong tokens: {' then '.join(sorted(told))}; a known user logs in"
+    )
 
 
 def _password_checks(room: Room) -> Iterator[str]:

@@ -67,6 +67,6 @@ def main() -> None:
       knative-gateway apply -f temps.yaml
       knative-gateway get brokers,triggers
 
-    All commands but 'serve' connect to the gateway in --server or KNATIVE_GATEWAY_URL (http://127.0.0.1:8080 if
-    neither is set).
+    All commands but 'serve' connect to the gateway in --server or KNATIVE_GATEWAY_URL (http://127.0.0.1:8080
+    if neither is set).
     """

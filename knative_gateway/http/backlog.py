@@ -1,8 +1,9 @@
-"""Connections that have more to do than one request: they take turns, for a short time of each loop iteration.
+"""Connections that have more to do than one request: they take turns, for a short time of each loop
+iteration.
 
-A connection begins one request when data arrives. If more requests have arrived, it waits here, and begins one
-in each turn. So clients that send many requests at once share a small part of each iteration of the event loop,
-however many they are, and other connections do not wait for them.
+A connection begins one request when data arrives. If more requests have arrived, it waits here, and begins
+one in each turn. So clients that send many requests at once share a small part of each iteration of the event
+loop, however many they are, and other connections do not wait for them.
 """
 
 from collections import deque

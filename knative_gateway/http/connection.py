@@ -22,7 +22,9 @@ from service_parts.networks import Crowds, network_of
 WAITING_MAX: Final = 8
 """Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
 HEAD_BYTES: Final = 2 << 10
-"""Bytes that are parsed at once outside of a body: they hold the headers of one event, and not many requests."""
+"""Bytes that are parsed at once outside of a body. They hold the headers of one event, and not many
+requests.
+"""
 BODY_BYTES_HELD: Final = 64 << 10
 """Bytes of a body that the handler has not taken. If there are more, reading pauses."""
 LINGER_S: Final = 2.0

@@ -18,8 +18,8 @@ log = structlog.get_logger("knative_gateway")
 def base_url(settings: GatewaySettings, bound: str, *, shared: bool) -> str:
     """Return the beginning of the addresses of Brokers and Channels.
 
-    `bound` is the first address of the HTTP listener, as HOST:PORT. `shared` means that other gateways use the
-    same store.
+    `bound` is the first address of the HTTP listener, as HOST:PORT. `shared` means that other gateways use
+    the same store.
     """
     if settings.public_url is not None:
         return settings.public_url.rstrip("/")
@@ -28,7 +28,8 @@ def base_url(settings: GatewaySettings, bound: str, *, shared: bool) -> str:
         log.warning("public_url_not_set", message=message, remedy="set public_url")
     host, _, port = bound.rpartition(":")
     if host in _EVERYWHERE:
-        # A wildcard address is valid for binding only: a sender on this machine needs an address to connect to.
+        # A wildcard address is valid for binding only. A sender on this machine needs an address that it can
+        # connect to.
         message = "other machines cannot reach the addresses of Brokers and Channels"
         log.warning("public_url_not_set", message=message, remedy="set public_url")
         host = _EVERYWHERE[host]

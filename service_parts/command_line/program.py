@@ -60,7 +60,8 @@ class Program(click.Group):
         self._usage_errors: Final[tuple[type[Exception], ...]] = (MissingExtraError, *faults.usage_errors)
         self._failures: Final[tuple[type[Exception], ...]] = (MissingExtraError, OSError, *faults.failures)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature, here and below
+    # Click's signature, here and below.
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The commands in the order of the table."""
         return list(self.table)
 

@@ -28,7 +28,8 @@ _COMMANDS: Final = """
 
 | command | what it does |
 |---|---|
-| `node LOG:PARTITIONS… [SETTING=VALUE…]` | start a new node with these logs and settings of the configuration file: `groups.wait=0s` |
+| `node LOG:PARTITIONS… [SETTING=VALUE…]` | start a new node with these logs and settings of the \
+configuration file: `groups.wait=0s` |
 | `connect NAME` | open a connection. Without it, the first `attach` opens a connection with the name `one` |
 | `attach LINK producer\\|consumer ADDRESS [OPTION…]` | open a link |
 | `send LINK BODY… [OPTION…]` | send an event for each body |
@@ -39,7 +40,8 @@ _COMMANDS: Final = """
 | `restart` | kill the node and start it again with its data |
 | `wait TIME` | let time pass: `5ms`, `2s` |
 | `mark NAME` | remember the time |
-| `redirect LOG PARTITIONS HOST:PORT` | change the configuration: another container has these partitions (`1,2`; `-` for none) |
+| `redirect LOG PARTITIONS HOST:PORT` | change the configuration: another container has these partitions \
+(`1,2`; `-` for none) |
 
 | option of `attach` | meaning |
 |---|---|
@@ -48,10 +50,12 @@ _COMMANDS: Final = """
 | `producer=NAME` | an idempotent producer with this name |
 | `credit=N` | the credit of a consumer; 100 without this option |
 | `durable`, `presettled` | the node keeps the cursor; the node sends settled deliveries |
-| `from=START`, `time=MARK` | the delivery-annotations filter: after `@earliest`, `@latest` or an offset; after a mark |
+| `from=START`, `time=MARK` | the delivery-annotations filter: after `@earliest`, `@latest` or an \
+offset; after a mark |
 | `code` | give the descriptor of this filter as a number, not as a symbol |
 | `events-sql=`, `sql=`, `selector=` | a filter in SQL with one of three descriptors |
-| `properties=KEY:VALUE`, `unknown=TEXT` | a filter by a field of the properties section; a filter of an unknown kind |
+| `properties=KEY:VALUE`, `unknown=TEXT` | a filter by a field of the properties section; a filter of an \
+unknown kind |
 
 | option of `send` | meaning |
 |---|---|

@@ -70,7 +70,10 @@ def _work(seeds: range) -> Result:
 
 @dataclass
 class Tally:
-    """What has been run: all seeds from `first` up to `next`. `state`: the file that keeps this between calls."""
+    """What has been run: all seeds from `first` up to `next`.
+
+    `state`: the file that keeps this between calls.
+    """
 
     first: int
     next: int

@@ -25,7 +25,10 @@ def _begins(attributes: Attributes, name: str, text: str) -> bool:
 
 
 TEXT_MAX: Final = 65_536
-"""Characters of a text that a CESQL function creates; a longer one is an error, and the event does not match."""
+"""Characters of a text that a CESQL function creates.
+
+A longer text is an error, and the event does not match.
+"""
 
 FILTERS: Final = (
     Filter([], lambda _: True),

@@ -302,14 +302,20 @@ class Ledger:
             for (name, _), events in self.events.items():
                 for event in events if name == target.log else ():
                     if self._is_due(target, event, log) and not self._is_done(target, event):
-                        yield f"{target.tag} ({target.name}) has not got {event.id} ({event.partition}, {event.offset})"
+                        yield (
+                            f"{target.tag} ({target.name}) has not got {event.id} ({event.partition}, "
+                            f"{event.offset})"
+                        )
             for event in self.unreadable:
                 if (
                     event.log == target.log
                     and self._is_due(target, event, log)
                     and not self._is_recorded(target, event)
                 ):
-                    yield f"{target.tag}: no record of the unreadable message ({event.partition}, {event.offset})"
+                    yield (
+                        f"{target.tag}: no record of the unreadable message ({event.partition}, "
+                        f"{event.offset})"
+                    )
         for name, incarnation in self.deleted_logs:
             if name in logs and logs[name].incarnation == incarnation:
                 yield f"the log {name} of a Broker that was deleted"

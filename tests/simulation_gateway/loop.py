@@ -121,12 +121,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timeout is None:
             raise SimulationError("nothing is due any more, and the run has not ended")
         if timeout > 0:
-            self.now_ms = round(self._scheduled[0].when() * 1000)  # type: ignore[attr-defined]  # of BaseEventLoop
+            # Of BaseEventLoop.
+            self.now_ms = round(self._scheduled[0].when() * 1000)  # type: ignore[attr-defined]
             self._turns = 0
         else:
             self._turns += 1
             if self._turns > TURNS_MAX:
-                ready = {repr(handle)[:200] for handle in self._ready}  # type: ignore[attr-defined]  # the same
+                # The same.
+                ready = {repr(handle)[:200] for handle in self._ready}  # type: ignore[attr-defined]
                 raise SimulationError(f"{TURNS_MAX} turns at {self.now_ms} ms: {sorted(ready)[:5]}")
         self.handled += len(self._ready)  # type: ignore[attr-defined]  # the same
         return []

@@ -215,7 +215,8 @@ class Network:
         self.slow = False
         self._looked_up: Final[dict[str, tuple[int, int]]] = {}
         """When the latest lookup that found an address began and ended."""
-        loop.create_connection = self.connect  # type: ignore[method-assign,assignment]  # the loop of a simulation
+        # The loop of a simulation
+        loop.create_connection = self.connect  # type: ignore[method-assign,assignment]
         loop.create_server = self.listen  # type: ignore[method-assign,assignment]  # the same
 
     def delay_ms(self) -> int:

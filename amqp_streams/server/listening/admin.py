@@ -50,8 +50,8 @@ PARSED_BYTES: Final = 16 << 10
 # If more bytes than this wait to be sent, a ping ends the connection: its client does not read the pongs. The
 # queue below the WebSocket otherwise holds at most about one message.
 PONG_BYTES_MAX: Final = 256 << 10
-# The SDKs of Azure Event Hubs and Service Bus connect to one of the last two paths by default: .NET, Python and
-# Rust with a slash at the end; Java, JavaScript and Go without one.
+# The SDKs of Azure Event Hubs and Service Bus connect to one of the last two paths by default: .NET, Python
+# and Rust with a slash at the end; Java, JavaScript and Go without one.
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket", "/$servicebus/websocket/")
 
 _TRANSPORT: Final = "transport"

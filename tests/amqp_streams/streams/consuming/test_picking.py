@@ -1,4 +1,6 @@
-"""Records that are picked one by one, because they are not neighbours or need room, and read as one selection."""
+"""Records that are picked one by one, because they are not neighbours or need room, and are read as one
+selection.
+"""
 
 import pytest
 from hypothesis import given, settings
