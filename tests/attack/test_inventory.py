@@ -1,6 +1,7 @@
 """Every operation, limit, timer, endpoint, listener and remote of the product has an attack.
 
-The inventory is read from the code of the product: whoever adds an entry there must add an attack.
+The inventory is read from the code of the product: a new entry there fails this test until an attack is
+added.
 """
 
 import ast

@@ -1,4 +1,5 @@
-"""Whole nodes with their clients, disks, networks and clocks, each run from one seed.
+"""Whole nodes with their clients, disks, networks and clocks. One seed determines a run: `make sim
+SEEDS=1000`, `make sim SEED=7`.
 
-`make sim SEEDS=1000`, `make sim SEED=7`. docs/reliability.md says what is simulated and what is checked.
+docs/reliability.md describes what is simulated and what is checked.
 """

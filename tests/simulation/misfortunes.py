@@ -1,7 +1,4 @@
-"""What goes wrong in a storm: processes, power, disks, clocks, networks, clients.
-
-Each kind is a method here.
-"""
+"""The faults of a storm: processes, power, disks, clocks, networks, clients. Each kind is a method here."""
 
 import errno
 from collections.abc import Callable
@@ -118,7 +115,7 @@ class Misfortunes:
         self.world.schedule.after(self.random.randint(100, 4000) * MS, heal)
 
     def break_disk(self, node: Node) -> None:
-        """Operations fail for a while; then somebody starts the node again."""
+        """Let operations fail for some time. Then an operator starts the node again."""
         disk, random = self._disk(node), self.random
         chance = random.choice((0.05, 0.5, 1.0))
         operations = random.choice((_WRITES, ("fdatasync",), ("pwritev",), ("pread",), (*_WRITES, "pread")))
@@ -174,7 +171,7 @@ class Misfortunes:
             wire.reset()
 
     def vanish(self, node: Node) -> None:
-        """A client is gone, and the node does not hear of it."""
+        """A client disappears, and the node does not learn it."""
         if (wire := self._wire(node)) is not None:
             wire.vanish()
 

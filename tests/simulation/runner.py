@@ -32,7 +32,7 @@ Result = tuple[int, Counter[str], list[str]]
 
 
 def run(seed: int, *, stories: bool = False) -> tuple[World, BaseException | None]:
-    """One run, and what it raised."""
+    """Carry out one run, and return it with the exception that it raised."""
     world = World(seed, stories=stories)
     try:
         world.run()
@@ -44,7 +44,7 @@ def run(seed: int, *, stories: bool = False) -> tuple[World, BaseException | Non
 
 
 def failure_of(seed: int) -> str | None:
-    """What is wrong with a seed, and how to repeat it; None: nothing."""
+    """Return the failure of a seed, and how to repeat it; None: the seed passed."""
     _, error = run(seed)
     if error is None:
         return None

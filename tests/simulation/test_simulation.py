@@ -1,7 +1,8 @@
-"""Seeded runs of a whole node: whatever fails, nothing accepted is lost, and in the calm everything is done.
+"""Seeded runs of a whole node: under any faults, no accepted event is lost, and in the calm period everything
+completes.
 
-Each group of seeds is a test of its own, so that several processes share them. A failure prints the command
-that repeats it.
+Each group of seeds is a test, so that several processes share them. A failure prints the command that repeats
+it.
 """
 
 import os
@@ -28,7 +29,7 @@ def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed
 
 @pytest.mark.parametrize("seed", [3, 6])
 def test_a_seed_is_the_same_run_in_each_process(seed: int) -> None:
-    """Neither the addresses of objects nor the hashes of texts decide anything."""
+    """Neither the addresses of objects nor the hashes of texts affect a run."""
     script = f"from tests.simulation.runner import run; print(run({seed}, stories=True)[0].digest())"
     digests = {
         subprocess.run(

@@ -1,4 +1,6 @@
-"""One run from one seed: a node, its clients, a storm, and the calm in which everything has to end well."""
+"""One run from one seed: a node, its clients, a storm, and the calm period in which everything must
+complete.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -84,12 +86,12 @@ class World(NodeWatcher):
         return {index: self.ledger.current[log, index].first for index in range(self.partitions(log))}
 
     def counts(self) -> dict[str, int]:
-        """What happened, in numbers."""
+        """Return the counts of what happened."""
         starts = {"starts": sum(node.starts for node in self.nodes)}
         return self.ledger.counts | self.cursors.counts | starts
 
     def digest(self) -> str:
-        """What happened, in short: the same for each run of a seed."""
+        """Return a digest of what happened. It is the same for each run of a seed."""
         told = [self.schedule.calls, self.schedule.now_us, sorted(self.counts().items()), self.story]
         tracks = sorted(
             (track.log, track.index, [(sent.key, stamp) for sent, stamp in track.records], track.seen_ms)
@@ -100,7 +102,7 @@ class World(NodeWatcher):
     # -- the run
 
     def run(self) -> None:
-        """Storm, calm, and the end."""
+        """Run the storm, the calm period, and the end."""
         size = self.plan.size
         with self._running():
             self.populate()
@@ -135,7 +137,7 @@ class World(NodeWatcher):
                         node.kill()
 
     def populate(self) -> None:
-        """Make the node and its clients."""
+        """Create the node and its clients."""
         random, size = self.random, self.plan.size
         settings = self.plan.settings()
         self.nodes.append(
@@ -212,7 +214,7 @@ class World(NodeWatcher):
             self.random.choice(self.producers).make(self.random.choice(size.burst))
 
     def calm_down(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """From now on nothing fails."""
         self.note("calm")
         self.stormy = False
         self.misfortunes.calm_down()

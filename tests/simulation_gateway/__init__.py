@@ -1,3 +1,3 @@
-"""Seeded runs of whole gateways in virtual time: real parts, simulated network, log node, disk and
+"""Seeded runs of whole gateways in virtual time: real parts, with a simulated network, log node, disk and
 subscribers.
 """

@@ -70,7 +70,7 @@ class ApiClient:
         return await self._call("GET", path)
 
     async def list(self, kind: str) -> list[Document] | None:
-        """All objects of a kind; None: no answer."""
+        """Return all objects of a kind; None: no answer."""
         status, document = await self._call("GET", PLURALS[kind])
         return document["items"] if status == 200 else None
 
@@ -99,4 +99,4 @@ def delivery_spec(delivery: Delivery, sink: str | None) -> Document:
 
 
 DEFAULT: Final = Delivery(retry=10, backoff_policy=BackoffPolicy.EXPONENTIAL, backoff_delay_ms=200)
-"""What a Trigger has without a `delivery`."""
+"""The `delivery` of a Trigger that does not set one."""

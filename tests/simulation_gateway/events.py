@@ -16,7 +16,9 @@ KEYS: Final = ("k1", "k2", "k3")
 
 @dataclass(frozen=True)
 class Posted:
-    """A request of a sender. `ids`: of its events; `data`: of the only event, if it must arrive as it is."""
+    """A request of a sender. `ids`: of its events; `data`: of its single event, if the data must arrive
+    unchanged.
+    """
 
     headers: list[tuple[str, str]]
     body: bytes
@@ -26,7 +28,7 @@ class Posted:
 
 
 class Events:
-    """Makes events. Every event has an id of its own."""
+    """Creates events. Every event has a unique id."""
 
     def __init__(self, random: Random) -> None:
         self.random: Final = random
@@ -84,7 +86,7 @@ def _typed(content_type: str) -> Callable[[Events], Posted]:
 
 
 def _inner(events: Events) -> bytes:
-    """An event as the data of another one: it must not come out."""
+    """Return an event as the data of another one. It must not be delivered as an event."""
     inner = {"specversion": "1.0", "id": f"inner{events.next_id()}", "source": "/in", "type": "a", "data": 1}
     return json.dumps(inner).encode()
 

@@ -1,4 +1,4 @@
-"""Filters of Triggers, each beside its meaning written down as plainly as can be."""
+"""Filters of Triggers, each with its meaning in simple Python."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple

@@ -90,13 +90,13 @@ class SimulatedGateway(server.Gateway):
         return self.event_log
 
     async def release(self) -> None:
-        """What the system does with the files of a process that was killed."""
+        """Close the files of a process that was killed, as the system does."""
         for name, close in self._parts._entered:
             if name == "store":
                 await close()
 
     def _report_start(self, base_url: str) -> None:
-        """No `gc.freeze`: thousands of gateways live in this process."""
+        """Without `gc.freeze`, because thousands of gateways run in this process."""
 
 
 class Replica:

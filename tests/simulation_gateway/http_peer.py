@@ -1,4 +1,4 @@
-"""HTTP/1.1 in the plainest way, for simulated clients and subscribers: whole messages with a length."""
+"""A minimal HTTP/1.1 for simulated clients and subscribers: whole messages with a length."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ async def call(
     body: bytes = b"",
     timeout_s: float = 60.0,
 ) -> HttpMessage | None:
-    """One request over a connection of its own; None: no answer."""
+    """Send one request over a new connection; None: no answer."""
     try:
         transport, protocol = await network.connect(Call, *address)
     except OSError:

@@ -1,4 +1,4 @@
-"""What was stored, promised, sent and answered, and whether it fits together.
+"""What was stored, promised, sent and answered, and whether these agree.
 
 Checked at once: an event comes from the log of its subscriber, unchanged, and matches its filter; attempts
 stay within the retry policy; waits are as long as the back-off and `Retry-After` say; no attempt ends before
@@ -125,8 +125,8 @@ class Ledger:
         self.deleted_logs: Final[list[tuple[str, str]]] = []
         """Logs of Brokers that were deleted, with their incarnations."""
         self.noted: Final[set[tuple[str, int, str]]] = set()
-        """Ends that were noted for histories, by subscriber, partition and offset. A history that cannot be
-        stored keeps the latest only.
+        """The ends that were recorded for histories, by subscriber, partition and offset. A history that
+        cannot be stored keeps the latest ones only.
         """
         self.unusual: Final[list[list[int]]] = []
         self.counts: Final[dict[str, int]] = defaultdict(int)
@@ -221,7 +221,7 @@ class Ledger:
             self.records[uid].extend(each)
 
     def disturb(self, target: Target) -> None:
-        """Something was asked for, after which deliveries may begin again."""
+        """A user requested something after which deliveries may be repeated."""
         target.disturbed.append(self._loop.now_ms)
 
     def disturb_log(self, log: str) -> None:
@@ -294,7 +294,7 @@ class Ledger:
     # -- laws that are checked at the end
 
     def missing(self, logs: Mapping[str, Any]) -> Iterator[str]:
-        """What was promised and has not happened. `logs`: those of the node."""
+        """Return what was promised and has not happened. `logs`: those of the node."""
         for target in self.targets.values():
             log = logs.get(target.log)
             if target.ready_ms is None or target.deleted_ms is not None or target.is_unclear or log is None:
@@ -358,7 +358,7 @@ class Ledger:
                 yield f"{tag}: the reply {last.reply} to {event_id} is not in {target.replies_to}"
 
     def late(self) -> Iterator[str]:
-        """Events that came late, or not at all, to a healthy subscriber in usual times."""
+        """Return the events that arrived late, or not at all, at a healthy subscriber without faults."""
         for target in self.targets.values():
             if not target.is_healthy:
                 continue

@@ -1,10 +1,8 @@
-"""An event loop whose time is virtual: it moves to the next timer, and nothing else makes it pass.
+"""An event loop with virtual time: the time moves to the next timer, and nothing else advances it.
 
 The loop has the granularity and the timers of uvloop, which runs the gateway: milliseconds, and a plain
-`Handle` without `when()` for a timer that is due at once.
-
-A `Process` is a gateway that can be killed: its tasks, timers and connections end at once, and whatever its
-code does while it unwinds has no effect.
+`Handle` without `when()` for a timer that is due at once. A `Process` is a gateway that can be killed: its
+tasks, timers and connections end at once, and its code has no effect while it unwinds.
 """
 
 import asyncio
@@ -86,7 +84,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.calls = 0
         self.unhandled: Final[list[dict[str, Any]]] = []
         self.broken: BaseException | None = None
-        """What ends the run: the first broken law."""
+        """The first broken invariant, which ends the run."""
         self._turns = 0
         self._called = 0
         self._callback = ""
@@ -175,7 +173,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     async def kill(self, process: Process) -> None:
-        """End a process without any notice. Returns when all its code has unwound."""
+        """End a process without any notice. Returns when all of its code has unwound."""
         process.dead = True
         for handle in list(self._scheduled):  # type: ignore[attr-defined]  # of BaseEventLoop
             if handle._context.get(CURRENT) is process:

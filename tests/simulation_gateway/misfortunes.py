@@ -1,4 +1,4 @@
-"""What befalls gateways, log node, disk, network and sites."""
+"""The faults of gateways, log node, disk, network and sites."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -29,7 +29,9 @@ class Watching(Protocol):
 
 
 class Socket:
-    """What the gateway asks of a socket: how much the peer's system has acknowledged (`struct tcp_info`)."""
+    """The value that the gateway reads from a socket: how many bytes the peer's system has acknowledged
+    (`struct tcp_info`).
+    """
 
     def __init__(self, end: "End") -> None:
         self._end: Final = end
@@ -126,7 +128,7 @@ class End(asyncio.Transport):
         self.network.loop.call_soon(call, *args, context=self.context)
 
     def _to_peer(self, call: Callable[[], object]) -> None:
-        """What was sent arrives later, in order, even if the process of this end is killed meanwhile."""
+        """Deliver sent bytes later, in order, even if the process of this end is killed in the meantime."""
         loop, peer = self.network.loop, self.peer
         peer._arrival_ms = max(peer._arrival_ms, loop.now_ms + self.network.delay_ms())
         peer._in_transit.append(call)
@@ -171,7 +173,7 @@ class End(asyncio.Transport):
             self.protocol.connection_lost(error)
 
     def cut(self) -> None:
-        """The process of this end is killed: the peer's system is told, this end is not."""
+        """The process of this end is killed: the peer's system is notified, this end is not."""
         peer = self.peer
         self._lost = self._closing = True
         self.network.open.pop(self, None)
@@ -179,7 +181,7 @@ class End(asyncio.Transport):
 
 
 class Listening:
-    """What `create_server` returns."""
+    """The result of `create_server`."""
 
     def __init__(self, network: "Network", address: Address, accept: Accept) -> None:
         self.network: Final = network
@@ -197,9 +199,11 @@ class Listening:
 
 
 class Network:
-    """`refused`, `unanswered`: addresses that refuse, or do not answer, connections. `descriptors_left`:
-    False: this machine has no descriptor for a connection. `names`: what the resolver says; `silent`: names
-    whose servers do not answer, with how long it takes until that is an error.
+    """The simulated network.
+
+    `refused`, `unanswered`: addresses that refuse, or do not answer, connections. `descriptors_left`: False:
+    this machine has no descriptor for a connection. `names`: the answers of the resolver; `silent`: names
+    whose servers do not answer, with the time until the resolver reports an error.
     """
 
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
@@ -245,7 +249,7 @@ class Network:
     async def connect(
         self, factory: Accept, host: str, port: int, **_: Any
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """What `create_connection` does."""
+        """Replaces `create_connection`."""
         if not self.descriptors_left and CURRENT.get() is not None:
             raise OSError(errno.EMFILE, "Too many open files")
         lookup_ms, ended_ms = self._looked_up.get(host, (0, 0))
@@ -270,7 +274,7 @@ class Network:
         return here, here.protocol
 
     def cut_all(self, process: Process) -> None:
-        """A process is killed: its listeners and connections are gone."""
+        """A process is killed: end its listeners and connections."""
         for end in [each for each in self.open if each.process is process]:
             end.cut()
         for listening in list(self.listening.values()):

@@ -1,5 +1,5 @@
-"""A log node in memory, which can go away, stall, push back, lose old events, and lose whole logs; the client
-of one gateway; and the shares of replicas.
+"""A log node in memory, which can become unreachable, stall, push back, lose old events, and lose whole logs;
+the client of one gateway; and the shares of replicas.
 """
 
 import asyncio
@@ -32,8 +32,10 @@ class Log:
 
 
 class Node:
-    """`up`: it answers. `stalled`: it takes requests, and stores and answers nothing for now. `full`: it
-    refuses appends. `told`: called with log, incarnation and event when an event is durable.
+    """The log node.
+
+    `up`: it answers. `stalled`: it accepts requests, and neither stores nor answers. `full`: it refuses
+    appends. `told`: called with log, incarnation and event when an event is durable.
     """
 
     def __init__(self, loop: VirtualLoop, random: Random, told: OnStored) -> None:
@@ -119,7 +121,9 @@ class Node:
 
 
 class NodeClient:
-    """What a gateway has of the node: `ports.EventLog`, and what `server.Gateway` asks of `AmqpEventLog`."""
+    """The node as a gateway uses it: `ports.EventLog`, and the part of `AmqpEventLog` that `server.Gateway`
+    needs.
+    """
 
     def __init__(self, node: Node, shares: "Shares") -> None:
         self.node: Final = node
@@ -265,7 +269,7 @@ class Share:
 
 
 class Shares:
-    """Partitions are shared evenly by the replicas that live: a consumer group of the node."""
+    """Distributes partitions evenly over the running replicas, as a consumer group of the node does."""
 
     def __init__(self, node: Node, random: Random, moved: Callable[[str], None]) -> None:
         """`moved` is called with a log whose partitions get other owners."""
@@ -285,7 +289,7 @@ class Shares:
         self._soon(share.log)
 
     def killed(self, process: Process) -> None:
-        """The node notices later that a member is gone."""
+        """The node notices later that a member has ended."""
         for log, members in self.members.items():
             for share in [each for each in members if each.process is process]:
                 members.remove(share)

@@ -1,4 +1,4 @@
-"""One run: a storm, then calm, until everything that was promised is done; then an orderly stop."""
+"""One run: a storm, then a calm period until everything that was promised is done, then an orderly stop."""
 
 import asyncio
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ async def storm(world: World, users: Users) -> None:
 
 
 async def calm(world: World, users: Users) -> None:
-    """Everything that can progress completes; what claims to be ready works."""
+    """Check that everything that can progress completes, and that a gateway that reports ready works."""
     await heal(world)
     begun_ms, pause_s = world.loop.now_ms, 5.0
     while world.loop.now_ms < begun_ms + CALM_S * 1000:
@@ -73,7 +73,7 @@ async def calm(world: World, users: Users) -> None:
 
 
 async def undone(world: World, users: Users) -> list[str]:
-    """What has to happen yet."""
+    """Return what has not happened yet."""
     left = [*world.ledger.missing(world.node.logs), *world.busy()]
     found: Mapping[str, bool] = await world.look()
     living = {f"{target.kind} {target.name}": target for target in users.living(healthy=True)}
@@ -90,7 +90,7 @@ async def undone(world: World, users: Users) -> list[str]:
 
 
 async def play(world: World) -> None:
-    """The whole run."""
+    """Carry out the whole run."""
     async with world.open():
         for replica in world.replicas:
             await replica.start()

@@ -19,7 +19,7 @@ FAR_MS: Final = 10_000_000
 
 @dataclass
 class Attempt:
-    """One request that a site has read. `answered_ms`: when all of the answer was sent; None: it never was.
+    """One request that a site has read.
 
     `reply`: the id of the event in the answer, which is a valid event if `is_reply_good`. `retry_after_ms`:
     what the answer asks for. `began_ms`: the earliest time at which the attempt can have begun: when the
@@ -48,9 +48,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How one request is answered: after `wait_ms` these bytes, in pieces, and then perhaps an end.
-
-    `status` None: it is not a whole answer.
+    """How one request is answered: after `wait_ms`, these bytes in pieces, and then possibly an end of the
+    connection. `status` None: the answer is not complete.
     """
 
     wait_ms: int = 0
@@ -66,13 +65,13 @@ class Behaviour:
 
 
 class Told(Protocol):
-    """Who keeps the attempts."""
+    """The recorder of attempts."""
 
     def attempted(self, attempt: Attempt) -> None:
         """A request was read."""
 
     def answered(self, attempt: Attempt) -> None:
-        """An answer was sent whole."""
+        """An answer was sent completely."""
 
     def given_up(self, attempt: Attempt) -> None:
         """The gateway closed the connection of a request, and no byte of an answer was sent."""
@@ -85,7 +84,7 @@ def answer(status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b
 
 @dataclass
 class Site:
-    """One host. `moods`: by name; `mood`: of now. `replies`: how many it has made."""
+    """One host. `moods`: by name; `mood`: the current one. `replies`: how many replies it has sent."""
 
     name: str
     random: Random

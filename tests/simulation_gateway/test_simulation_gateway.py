@@ -1,8 +1,8 @@
-"""Seeded runs of whole gateways in virtual time: whatever fails, stalls, changes and lies, every event that
-was accepted is delivered or its end is recorded, and everything that can progress does.
+"""Seeded runs of whole gateways in virtual time: under any faults, every accepted event is delivered or its
+end is recorded, and everything that can progress does.
 
-`SIM_GATEWAY_SEEDS` runs so many seeds, `SIM_GATEWAY_SEED` just one. A failure names its seed in the test's
-name. With `PYTHONHASHSEED=0`, as `make simgateway` sets it, a seed repeats exactly.
+`SIM_GATEWAY_SEEDS` runs this many seeds, `SIM_GATEWAY_SEED` a single one. The name of a failed test contains
+its seed. With `PYTHONHASHSEED=0`, as `make simgateway` sets it, a seed repeats exactly.
 """
 
 import gc

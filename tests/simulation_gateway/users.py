@@ -1,4 +1,4 @@
-"""What users do to Brokers, Channels, Triggers and Subscriptions, at any moment."""
+"""The actions of users on Brokers, Channels, Triggers and Subscriptions, at any moment."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ BAD_CONFIGS: Final = (
 
 
 class Users:
-    """`bad`: objects that cannot work, by kind and name."""
+    """The users. `bad`: objects that cannot work, by kind and name."""
 
     def __init__(self, world: World) -> None:
         self.world: Final = world
@@ -67,7 +67,7 @@ class Users:
     # -- subscribers
 
     async def create_subscriber(self, path: str, *, is_healthy: bool = False) -> None:
-        """Create a Trigger or Subscription with a site of its own."""
+        """Create a Trigger or Subscription with its own site."""
         world, random = self.world, self.random
         api = world.api()
         if api is None:
@@ -281,7 +281,7 @@ class Users:
         self.bad.add(f"Trigger {name}")
 
     async def recreate_broker(self) -> None:
-        """Delete a Broker, and create one of the same name at once: it has a log of its own."""
+        """Delete a Broker, and create one with the same name at once. It has a new log."""
         paths = [path for path in self.world.sources if path.startswith("/broker/")]
         api = self.world.api()
         if api is None or not paths or self.world.is_replicated:

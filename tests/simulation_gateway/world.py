@@ -1,4 +1,4 @@
-"""A world of one seed: its gateways, log node, sites, senders and users."""
+"""The world of one seed: its gateways, log node, sites, senders and users."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from tests.simulation_gateway.subscribers import Sites
 
 FAR_MS: Final = 1 << 60
 KEPT_MS: Final = 75_000
-"""A gateway whose disk fails for longer than this must not claim to be ready."""
+"""If the disk of a gateway fails for longer than this, the gateway must not be ready."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class World:
         return status
 
     async def watch(self) -> None:
-        """Read all statuses and the probes again and again: what they promise must hold."""
+        """Read all statuses and the probes repeatedly: what they promise must hold."""
         while True:
             await asyncio.sleep(self.look_ms / 1000)
             await self.look()
@@ -227,7 +227,7 @@ class World:
     # -- the end
 
     def busy(self) -> list[str]:
-        """What gateways still have in hand."""
+        """Return the work that gateways have not completed."""
         found: list[str] = []
         for replica in self.up:
             gateway = replica.gateway
@@ -261,7 +261,9 @@ class World:
 
 @contextmanager
 def observed(ledger: Ledger) -> Iterator[None]:
-    """Within the block, the ledger sees what gateways record of failures, at once and when it is stored."""
+    """Within the block, the ledger sees the failures that gateways record, at once and when they are
+    stored.
+    """
     begin, note, skip, record = SubscriberState.__init__, History.note, History.skip, SqlCursorStore.record
     begin_again = RouteWorker.begin_again
     owners: dict[History, str] = {}

@@ -1,1 +1,1 @@
-"""What must hold: events, cursors, groups, filters, information, memory, and progress."""
+"""The invariants of events, cursors, groups, filters, information, memory and progress."""

@@ -1,4 +1,6 @@
-"""Memory, credit and steps: everything that clients made grow is given back, and no turn takes too long."""
+"""Memory, credit and steps: everything that clients caused to grow is released, and no turn takes too
+long.
+"""
 
 from typing import Any, Final
 
@@ -27,7 +29,7 @@ def require_within(service: EventService) -> None:
 
 
 def require_empty(service: EventService) -> None:
-    """No client is left: what remains does not depend on how many there were."""
+    """Check that no client is left: the remaining memory does not depend on how many clients there were."""
     status = service.status()
     left: dict[str, Any] = {
         "connections": len(service.connections),

@@ -1,7 +1,7 @@
-"""Kept cursors and groups: each begins at the first event that nobody settled, and has one owner.
+"""Kept cursors and groups: each begins at the first unsettled event, and has one owner.
 
-Checked here: a cursor never passes an event that no client settled; it does not go back while the node lives;
-one link owns a partition of a group; epochs never fall, not through a crash either.
+Checked here: a cursor never passes an event that no client settled; it does not go back while the process
+runs; one link owns a partition of a group; epochs never decrease, also not through a crash.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from amqp_streams.streams.attach import Consuming
 from tests.simulation.checks.ledger import Ledger
 
 Spot = tuple[str, str, str, int]
-"""A kept cursor in one partition: log, `group` or `link`, which one, partition."""
+"""A kept cursor in one partition: log, `group` or `link`, its name, partition."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Cursors:
         self._ledger = ledger
 
     def settled(self, spot: Spot, offset: int) -> None:
-        """A client is done with an event, and says so: this may never arrive."""
+        """A client has settled an event. The settlement may never arrive."""
         self.cursors[spot].settled.add(offset)
 
     def done(self, spot: Spot) -> int:
@@ -86,7 +86,7 @@ class Cursors:
         cursor.granted = position
 
     def died(self) -> None:
-        """The process is gone: what was settled last may be delivered again."""
+        """The process has ended: the events that were settled last may be delivered again."""
         self.owners.clear()
         for cursor in self.cursors.values():
             cursor.granted = cursor.begin

@@ -1,8 +1,9 @@
-"""Events: what was sent, what was accepted, and what each partition has, for as long as the run lasts.
+"""Events: what was sent, what was accepted, and the contents of each partition, for the whole run.
 
-Checked here: what is accepted is visible, and what is visible stays, through each crash; an offset means one
-event for ever, to each reader; each stored event is as it was sent, at most as often as it was sent, numbered
-events once; events of one link keep their order; times do not decrease; retention takes nothing too early.
+Checked here: accepted events are visible, and visible events stay, through each crash; an offset always means
+one event, for each reader; each stored event is as it was sent, at most as often as it was sent, and numbered
+events are stored once; events of one link keep their order; times do not decrease; retention removes nothing
+too early.
 """
 
 from bisect import bisect_right
@@ -38,7 +39,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Track:
-    """A partition: `records` from offset 0 on, also those that retention took."""
+    """A partition: `records` from offset 0 on, including those that retention removed."""
 
     log: str
     index: int
@@ -97,7 +98,7 @@ class Ledger:
     # -- the store
 
     def opened(self, store: Store, *, damaged: bool) -> None:
-        """A process has opened the store: nothing that was visible is gone."""
+        """A process has opened the store: everything that was visible must be present."""
         findings = [each for each in getattr(store, "findings", ()) if each.severity is Severity.DAMAGE]
         assert not findings or damaged, f"damage that nobody did: {findings}"
         for (name, _incarnation, index), track in self.tracks.items():
@@ -180,7 +181,7 @@ class Ledger:
         self.counts["visible"] += 1
 
     def retained(self, store: Store) -> None:
-        """Retention may have removed events: none too early."""
+        """Retention may have removed events, but none too early."""
         for name, stored in store.logs.items():
             for partition in stored.partitions if not self.passing(name) else ():
                 track = self._track(stored, partition)

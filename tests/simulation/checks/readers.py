@@ -13,9 +13,10 @@ Matches = Callable[[Sent], bool]
 
 @dataclass(eq=False)
 class Reading:
-    """What one link has read. `matches`: a naive evaluation of its filter; None: it has none.
+    """What one link has read.
 
-    `next`: by partition, where it is; a partition that is not there begins with its first delivery.
+    `matches`: a naive evaluation of its filter; None: it has no filter. `next`: by partition, its position; a
+    partition that is missing begins with its first delivery.
     """
 
     ledger: Ledger
@@ -25,7 +26,7 @@ class Reading:
     begin: dict[int, int] = field(default_factory=dict)
     """By partition, where the log began when the link was attached from the earliest event on."""
     again: set[tuple[int, int]] = field(default_factory=set)
-    """What the client gave back, and the node may send again on this link."""
+    """The events that the client released, and that the node may send again on this link."""
 
     def got(self, event: Event) -> Sent:
         """The next delivery."""
@@ -55,7 +56,7 @@ class Reading:
         return self.ledger.current[self.log, partition].first
 
     def passed(self, partition: int, until: int) -> None:
-        """The node looked at all events before `until`: none of them matches."""
+        """The node has examined all events before `until`, and none of them matches."""
         track = self.ledger.current[self.log, partition]
         for offset in range(
             max(self.next.get(partition, self.begin.get(partition, until)), track.first), until

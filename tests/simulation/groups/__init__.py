@@ -1,4 +1,3 @@
-"""A node without sockets, its peers, its disk and its clock, all from one seed:
-
-`make sim SEEDS=200`, `make sim SEED=7`.
+"""A node without sockets, its peers, its disk and its clock, from one seed: `make sim SEEDS=200`, `make sim
+SEED=7`.
 """

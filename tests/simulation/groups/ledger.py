@@ -1,8 +1,8 @@
-"""What was told to peers and what the disk has, held against each thing that the node does.
+"""What was reported to peers and what is on the disk, compared with each effect of the node.
 
-Checked here: one owner a partition and group; epochs never fall; each link gets its partitions' records one
-after the other; whoever goes on at a cursor begins at the lowest unsettled record, or, after a crash, no
-further back than the disk had it.
+Checked here: one owner for each partition and group; epochs never decrease; each link gets the records of its
+partitions in order; a link that continues a cursor begins at the lowest unsettled record, or, after a crash,
+no further back than the position on the disk.
 """
 
 from collections import Counter
@@ -31,10 +31,10 @@ class Link(peer_links.Link):
 
 @dataclass
 class CursorState:
-    """`position`: the lowest record not settled. `beyond`: those after it that are. `floor`: where the disk
-    has it at least.
+    """The state of one cursor.
 
-    `done`: the highest position there ever was; what is delivered below it is a repetition.
+    `position`: the lowest unsettled record. `beyond`: the settled records after it. `floor`: the minimum
+    position on the disk. `done`: the highest position so far; a delivery below it is a repetition.
     """
 
     position: int
@@ -101,7 +101,7 @@ class Ledger:
         cursor.done = max(cursor.done, cursor.position)
 
     def ended(self, link: Link) -> None:
-        """What was settled beyond an unsettled record is not remembered."""
+        """Settlements beyond an unsettled record are forgotten when the link ends."""
         if not link.alive:
             return
         link.alive = False

@@ -1,5 +1,5 @@
-"""Consumers as they are in the field: they share partitions, hold leases elsewhere, stall, die, settle in any
-order, and come back.
+"""Consumers as in practice: they share partitions, have leases of another system, stall, die, settle in any
+order, and return.
 """
 
 from amqp_streams import names
@@ -15,9 +15,9 @@ EARLIEST: dict[str, Value] = {
 
 
 class Consumer:
-    """Keeps its links attached while it is alive, and processes what comes.
+    """Keeps its links attached while it runs, and processes the deliveries.
 
-    `tidy`: it settles in order. `stubborn`: it settles on links that were taken from it, and would read on.
+    `tidy`: it settles in order. `stubborn`: it settles on links that it has lost, and continues to read.
     `filters`: where cursors begin.
     """
 
@@ -39,11 +39,11 @@ class Consumer:
     # -- life
 
     def start(self) -> None:
-        """Attach what it wants."""
+        """Attach the wanted links."""
         raise NotImplementedError
 
     def die(self) -> None:
-        """Its connections are gone, with all that is unsettled."""
+        """End all connections, with everything that is unsettled."""
         self.alive = False
         self.incarnation += 1
         for link in list(self.links):
@@ -156,7 +156,7 @@ class Sharer(Consumer):
 
 
 class Leaser(Consumer):
-    """A member that is told elsewhere what it owns, and takes it with a greater epoch.
+    """A member that learns its partitions from another system, and claims them with a greater epoch.
 
     Spec: Event Streams 4.5.2.
     """

@@ -1,4 +1,4 @@
-"""What happens when: a clock that moves to the next thing that is due."""
+"""The order of simulated actions: a clock that moves to the next action that is due."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -6,7 +6,9 @@ from itertools import count
 
 
 class Schedule:
-    """Things due at times in ms, carried out in order; those of one time in the order they were asked for."""
+    """Actions at times in milliseconds, carried out in order. Actions of one time run in the order of
+    scheduling.
+    """
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -28,7 +30,7 @@ class Schedule:
         self.after(ms, turn)
 
     def run(self, until_ms: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         while self._due and self._due[0][0] <= until_ms:
             self.now_ms, _, act = heappop(self._due)
             act()

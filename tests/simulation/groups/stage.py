@@ -1,5 +1,5 @@
-"""What stands for the server and the machine under a node: it carries out effects, writes with delays, fails
-and crashes.
+"""Replaces the server and the machine under a node: it carries out effects, writes with delays, fails and
+crashes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,13 @@ MESSAGE = b"\x00\x53\x75\xa0\x01x"
 
 
 class Peer(Protocol):
-    """Whose links they are."""
+    """The owner of links."""
 
     def ready(self, link: Link) -> None:
         """The link may be used, or there is more to read on it."""
 
     def ended(self, link: Link, error: PeerError | None) -> None:
-        """The link is gone, or was never granted. None: the node or the connection is gone."""
+        """The link has ended, or was never granted. None: the node or the connection has ended."""
 
 
 class Stage:
@@ -52,7 +52,7 @@ class Stage:
     # -- the process
 
     def start(self) -> None:
-        """Begin with what the disk has, unless it runs already."""
+        """Start with the state on the disk, unless the node already runs."""
         if self.up:
             return
         self.generation += 1
@@ -70,7 +70,7 @@ class Stage:
         )
 
     def crash(self) -> None:
-        """The process is gone: what was not on the disk is lost, and so is every link."""
+        """End the process: everything that is not on the disk is lost, and all links."""
         self.up = False
         self.generation += 1
         self.ledger.crashed()
@@ -78,7 +78,7 @@ class Stage:
         self._lose_all()
 
     def stop(self) -> None:
-        """An orderly end: what moved is written."""
+        """Stop in order: cursors that moved are written."""
         for link in list(self.links):
             self.lose(link)
         self._flush()
@@ -96,7 +96,7 @@ class Stage:
     # -- links
 
     def attach(self, peer: Peer, request: AttachRequest) -> Link | None:
-        """None: refused, and told so."""
+        """Attach a link. Returns None if it was refused, and the peer was notified."""
         if not self.up:
             return None
         rival, told = self._rival(request)
@@ -119,8 +119,8 @@ class Stage:
         return link
 
     def _rival(self, request: AttachRequest) -> tuple[bool, int]:
-        """Whether the partition asked for in a group has an active link of another member, and the epoch it
-        was told.
+        """Return whether the partition has an active link of another member in the group, and the last epoch
+        that was reported to it.
         """
         owned = (
             str(request.properties.get(names.CONSUMER_GROUP)),

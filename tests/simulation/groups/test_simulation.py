@@ -1,7 +1,7 @@
-"""Seeded runs of a node with its peers: whatever stalls, dies, fails and crashes, in the end everything was
-processed, in order, once told.
+"""Seeded runs of a node with its peers: no matter what stalls, dies, fails and crashes, everything is
+processed in the end, in order.
 
-`SIM_SEEDS` runs so many seeds, `SIM_SEED` just one. A failure names its seed in the test's name.
+`SIM_SEEDS` runs this many seeds, `SIM_SEED` a single one. The name of a failed test contains its seed.
 """
 
 import os
@@ -25,7 +25,7 @@ SEEDS = (
 
 
 class World:
-    """A node, two groups and a subscriber, and what befalls them."""
+    """A node, two groups and a subscriber, and the faults that they meet."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -51,7 +51,7 @@ class World:
         self.stormy = True
 
     def run(self) -> None:
-        """A storm, then calm until everything is processed."""
+        """Run a storm, then a calm period until everything is processed."""
         for peer in self.peers:
             start_ms = self.random.randint(0, 5000)
             self.schedule.after(start_ms, peer.start)
@@ -68,7 +68,7 @@ class World:
         self.stage.append(self.random.choice(self.stage.log.partitions), self.random.randint(1, 10))
 
     def give_lease(self) -> None:
-        """Some consensus elsewhere says who owns what; it may say the same epoch twice."""
+        """Assign partitions as another consensus system would. It may use one epoch twice."""
         index = self.random.randrange(self.partitions)
         self.epochs[index] += self.random.randint(0, 3)
         owner = self.random.choice(self.leasers)

@@ -1,7 +1,7 @@
-"""The clocks that the node reads, in the hand of the simulation.
+"""The clocks that the node reads, controlled by the simulation.
 
-`perf_counter` counts steps, not seconds: each reading costs some, and in runs that measure, so does each call
-of a function. So the limits of a turn act at the same place in each run of a seed.
+`perf_counter` counts steps and not seconds: each reading costs some, and in runs that measure, so does each
+call of a function. So the limits of a turn take effect at the same point in each run of a seed.
 """
 
 import cProfile
@@ -30,14 +30,14 @@ class Wall:
         self._offset_ms = WALL_MS
         self._frozen_ms: int | None = None
         self.jumped = False
-        """It has not always told the time."""
+        """Whether the clock was wrong at any time."""
 
     def now_ms(self) -> int:
         """Ms since the epoch, as the machine believes."""
         return self._schedule.now_ms + self._offset_ms if self._frozen_ms is None else self._frozen_ms
 
     def jump(self, ms: int) -> None:
-        """Somebody sets the clock."""
+        """Set the clock to another time."""
         self.jumped = True
         self._offset_ms += ms
         if self._frozen_ms is not None:
@@ -49,7 +49,7 @@ class Wall:
         self._frozen_ms = self.now_ms()
 
     def thaw(self) -> None:
-        """The clock goes on, from the true time."""
+        """Let the clock continue, from the true time."""
         self._frozen_ms = None
 
 
@@ -114,7 +114,7 @@ class _Time:
 
 
 class _NoCollector:
-    """In place of the module `gc` where a node starts: what was simulated before must not stay for ever."""
+    """Replaces the module `gc` where a node starts: objects of earlier runs must not stay in memory."""
 
     def collect(self) -> None: ...
 

@@ -12,11 +12,11 @@ from tests.simulation.machine.clocks import Steps
 from tests.simulation.machine.schedule import MS, SECOND, Schedule
 
 TURN_US = 20
-"""Between what wakes a loop and its turn."""
+"""Time between the event that wakes a loop and its iteration."""
 
 
 class Handle:
-    """A call that a loop owes."""
+    """A call that a loop has to make."""
 
     __slots__ = ("arguments", "call", "cancelled", "context")
 
@@ -39,9 +39,8 @@ class Handle:
 
 
 class NodeLoop:
-    """The loop of one process, with what asyncio's futures and the node ask of one.
-
-    `guard(call)` makes the calls of a turn, and deals with the end of the process.
+    """The loop of one process, with the methods that asyncio's futures and the node need. `guard(call)` makes
+    the calls of an iteration, and handles the end of the process.
     """
 
     def __init__(self, schedule: Schedule, steps: Steps, guard: Callable[[Callable[[], None]], None]) -> None:
@@ -91,7 +90,7 @@ class NodeLoop:
         return task
 
     def die(self) -> None:
-        """The process is gone: nothing of it runs any more."""
+        """End the process: none of its code runs any more."""
         self.dead = True
         for task in self._tasks:
             if inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_CREATED:

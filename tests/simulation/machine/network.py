@@ -1,7 +1,7 @@
 """A TCP connection in memory: the node's end is an asyncio transport, the client's end is a `Peer`.
 
-Bytes take time, arrive in pieces, wait in small buffers, and may be held back, lost with the connection, or
-vanish while one side believes that the connection lives.
+Bytes take time, arrive in pieces, wait in small buffers, and may be delayed, lost with the connection, or
+vanish while one side considers the connection open.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ class Peer(Protocol):
     """The client's end."""
 
     def input(self, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes have arrived."""
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Way:
         self.held_until_us = 0
         self.open = True
         self.lossy = False
-        """Whatever is sent vanishes."""
+        """All sent bytes vanish."""
         self.left: Callable[[], None] = lambda: None
         """Bytes have left `waiting`."""
         self._schedule = schedule
@@ -66,7 +66,7 @@ class _Way:
         self.move()
 
     def move(self) -> None:
-        """Let leave what fits into the buffers of the systems."""
+        """Send as many bytes as the buffers of the systems can hold."""
         moved = False
         while self.waiting and self.open and self.in_flight < self._weather.buffer_bytes:
             size = min(self._weather.block(len(self.waiting)), self._weather.buffer_bytes - self.in_flight)
@@ -224,7 +224,7 @@ class Wire(asyncio.Transport):
 
     @property
     def unsent(self) -> int:
-        """What the client has written and the node has not read."""
+        """The bytes that the client has written and the node has not read."""
         return len(self.up.waiting) + self.up.in_flight
 
     def read_again(self) -> None:
@@ -245,16 +245,16 @@ class Wire(asyncio.Transport):
     # -- ends
 
     def reset(self) -> None:
-        """The connection breaks, and both sides learn it."""
+        """Break the connection, and notify both sides."""
         self._end()
 
     def vanish(self) -> None:
-        """The client is gone, and the node does not learn it: what it sends is lost."""
+        """The client disappears, and the node does not learn it: everything that it sends is lost."""
         self.down.lossy = self.up.lossy = self.troubled = True
         self.peer.lost()
 
     def crash(self, *, told: bool) -> None:
-        """The node's process is gone. `told`: its machine resets the connection."""
+        """The process of the node ends. `told`: its machine resets the connection."""
         self._gone = True
         self._close_ways()
         if told:

@@ -28,7 +28,7 @@ STOP_US = 30 * SECOND
 
 
 class _Server(Server):
-    """The server of a node; peers whose name begins with `user-` are logged in as that user."""
+    """The server of a node. Peers whose name begins with `user-` are logged in as that user."""
 
     def _connect(self, channel: ByteChannel) -> Connection:
         connection = super()._connect(channel)
@@ -40,7 +40,9 @@ class _Server(Server):
 
 
 class Node:
-    """A node with its machine. `watch`: told of each process that starts, and of what becomes visible."""
+    """A node with its machine. `watch`: notified of each process that starts, and of records that become
+    visible.
+    """
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class Node:
                 connection._engine.free()
 
     def guard(self, call: Callable[[], None]) -> None:
-        """Make a call of this process: it may die in it."""
+        """Make a call of this process, in which it may end."""
         try:
             call()
         except Died:
@@ -171,7 +173,7 @@ class Node:
     # -- the network
 
     def connect(self, peer: Peer, weather: Weather, user: str | None = None) -> Wire | None:
-        """A new connection; None: nobody listens."""
+        """Open a new connection; None: no process listens."""
         if not self.up or self.stopping:
             return None
         listeners = self.server._listeners
@@ -191,13 +193,13 @@ class Node:
 
 
 class NodeWatcher:
-    """What the checks of a run see of a node."""
+    """What the checks of a run observe of a node."""
 
     def refused(self, node: Node, error: BaseException) -> None:
         """It could not start."""
 
     def opened(self, node: Node, store: Any) -> None:
-        """Its store is open: what is there now."""
+        """The store was opened, with these visible records."""
 
     def started(self, node: Node) -> None:
         """It serves."""
@@ -206,7 +208,7 @@ class NodeWatcher:
         """It has ended in order."""
 
     def died(self, node: Node) -> None:
-        """It is about to be gone."""
+        """The process is about to end."""
 
     def power_fails(self) -> bool:
         """Whether a death within an operation is that of the machine."""
@@ -230,7 +232,7 @@ BUGS = ("connection_failed", "regular_work_failed", "effect_failed", "connection
 
 @contextmanager
 def log_lines(keep: list[dict[str, Any]]) -> Iterator[None]:
-    """Keep what the node logs; an exception that the node caught is one of the simulation."""
+    """Record the log lines of the node. An exception that the node caught fails the run."""
     before = structlog.get_config()
 
     def take(_logger: Any, method: str, line: MutableMapping[str, Any]) -> Any:
@@ -247,4 +249,4 @@ def log_lines(keep: list[dict[str, Any]]) -> Iterator[None]:
 
 
 class Swallowed(BaseException):
-    """The node caught an exception that must not happen, and went on."""
+    """The node caught an exception that must not happen, and continued."""

@@ -1,4 +1,4 @@
-"""What happens when: a clock that moves to the next call that is due."""
+"""The order of simulated calls: a clock that moves to the next call that is due."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -9,14 +9,12 @@ SECOND = 1000 * MS
 
 
 class Schedule:
-    """Calls due at times in microseconds, made in order; those of one time in the order they were
-    asked for.
-    """
+    """Calls at times in microseconds, made in order. Calls of one time run in the order of scheduling."""
 
     def __init__(self) -> None:
         self.now_us = 0
         self.calls = 0
-        """Calls made so far: what `until` bounds besides the time."""
+        """The number of calls so far. It limits `until`, in addition to the time."""
         self._due: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = count()
 
@@ -44,7 +42,7 @@ class Schedule:
         self.after(us, turn)
 
     def run(self, until_us: int, done: Callable[[], bool] | None = None) -> bool:
-        """Let time pass. With `done`, stop when it holds; returns whether it did."""
+        """Advance the time. With `done`, stop when it returns true. Returns whether it did."""
         due = self._due
         while due and due[0][0] <= until_us:
             self.now_us, _, call = heappop(due)

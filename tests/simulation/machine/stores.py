@@ -1,4 +1,4 @@
-"""What a node's store is made of in a simulation, and the port for another one.
+"""The parts of a node's store in a simulation, and the port for another store.
 
 `Backend` is the port: a later store (replicated, or a service) is another class with these methods.
 """
@@ -34,7 +34,7 @@ TUNING: Final = Tuning(
     reserve_bytes=4 << 10,
     states_bytes=2 << 10,
 )
-"""Everything happens after a few records that takes megabytes in life."""
+"""Limits that are so small that a few records reach them. In production they are megabytes."""
 
 
 class Died(BaseException):
@@ -42,30 +42,30 @@ class Died(BaseException):
 
 
 class Watcher(Protocol):
-    """Sees what becomes visible, before the node does."""
+    """Observes records that become visible, before the node does."""
 
     def visible(self, log: StoredLog, partition: Partition) -> None:
         """The end of this partition has moved."""
 
 
 class Backend(Protocol):
-    """The disk of one node: what outlives its process."""
+    """The disk of one node: the state that outlives its process."""
 
     def open(self, loop_call: LoopCall, now_ms: Callable[[], int], watcher: Watcher) -> Store:
         """Open the store in a new process."""
 
     def quiet(self) -> AbstractContextManager[None]:
-        """What the checks read meanwhile does not fail."""
+        """Within the block, reads of the checks do not fail."""
 
     def kill(self) -> None:
-        """The process is gone, the machine is not."""
+        """End the process. The machine continues."""
 
     def lose_power(self) -> None:
-        """The machine is gone."""
+        """Cut the power of the machine."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the last opening found."""
+        """Return the findings of the last opening."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ class SimulatedStore(DirectoryStore):
         super()._committed(done)
 
     def tell(self) -> None:
-        """Show the watcher what is visible and was not."""
+        """Report the records that have become visible to the watcher."""
         with self.disk.quiet():
             self._tell()
 
@@ -187,7 +187,7 @@ class Directory:
     """Operations until the process dies within one; -1: it does not."""
     failing: Callable[[str, Path], int] = lambda operation, path: 0
     tears: bool = True
-    """A power loss may keep parts of what was not synced."""
+    """A power loss may keep parts of the data that was not synced."""
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.random)

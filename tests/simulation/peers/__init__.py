@@ -1,1 +1,1 @@
-"""The clients of a node: an AMQP connection of their own, and what they do with it."""
+"""The clients of a node: their AMQP connection, and what they do with it."""

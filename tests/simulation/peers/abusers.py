@@ -1,4 +1,4 @@
-"""Clients that do what they should not. Nothing is expected of them; their neighbours must not notice."""
+"""Clients that misbehave. Nothing is expected of them; their neighbours must not be affected."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,9 @@ from tests.simulation.peers.requests import request
 
 
 class Abuser(Client):
-    """One that is not waited for. It goes on in the calm: others must get their work done beside it."""
+    """A client that is not waited for. It continues in the calm period, so the others must complete their
+    work in spite of it.
+    """
 
     abuser = True
 
@@ -46,7 +48,7 @@ class Hoarder(Abuser):
 
 
 class Greedy(Abuser):
-    """Takes what it gets, and neither reads nor settles it; asks for far too much."""
+    """Takes all deliveries, and neither reads nor settles them. Requests far too much credit."""
 
     def connected(self, connection: Connection) -> None:
         link: Receiver = connection.attach_receiver(
@@ -69,7 +71,7 @@ class Greedy(Abuser):
             link.connection.wire.client_reads = False
 
     def _require_end(self, link: Receiver, starts: int) -> None:
-        """A node that cannot count so much credit says so."""
+        """Check that a node that cannot count this much credit refuses it."""
         connection, node = link.connection, self.world.node
         if connection.alive and connection.wire is not None and node.up and node.starts == starts:
             assert not link.alive or connection.wire.troubled, (
@@ -78,7 +80,7 @@ class Greedy(Abuser):
 
 
 class Asking(Abuser):
-    """Asks `$management` for very much at once, for nonsense, and does not take the answers."""
+    """Sends very many and invalid requests to `$management`, and does not read the answers."""
 
     def connected(self, connection: Connection) -> None:
         self._number = 0
@@ -141,7 +143,7 @@ class Asking(Abuser):
 
 
 class Rude(Abuser):
-    """Sends what is no AMQP, or connects and says nothing."""
+    """Sends bytes that are not AMQP, or connects and sends nothing."""
 
     def connected(self, connection: Connection) -> None:
         chance = self.random.random()

@@ -1,4 +1,4 @@
-"""What all simulated clients have in common: a life, a connection, and another one after it is lost."""
+"""The common parts of all simulated clients: start, end, a connection, and another one after it is lost."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,9 +10,9 @@ from tests.simulation.peers.connection import Connection
 
 
 class Client:
-    """One program with one connection. It connects again when it was lost, until it dies, or is retired.
+    """One program with one connection. It connects again after a loss, until it dies or is retired.
 
-    `abuser`: it does what it should not, and nothing is expected of it.
+    `abuser`: it misbehaves, and nothing is expected of it.
     """
 
     abuser = False
@@ -42,16 +42,16 @@ class Client:
 
     @property
     def done(self) -> bool:
-        """It has what it wanted."""
+        """Whether the client has reached its goal."""
         return True
 
     def calm_down(self) -> None:
-        """From now on nothing goes wrong: it does its work well."""
+        """From now on nothing fails: the client works without faults."""
         self.weather.delay_us = 1 * MS
         self.weather.block_bytes = max(self.weather.block_bytes, 4 << 10)
 
     def why(self) -> str:
-        """What it waits for, for people."""
+        """Return what the client waits for, as text."""
         return (
             f"{self.name}: {'connected' if self.connection else 'not connected'}, last {self.last_condition}"
         )
@@ -59,14 +59,14 @@ class Client:
     # -- its life
 
     def start(self) -> None:
-        """Begin to live."""
+        """Start the client."""
         if not self.living and not self.retired:
             self.living = True
             self._incarnation += 1
             self._connect(self._incarnation)
 
     def die(self) -> None:
-        """It is gone, with all that it has; its machine says so or does not."""
+        """End the client with everything that it has. Its machine resets the connection, or does not."""
         self.living = False
         self._incarnation += 1
         connection, self.connection = self.connection, None
@@ -78,7 +78,7 @@ class Client:
             connection.lost()
 
     def retire(self) -> None:
-        """It leaves in order, for good."""
+        """Stop in order, and do not return."""
         self.living = False
         self.retired = True
         self._incarnation += 1
@@ -123,8 +123,8 @@ class Client:
     def reattach_later(
         self, condition: str | None, attach_again: Callable[[Connection], None] | None = None
     ) -> None:
-        """A link ended while its connection lives: attach again on that a little later, as when connected or
-        as told.
+        """A link ended while its connection is open: attach it again a little later, with the last or the
+        given arguments.
         """
         connection, incarnation = self.connection, self._incarnation
         self.last_condition = condition or self.last_condition

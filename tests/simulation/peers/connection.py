@@ -1,7 +1,7 @@
 """An AMQP 1.0 client without Proton: it writes frames, reads frames, and checks what the node may send.
 
 Checked here, for each connection: transfers stay within the credit and the session's window, delivery-ids
-count up, a drain gives back all credit, and nothing is said of deliveries that do not exist.
+increase by one, a drain returns all credit, and no frame refers to deliveries that do not exist.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ class Listening(Protocol):
     """A node, to connect to."""
 
     def connect(self, peer: "Connection", weather: Weather, user: str | None = None) -> Wire | None:
-        """A new connection; None: nobody listens."""
+        """Open a new connection; None: no process listens."""
 
     def forget(self, wire: Wire) -> None:
         """This connection is over."""
 
 
 class Connection:
-    """One connection with one session; what its user does with it is in the callbacks of its links."""
+    """One connection with one session. The callbacks of its links decide what it does."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Connection:
         return link
 
     def close(self) -> None:
-        """Say goodbye, and go."""
+        """Close the connection in order."""
         if self.alive:
             self.write(frame_of("close"))
             wire = self.wire
@@ -165,7 +165,7 @@ class Connection:
         self._arriving = number
 
     def write_flow(self, link: Receiver | None = None, *, drain: bool = False, echo: bool = False) -> None:
-        """Say how the session and this link stand."""
+        """Send the state of the session and of this link."""
         fields: dict[str, object] = {
             "next_incoming_id": UInt(self._next_incoming),
             "incoming_window": UInt(self._window_left),
@@ -269,7 +269,7 @@ class Connection:
                 self._end(_condition(fields) or "closed")
 
     def _forgive(self, fields: Mapping[str, Any]) -> None:
-        """A peer that sends heartbeats is not silent, whatever keeps the node from reading them."""
+        """A peer that sends heartbeats is not silent, even if the node does not read them."""
         error = fields.get("error")
         silent = error is not None and "received nothing" in str(error.value[1])
         assert not silent or self.wire is None or self.wire.troubled, "a client that was not silent is closed"
@@ -356,7 +356,7 @@ class Connection:
             self.schedule.after(self._heartbeat_ms * MS, self._beat)
 
     def _watch(self) -> None:
-        """A node that says nothing is gone."""
+        """End a connection whose node sends nothing."""
         if not self.alive:
             return
         reads = self.wire is not None and self.wire.client_reads

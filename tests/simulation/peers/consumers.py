@@ -1,6 +1,6 @@
-"""Consumers as they are in the field: windows, drains, all settle modes, filters, batches, and kept cursors.
+"""Consumers as in practice: windows, drains, all settle modes, filters, batches, and kept cursors.
 
-They process what comes in pieces, in order or not, give events back, stall, and read on after a loss.
+They process deliveries in pieces, in order or not, release events, stall, and continue after a loss.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Attached:
         self.consumer = consumer
         self.reading = reading
         self.spots = spots
-        """By partition, where a kept cursor is; None: none is kept."""
+        """By partition, the position of a kept cursor; None: no cursor is kept."""
         self.link: Receiver
         self.todo: list[Item] = []
         self.told: dict[int, Item] = {}
@@ -133,7 +133,7 @@ class Attached:
     # -- to the node
 
     def top_up(self) -> None:
-        """Grant what the window has room for, sometimes with a drain."""
+        """Grant the credit that the window allows, sometimes with a drain."""
         consumer, link = self.consumer, self.link
         if not link.alive or not link.answered or link.refused or link.detaching or link.draining:
             return
@@ -166,7 +166,7 @@ class Attached:
             self._work_soon()
 
     def _process(self) -> None:
-        """Settle some of what is there."""
+        """Settle some of the deliveries."""
         consumer, random = self.consumer, self.consumer.random
         if not self.todo:
             return
@@ -297,7 +297,7 @@ class Consumer(Client):
         """The node has granted a link."""
 
     def spots_of(self, attached: Attached, fields: Mapping[str, Any]) -> dict[int, Spot]:
-        """The kept cursors of a link that was granted."""
+        """Return the kept cursors of a link that was granted."""
         name = f"{self.container} {attached.link.name}"
         indices = range(self.world.partitions(self.log)) if self.partition is None else (self.partition,)
         return {index: (self.log, "link", name, index) for index in indices}

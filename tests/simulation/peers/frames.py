@@ -1,6 +1,4 @@
-"""What a simulated client writes and reads, and how: frames, messages, and the annotations of what
-is delivered.
-"""
+"""The frames, messages and annotations that a simulated client writes and reads."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -33,7 +31,7 @@ _DATA: Final = b"\x00\x53\x75\xb0"
 
 
 def modified(*, failed: bool = True, undeliverable: bool = False) -> Described:
-    """An outcome that asks for the event again, or with `undeliverable` not."""
+    """Return an outcome that requests the event again, or, with `undeliverable`, does not."""
     return Described(ULong(0x27), [failed, undeliverable])
 
 
@@ -75,7 +73,7 @@ def transfer_frame(
 def disposition_frame(
     *, receiver: bool, first: int, last: int, settled: bool, state: Described | None
 ) -> bytes:
-    """What is said of deliveries from `first` to `last`."""
+    """Return the disposition of deliveries from `first` to `last`."""
     return frame_of(
         "disposition",
         role=receiver,
@@ -148,7 +146,7 @@ class Event:
 
 
 def read_event(raw: bytes) -> Event:
-    """What a delivery on an ordinary link holds."""
+    """Return the contents of a delivery on an ordinary link."""
     for section in sections(raw):
         if section.code == DELIVERY_ANNOTATIONS:
             described, _ = decode(raw, section.start)

@@ -30,8 +30,8 @@ class Link:
     handle: int
     attached: Callable[[Mapping[str, Value]], None]
     ended: Callable[[str | None], None]
-    """Called once, with the condition of the node's detach; None: the connection or our own detach
-    ended it.
+    """Called once, with the condition of the node's detach; None: the connection or the client's own detach
+    ended the link.
     """
     answered: bool = False
     refused: bool = False
@@ -61,7 +61,7 @@ class Sender(Link):
     credit: int = 0
     unsettled: dict[int, None] = field(default_factory=dict)
     granted: int = 0
-    """All credit that ever came."""
+    """The total of all received credit."""
     second: bool = False
 
     def flow(self, fields: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Sender(Link):
         return number
 
     def begin(self) -> int:
-        """The number of the next delivery, whose transfers the caller sends."""
+        """Return the number of the next delivery, whose transfers the caller sends."""
         assert self.credit > 0
         self.credit -= 1
         self.count = after(self.count)
@@ -106,7 +106,7 @@ class Sender(Link):
 
 @dataclass(eq=False)
 class Delivery:
-    """What came on a link: `raw` is the message."""
+    """A received delivery. `raw` is the message."""
 
     link: "Receiver"
     number: int
@@ -130,17 +130,19 @@ class Receiver(Link):
     second: bool = False
     unsettled: dict[int, None] = field(default_factory=dict)
     echoes: int = 0
-    """Flows that asked for an answer, since the last flow that came."""
+    """Flows that requested an answer, since the last received flow."""
 
     def grant(self, credit: int, *, drain: bool = False, echo: bool = False) -> None:
-        """Set the credit, from what has come so far on."""
+        """Set the credit, counted from the deliveries that have arrived."""
         if self.alive and not self.detaching:
             self.credit, self.draining = credit, drain
             self.echoes += echo
             self.connection.write_flow(self, drain=drain, echo=echo)
 
     def flow(self, fields: Mapping[str, Any]) -> None:
-        """The state of the node's side. What we granted meanwhile it may not know yet."""
+        """Read the state of the node's side. The node may not know credit that was granted in the
+        meantime.
+        """
         self.echoes = 0
         count = fields["delivery-count"]
         if count is None:
@@ -177,7 +179,7 @@ class Receiver(Link):
         self.delivered(Delivery(self, number, raw, self.first_settled))
 
     def settle(self, first: int, last: int, state: Described | None, *, settled: bool = True) -> None:
-        """Say what became of deliveries, all of this link."""
+        """Send the outcomes of deliveries of this link."""
         if not self.alive:
             return
         if settled:

@@ -1,4 +1,4 @@
-"""Members of consumer groups: they share partitions, or hold leases that somebody elsewhere gives."""
+"""Members of consumer groups: they share partitions, or have leases that another system gives."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +25,7 @@ class Member(Consumer):
         self.owned: dict[Attached, int] = {}
 
     def granted(self, attached: Attached, fields: Mapping[str, Any]) -> None:
-        """It owns the partition that the node says."""
+        """The member owns the partition that the node names."""
         self.owned[attached] = self._partition(fields)
 
     def spots_of(self, attached: Attached, fields: Mapping[str, Any]) -> dict[int, Spot]:
@@ -47,7 +47,7 @@ class Member(Consumer):
 
     @property
     def done(self) -> bool:
-        """Its group has processed everything; the world asks for each group."""
+        """Whether its group has processed everything. The world checks this for each group."""
         return True
 
     def _partition(self, fields: Mapping[str, Any]) -> int:
@@ -68,7 +68,10 @@ class Sharer(Member):
 
 
 class Leaser(Member):
-    """A member that is told elsewhere what it owns, and takes it with a greater epoch. Spec: 4.5.2."""
+    """A member that learns its partitions from another system, and claims them with a greater epoch.
+
+    Spec: Event Streams 4.5.2.
+    """
 
     def __init__(self, world: Any, name: str, log: str, group: str) -> None:
         super().__init__(world, name, log, group)
@@ -103,9 +106,8 @@ class Leaser(Member):
 
 
 class Crowd(Client):
-    """A long queue for one partition, in which the node has to refuse each link that comes to its head.
-
-    The node keeps no more cursors, and all but the owner want one.
+    """A long queue for one partition, in which the node must refuse each link that reaches the head: the node
+    keeps no more cursors, and all links except the owner's request one.
     """
 
     SIZE = 300
@@ -151,7 +153,7 @@ class Group:
         self._epochs: dict[int, int] = {}
 
     def give_lease(self, *, surely: bool = False, index: int | None = None) -> None:
-        """Some consensus elsewhere says who owns what; it may say the same epoch twice."""
+        """Assign partitions as another consensus system would. It may use one epoch twice."""
         random = self.world.random
         partition = random.randrange(self.world.partitions(self.log)) if index is None else index
         self._epochs[partition] = self._epochs.get(partition, 0) + random.randint(1 if surely else 0, 3)
@@ -161,13 +163,13 @@ class Group:
         owner.lease(partition, self._epochs[partition])
 
     def calm_down(self) -> None:
-        """Everybody knows what is whose."""
+        """All members learn the current assignment."""
         if self.leasers:
             for index in range(self.world.partitions(self.log)):
                 self.give_lease(surely=True, index=index)
 
     def owners(self) -> dict[int, str]:
-        """Who owns which partition, as the members know."""
+        """Return the owner of each partition, as the members know it."""
         return {
             index: member.name
             for member in [*self.members, *self.leasers]
@@ -196,7 +198,7 @@ class Group:
         )
 
     def why(self) -> str:
-        """What it waits for, for people."""
+        """Return what the member waits for, as text."""
         state = {
             index: self.world.cursors.done((self.log, "group", self.name, index)) for index in self.owners()
         }

@@ -1,7 +1,7 @@
-"""Producers as they are in the field: windows, both settle modes, pre-settled and large messages, deliveries
-that are aborted or left unfinished, and numbers.
+"""Producers as in practice: windows, both settle modes, pre-settled and large messages, deliveries that are
+aborted or left unfinished, and numbers.
 
-A producer keeps what has no outcome, and sends it again on its next link.
+A producer keeps events without an outcome, and sends them again on its next link.
 """
 
 from collections import deque
@@ -112,7 +112,7 @@ class Producer(Client):
         self.reattach_later(condition)
 
     def _requeue(self) -> None:
-        """What has no outcome is sent again, in order."""
+        """Send events without an outcome again, in order."""
         self._failed = False
         self._dangling = None
         again = [] if self.presettled else list(self.in_flight.values())
@@ -122,7 +122,7 @@ class Producer(Client):
     # -- sending
 
     def push(self) -> None:
-        """Send what credit and window allow."""
+        """Send as many events as credit and window allow."""
         link = self.link
         now_us = self.world.schedule.now_us
         if (

@@ -1,4 +1,4 @@
-"""Clients that ask: `$info` and `$management`. What they are told is held against what was true."""
+"""Clients that send requests to `$info` and `$management`. The answers are compared with the true state."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ TOLD_BEFORE_MS = 500
 
 
 class Asker(Client):
-    """Asks for the state of one log again and again, in two ways. `answers`: how many came."""
+    """Requests the state of one log repeatedly, in two ways. `answers`: how many arrived."""
 
     def __init__(self, world: Any, name: str, log: str) -> None:
         super().__init__(world, name)
@@ -33,7 +33,7 @@ class Asker(Client):
 
     @property
     def done(self) -> bool:
-        """In the calm both ways are answered again."""
+        """Whether both ways were answered in the calm period."""
         if self.wanted is None:
             self.wanted = min(self.answers.values()) + 3
             self.answers = dict.fromkeys(self.answers, 0)
@@ -135,7 +135,7 @@ class Asker(Client):
 
 
 def request(properties: Mapping[str, Any], body: Mapping[str, Any], number: int) -> bytes:
-    """A message to `$management`, whose answer goes to `me`."""
+    """Return a message to `$management` whose answer goes to `me`."""
     return (
         PROPERTIES_HEAD
         + encode([f"r{number}", None, None, None, "me"])
