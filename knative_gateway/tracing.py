@@ -75,8 +75,10 @@ class Traces:
             _w3c.extract(sent, Context()),
             SpanKind.SERVER,
             attributes,
+            # A refused event is an answer and not an exception. Its status is recorded.
             record_exception=False,
         ) as span:
+            # Replaced and not added: two headers with this name would not be valid (W3C Trace Context).
             passed = [field for field in headers if field[0] not in {b"traceparent", b"tracestate"}]
             yield (
                 Outcome(span),
@@ -89,6 +91,7 @@ class Traces:
         event = decode(message).attributes
         brought = trace.get_current_span(_extracted(event)).get_span_context()
         links = (
+            # A link, because a span has one parent, and that is the request.
             [Link(brought)]
             if brought.is_valid and brought != trace.get_current_span().get_span_context()
             else []

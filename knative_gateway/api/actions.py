@@ -97,13 +97,17 @@ class Actions:
         if action in {PAUSE, RESUME}:
             change = {"metadata": {"annotations": {extensions.PAUSED: "true" if action == PAUSE else None}}}
             written = await self._objects.change(
-                request, lambda old: admission.patch(request, old, json_patches.MERGE, change)
+                # The state of pausing is an annotation: it survives restarts, all replicas see it, and
+                # kubectl can set it, too.
+                request,
+                lambda old: admission.patch(request, old, json_patches.MERGE, change),
             )
             return written.object
         if not isinstance(options, Mapping | None):
             raise bad_request("the body must be an object")
         subscriber = await self._objects.get(request.kind, request.namespace, request.name)
         start = _start(options) if action == REPLAY else ""
+        # After the request was checked: a request with an error gets its error on each gateway.
         if self._replays is None:
             raise StatusError(501, "NotImplemented", f"{action} is not available on this gateway")
         if action == REDRIVE:

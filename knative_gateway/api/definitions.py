@@ -52,6 +52,7 @@ class Definitions:
         version, stored = await self._store.list(EXTENSIONS, DEFINITION)
         # two refreshes may run concurrently, and the older result may arrive last
         if version >= self._version:
+            # Built-in kinds come first: a stored definition cannot replace one of them.
             self._version, self.registry = version, BUILT_IN.with_definitions(stored)
         return version
 
@@ -63,6 +64,7 @@ class Definitions:
                     version = max(change.version, await self.refresh())
                 self._closed = True  # because the store is closed
                 return
+            # The changes after our version were removed. Reading the definitions again gives a new version.
             except GoneError:
                 version = 0
             except UnavailableError as error:

@@ -60,6 +60,8 @@ def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str
     after: tuple[str, str] | None = None
     if query.get("continue"):
         version, after = _read(query["continue"])
+    # The token names the last object and not an index: objects that are created or deleted between two pages
+    # move no other object.
     found = [each for each in objects if (after is None or _identity(each) > after) and matches(each)]
     limit = number(query, "limit")
     if not limit or len(found) <= limit:
@@ -76,6 +78,7 @@ def number(query: Mapping[str, str], name: str) -> int:
     written = query.get(name, "")
     if not written:
         return 0
+    # 18 digits: a larger number does not fit 64 bits, and int() of a very long text is slow.
     if not written.isdecimal() or not written.isascii() or len(written) > 18:
         raise bad_request(f"{name}: {written[:40]!r} is not a number")
     return int(written)
@@ -129,6 +132,8 @@ def _written(version: int, last: tuple[str, str]) -> str:
 
 def _read(token: str) -> tuple[int, tuple[str, str]]:
     try:
+        # The token comes from the client. It is checked like any input, and it can only name a position in a
+        # list that the client may read.
         version, namespace, name = json.loads(base64.urlsafe_b64decode(token[:TOKEN_CHARACTERS_MAX]))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise bad_request("continue key is not valid") from None

@@ -55,6 +55,7 @@ def ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
 
     Weights are ignored: Kubernetes clients write the preferred range first.
     """
+    # The client chooses the length of the header.
     for part in accept.split(",", _PARTS_MAX)[:_PARTS_MAX]:
         media_type, *written = (piece.strip() for piece in part.split(";"))
         pairs = (piece.partition("=") for piece in written)

@@ -33,6 +33,7 @@ async def body(request: Request, bytes_max: int) -> object:
     raw = bytearray()
     async for part in request.stream():
         raw += part
+        # While the body arrives, and not at its end: a client could send without an end.
         if len(raw) > bytes_max:
             raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {bytes_max}")
     if not raw.strip():
@@ -76,6 +77,7 @@ def manager(request: Request) -> str:
     """
     name = (
         request.query_params.get("fieldManager")
+        # As in Kubernetes: kubectl is a manager under its own name, without a parameter.
         or request.headers.get("user-agent", "").partition("/")[0]
         or "unknown"
     )
@@ -107,6 +109,7 @@ def dry_run(request: Request, options: object = None) -> bool:
     """
     given = [value for value in request.query_params.getlist("dryRun") if value]
     if isinstance(options, Mapping) and isinstance(options.get("dryRun"), list):
+        # A DELETE request has its options in the body.
         given += options["dryRun"]
     if any(value != "All" for value in given):
         raise bad_request("dryRun: the only value is All")

@@ -127,6 +127,7 @@ class Client:
         """Return all kinds that the gateway serves, those of the core first. `again`: ask the
         gateway again.
         """
+        # Discovery costs a request for each group. A command that handles many objects does it once.
         if again or not self._resources:
             _, groups = self.ask("GET", "/apis")
             versions = [text(each, "preferredVersion", "groupVersion") for each in entries(groups, "groups")]
@@ -151,6 +152,7 @@ class Client:
         if found:
             return found
         known = [resource.plural for resource in self.resources()]
+        # Nearly always a misspelled name: the suggestion saves a look into the list.
         near = get_close_matches(
             written.lower(), [*known, *(resource.singular for resource in self.resources())], n=1
         )

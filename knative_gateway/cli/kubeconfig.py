@@ -67,6 +67,8 @@ def command(server: str, token: str | None, ca: Path | None, namespace: str, out
         if output is None:
             click.echo(written, nl=False)
             return
+        # A new file instead of the old one: the old one may be readable for others, and a mode is set only
+        # when a file is created.
         output.unlink(missing_ok=True)
         output.touch(mode=0o600)
         output.write_text(written, encoding="utf-8")

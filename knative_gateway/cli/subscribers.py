@@ -103,6 +103,7 @@ def _joined(failures: Sequence[Object]) -> Iterator[Object]:
             failure.get(key)
             for key in ("partition", "offset", "event_source", "event_id", "attempt", "reason")
         )
+        # The latest record comes first: the record of the outcome was seen, and this is its attempt.
         if not text(failure, "end") and attempt == ended:
             continue
         ended = attempt if text(failure, "end") else None

@@ -22,6 +22,7 @@ def ttl_of(attributes: Mapping[str, Value]) -> int | None:
     integer.
     """
     value = attributes.get(TTL)
+    # Over HTTP every attribute is a text.
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else None
@@ -48,4 +49,6 @@ def reply_to(cause: CloudEvent, reply: CloudEvent, default: int = TTL_DEFAULT) -
     A value that the subscriber set in the reply is ignored.
     """
     held = ttl_of(cause.attributes)
+    # The count of the cause replaces that of the reply: a subscriber could otherwise restart the count with
+    # each reply.
     return arriving(CloudEvent({**reply.attributes, TTL: default if held is None else held}, reply.data))

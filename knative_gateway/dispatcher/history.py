@@ -36,6 +36,8 @@ class History:
     """The failures of one subscriber that are not stored yet."""
 
     def __init__(self) -> None:
+        # The deque drops the oldest failure itself: a subscriber that fails every event must not fill memory
+        # while the store is unavailable.
         self._failures: deque[Failure] = deque(maxlen=HISTORY_MAX)
 
     def note(self, now_ms: int, arrival: Arrival, failure: Attempt, end: str = "") -> None:
@@ -56,6 +58,8 @@ class History:
                 attempt=failure.number,
                 code=failure.code,
                 reason=where + failure.reason,
+                # A character has at most four bytes, so the bytes are cut before they are decoded and the
+                # characters after.
                 body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[
                     :_BODY_CHARACTERS_MAX
                 ],
@@ -78,6 +82,7 @@ class History:
 
     def take(self) -> Sequence[Failure]:
         """Remove and return all failures in order to store them. Call `give_back` if storing fails."""
+        # Removed before they are stored: failures that arrive in the meantime belong to the next call.
         taken = list(self._failures)
         self._failures.clear()
         return taken
@@ -102,6 +107,7 @@ async def keep(histories: Iterable[tuple[str, History]], record: Record) -> None
     for uid, history in histories:
         if history:
             part[uid] = history, history.take()
+        # Several transactions: cursors must be stored in between, because they are more urgent.
         if sum(len(failures) for _, failures in part.values()) >= RECORDED_AT_ONCE:
             await _keep(part, record)
             part = {}

@@ -74,6 +74,7 @@ class DispatcherMetrics(Collector):
         seconds = GaugeMetricFamily(f"{_PREFIX}lag_seconds", _LAG_SECONDS, labels=LABELS)
         request = HistogramMetricFamily(f"{_PREFIX}request_seconds", _REQUEST, labels=LABELS)
         delivery = HistogramMetricFamily(f"{_PREFIX}delivery_seconds", _DELIVERY, labels=LABELS)
+        # One pass over the subscribers, and not one for each metric: there may be thousands of them.
         for parent, dispatcher, lag in self._dispatcher.subscribers():
             spec, figures = dispatcher.spec, dispatcher.figures
             labels = (spec.kind, spec.namespace, spec.name, parent)

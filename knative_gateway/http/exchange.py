@@ -136,6 +136,7 @@ class Exchange:
     def invite(self) -> None:
         """Ask for the body if the client waits for `100 Continue` (RFC 9110, 10.1.1)."""
         if self.expects_continue:
+            # Sent at most once, and before the first byte of the body is needed.
             self.expects_continue = False
             if not self.is_whole and not self.is_lost:
                 self.connection.write(CONTINUE)
@@ -145,6 +146,8 @@ class Exchange:
         body = bytes(self.body)
         self.body.clear()
         if not self.is_whole:
+            # Only while more of the body may arrive: the connection may have paused at its limit for this
+            # exchange.
             self.connection.read_on()
         return body
 
@@ -160,6 +163,7 @@ class Exchange:
         if not self.is_whole:
             self.body.clear()  # later parts of the body are dropped when they arrive
         if not self.is_lost:
+            # The connection reads this in `answered`.
             self.keep_alive = not close
             self.connection.answered(self)
 

@@ -52,12 +52,15 @@ class Figures:
             self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)
         ):
             self._making = loop.create_task(self._make())
+        # Several scrapes share one computation. A scraper that disconnects must not cancel it for the others.
         return await asyncio.shield(self._making)
 
     async def _make(self) -> bytes:
         self.made += 1
         made = await self._made_beside()
         if made is None:
+            # On the event loop nothing can change in between. This is the last resort, because it delays
+            # events.
             made = generate_latest(self._registry)
         self._until = asyncio.get_running_loop().time() + self._kept_s
         return made
@@ -65,6 +68,8 @@ class Figures:
     async def _made_beside(self) -> bytes | None:
         """Build the text in a thread; None: the event loop changed a counter during each try."""
         for _ in range(_TRIES):
+            # A dictionary that changes its size during an iteration raises RuntimeError. Locks would cost the
+            # hot path more than a repetition here.
             with suppress(LookupError, RuntimeError):
                 return await asyncio.to_thread(generate_latest, self._registry)
         return None

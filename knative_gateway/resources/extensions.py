@@ -105,6 +105,7 @@ def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
     if written is None:
         return {}, []
     try:
+        # A text of the user with any depth: the parser is recursive, so RecursionError counts as not valid.
         reference = json.loads(written)
     except (ValueError, RecursionError):
         reference = None
@@ -119,6 +120,8 @@ def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
     missing = [name for name in ("apiVersion", "kind", "name") if not text(reference, name)]
     if missing:
         return {}, [_cause(DEPENDENCY, written, f"{', '.join(missing)}: must be given")]
+    # The status of the Trigger shows whether the object is ready, so it must be in a namespace that the
+    # author can read.
     if text(reference, "namespace") not in {"", namespace_of(trigger)}:
         return {}, [_cause(DEPENDENCY, written, "the namespace must be the Trigger's own")]
     return reference, []
@@ -159,6 +162,7 @@ def _one_of(object_: Object, name: str, allowed: tuple[str, ...], causes: list[C
 def _order(object_: Object, causes: list[Cause]) -> Order:
     ours = _one_of(object_, ORDER, tuple(Order), causes)
     kafkas = _one_of(object_, KAFKA_ORDER, ("unordered", "ordered"), causes)
+    # The annotation of this gateway is more specific than that of Kafka: it also knows the order by key.
     return Order(ours or kafkas or Order.UNORDERED)
 
 

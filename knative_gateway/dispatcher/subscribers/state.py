@@ -59,10 +59,12 @@ class SubscriberState:
         Raises:
             FilterError: a filter is not valid; nothing changes.
         """
+        # Compiling is expensive, and most changes of a Trigger do not touch its filters.
         if spec.filters != self.spec.filters:
             self.filters = compile_filters(spec.filters)
         self.spec = spec
         if spec.paused:
+            # An event and not a flag: readers and scheduler wait for it.
             self.running.clear()
         else:
             self.running.set()
@@ -90,6 +92,7 @@ class SubscriberState:
         """Record an event that is skipped because a step failed: an internal error, or a filter that is too
         expensive.
         """
+        # A filter that is too expensive is a mistake of its author. Its stack trace would not help operators.
         costly = isinstance(error, FilterWorkError)
         where = {"subscriber": self.spec.uid, **arrival.where}
         log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
@@ -145,6 +148,7 @@ class SubscriberState:
         else:
             self.figures.dead_lettered += 1
         self._given_up[end] += 1
+        # The latest reason stands for all of them in the next log line.
         self._reason = reason
         if self._report_later is None:
             self._report()
@@ -166,6 +170,7 @@ class SubscriberState:
         write = log.error if dropped else log.warning
         counts = {"dropped": dropped, "dead_lettered": dead_lettered}
         write("events_not_delivered", **self._names(), **counts, reason=self._reason)
+        # Also without further failures: the timer then finds nothing to report and ends.
         self._report_later = asyncio.get_running_loop().call_later(REPORT_S, self._report)
 
     def _names(self) -> dict[str, str]:

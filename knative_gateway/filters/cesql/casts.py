@@ -18,6 +18,7 @@ BOOLEAN_LENGTH_MAX: Final = len("false")
 INTEGER_LENGTH_MAX: Final = 1 << 14
 """Characters of a text that is cast to Integer, including leading zeros."""
 
+# The possessive quantifier never tries shorter matches: an event chooses the text.
 _INTEGER: Final = re.compile(r"([+-]?)([0-9]++)", re.ASCII)
 _DIGITS_MAX: Final = 10
 
@@ -39,6 +40,7 @@ def as_integer(value: Primitive) -> int:
     """
     if isinstance(value, str):
         written = _INTEGER.fullmatch(value) if len(value) <= INTEGER_LENGTH_MAX else None
+        # Leading zeros are stripped first: they are valid, and int() of thousands of them is slow.
         if written and len(digits := written[2].lstrip("0")) <= _DIGITS_MAX:
             number = int(written[1] + (digits or "0"))
             if INTEGER_MIN <= number <= INTEGER_MAX:

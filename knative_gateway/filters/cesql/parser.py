@@ -89,10 +89,13 @@ class _Parser:
 
     def _expression(self, power: int) -> Node:
         """Parse an operand and the operators after it that bind more closely than `power`."""
+        # Restored at the end: operands next to each other do not add up.
         before = self._depth
         self._deeper()
         left = self._operand()
         while (binds := self._infix_power()) > power:
+            # The three connectives have one precedence, so a chain of them becomes one node and does not
+            # count as depth.
             if binds == _POWERS["AND"]:
                 left = self._logic(left)
                 continue
@@ -186,6 +189,8 @@ class _Parser:
             self._expect(")")
             return inner
         digits = self._tokens[self._at + 1]
+        # A sign directly before digits is a part of the literal: -2147483648 is valid, and the negation of
+        # 2147483648 is not.
         if token.text in _SUMS and digits.kind is Kind.INTEGER and digits.start == token.end:
             self._at += 2
             return Constant(self._integer(digits, negative=token.text == "-"))
@@ -216,6 +221,7 @@ class _Parser:
     def _integer(token: Token, *, negative: bool) -> int:
         """CESQL 2.2: integer literals MUST be valid 32 bit signed integer values."""
         digits = token.text.lstrip("0") or "0"
+        # One digit more than allowed shows the overflow. int() of all digits would be slow.
         value = int(digits[: _INTEGER_DIGITS_MAX + 1]) * (-1 if negative else 1)
         if not INTEGER_MIN <= value <= INTEGER_MAX:
             reason = f"{token.text[:40]} does not fit 32 bits"

@@ -36,6 +36,7 @@ class Budget:
         Raises:
           TooMuchError: the budget is used up, or the value is nested too deep.
         """
+        # Level by level and without recursion: the depth of the document is not limited yet.
         level, depth = [value], 0
         while level:
             if depth > DEPTH_MAX:

@@ -107,6 +107,8 @@ class _Reader:
         if top is not None and isinstance(top.value, dict) and top.key is None:
             top.key = event.value
             top.is_merge = event.value == "<<" and event.implicit[0]
+            # YAML parsers differ about which value counts, so a file could pass one check and mean another
+            # thing here.
             if top.key in top.value and not top.is_merge:
                 raise _not_yaml(event, f"the key {event.value[:80]!r} occurs twice")
             return
@@ -125,6 +127,7 @@ class _Reader:
         value: Any = [] if kind == "seq" else {}
         self._add(event, value)
         self._open.append(_Open(value))
+        # Code that reads documents later is recursive.
         if len(self._open) > DEPTH_MAX:
             message = f"it is nested more than {DEPTH_MAX} deep"
             raise YamlError(message)
@@ -132,6 +135,7 @@ class _Reader:
     def _add(self, event: yaml.NodeEvent, value: object) -> None:
         """Add a value to the open list or object."""
         self._count += 1
+        # Counted as values arrive: a small text of aliases would otherwise be expanded before it is refused.
         if self._count > VALUES_MAX:
             message = f"it has more than {VALUES_MAX} values"
             raise YamlError(message)
@@ -170,6 +174,7 @@ class _Reader:
             if not isinstance(each, dict):
                 message = "it is not YAML: expected a mapping for merging"
                 raise YamlError(message)
+            # A merge key copies an object. Its size counts at each use, also through several levels.
             self._merged += len(each) + 1
             if self._merged > VALUES_MAX:
                 message = f"it has more than {VALUES_MAX} values, merged ones included"
