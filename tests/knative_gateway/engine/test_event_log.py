@@ -195,7 +195,7 @@ async def test_a_node_that_is_away_is_reported_as_such(name: str) -> None:
 
 
 async def test_a_node_that_gives_no_credit_pushes_back(node: NodeProcess, name: str) -> None:
-    """Bounded in number, bytes and time: beyond it is 429, not memory."""
+    """Waiting appends are bounded in number, bytes and time. Beyond a limit, senders get 429."""
     async with AmqpEventLog(node.url, limits=AppendLimits(events=2)) as log:
         await log.ensure(name, partitions=1, retention_ms=None)
         await log.append(name, message(0))

@@ -38,7 +38,7 @@ class Weather:
         return 50 + int(self.random.random() * self.delay_us)
 
     def block(self, waiting: int) -> int:
-        """The size of the next piece, at most. Where much waits, pieces are larger."""
+        """Return the maximum size of the next piece. If many bytes wait, pieces are larger."""
         most = max(self.block_bytes, waiting // 8)
         return most if self.random.random() < 0.8 else int(self.random.random() * most) + 1
 

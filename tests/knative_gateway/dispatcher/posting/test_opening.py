@@ -58,7 +58,7 @@ async def test_an_error_of_this_machine_is_waited_out(
 async def test_an_address_that_this_machine_cannot_have_is_an_error_of_the_destination(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`::1` on a system without IPv6."""
+    """For example `::1` on a system without IPv6."""
 
     async def unavailable(*_: Any) -> Any:
         raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
