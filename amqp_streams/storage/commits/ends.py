@@ -51,8 +51,8 @@ def find(files: Files, root: Path, seed: int, findings: list[Finding]) -> Ends:
     found = ends.read(data, seed)
     if found is None and any(data):
         words = (
-            "is damaged; damage to the last record of a file cannot be distinguished from a write that was cut"
-            " off"
+            "is damaged; damage to the last record of a file cannot be distinguished from a write that was"
+            " cut off"
         )
         findings.append(Finding(Severity.WARNING, FILE, None, words))
     return found or Ends()
