@@ -24,7 +24,11 @@ class WrongError(Exception):
 
 
 def main(names: Sequence[str]) -> int:
-    """Check the clients named, or all."""
+    """Check these clients, or all."""
+    unknown = [name for name in names if name not in CLIENTS]
+    if unknown:
+        print(f"no client named {unknown[0]!r}; the clients are {', '.join(CLIENTS)}", file=sys.stderr)
+        return 2
     failed = False
     rows = _CSV.read_text().splitlines()[1:]
     with (
