@@ -273,6 +273,7 @@ class StoredCursor:
     """
 
     positions: Mapping[int, str] = field(default_factory=dict)
+    # None and the empty text differ: only None is replaced by the incarnation of the current log.
     incarnation: str | None = None
     replays: Mapping[int, str] = field(default_factory=dict)
 

@@ -79,6 +79,8 @@ def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
     return Verdict.RETRY if retryable(answer.status) and not answer.final else Verdict.FAILED
 
 
+# 404 and 409 are retried, but they do not show that there were too many requests, so they do not lower the
+# limit.
 def overloaded(answer: Answer) -> bool:
     """Return whether congestion control must send less: no answer, 408, 429, or a server error."""
     if answer.final:

@@ -114,6 +114,7 @@ class Unstored:
     retryable: bool = True
 
 
+# The core knows no randomness: the caller gives it, and tests leave it out.
 def _no_spread(wait: int) -> int:
     return wait
 
@@ -165,6 +166,8 @@ class Plan:
         )
         return self._failed(self.failure, answer, now_ms)
 
+    # A reply that cannot be stored fails the attempt, as the test specification requires. Knative itself
+    # retries only the reply (docs/decisions/0009-deliveries.md).
     def stored(self, problem: Unstored | None, now_ms: int) -> Action:
         """Return the next action after a Store. `problem`: None if the reply is durable."""
         store = self._next

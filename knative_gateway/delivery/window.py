@@ -30,6 +30,7 @@ class Entry:
     key: Hashable | None
     started: bool = False
     completed: bool = False
+    # A linked list: completing an entry in the middle merges it with its neighbours without a search.
     _before: "Entry | None" = None
     _after: "Entry | None" = None
 

@@ -21,14 +21,23 @@ class DispatchSettings:
     - `readers_max`: own readers of all subscribers that are open at once.
     """
 
+    # Not a distance in the log: one event that fails for hours does not stop the events behind it
+    # (docs/decisions/0009-deliveries.md).
     look_ahead: int = 512
+    # With events of 1 MiB, the default limit of a body, the count alone would allow 512 MiB for each
+    # partition.
     held_bytes_max: int = 8 << 20
     in_flight_max: int = 256
+    # A dead subscriber costs a bounded amount of memory: its other events stay in the log.
     waiting_max: int = 1000
     jitter: float = 0.0
+    # A crash repeats the deliveries of this time. A shorter time costs a transaction each, for all
+    # subscribers together.
     flush_ms: int = 200
+    # Completed ranges above the positions are stored as rarely: they only save repetitions after a crash.
     idle_flush_ms: int = 5_000
     drain_s: float = 10.0
     patience_s: float = 1.0
+    # Each own reader has a link to the node and a batch of events in memory.
     readers_max: int = 64
     tracer: Tracer = NO_TRACES

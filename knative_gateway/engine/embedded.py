@@ -41,6 +41,8 @@ _PR_SET_PDEATHSIG: Final = 1
 log = structlog.get_logger("knative_gateway.engine.embedded")
 
 
+# A process and not a thread: the node syncs while the gateway evaluates, and neither takes the other down
+# (docs/decisions/0010-embedded-node.md).
 class EmbeddedNode:
     """The child process. It runs while the `async with` block runs."""
 

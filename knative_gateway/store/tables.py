@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
 METADATA: Final = MetaData()
+# SQLite numbers rows by itself only in a column of the type INTEGER.
 _COUNT: Final = BigInteger().with_variant(Integer, "sqlite")
 
 COUNTERS: Final = Table(
@@ -93,6 +94,7 @@ FAILURES: Final = Table(
 
 SCHEMA: Final = Table(
     "schema_version",
+    # Metadata of its own: this table is created before the first step, and not by it.
     MetaData(),
     Column("version", Integer, primary_key=True, autoincrement=False),
 )

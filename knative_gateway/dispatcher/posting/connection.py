@@ -54,6 +54,8 @@ class BadResponseError(ConnectionError):
     """The answer is not valid HTTP/1.1, or its headers are too long."""
 
 
+# Our own client: a POST with aiohttp alone costs about as much CPU as all that the gateway does for a
+# delivery (docs/decisions/0011-http-client.md).
 class Connection(asyncio.Protocol):
     """`usable`: another request may be sent. `served`: how many exchanges have ended.
 
@@ -311,5 +313,6 @@ def _all_acknowledged(connected: "socket.socket | None") -> bool | None:
         return None
     if len(info) < _TCP_INFO.size:
         return None
+    # The SYN counts as an acknowledged byte, so "less than" and not "at most".
     acknowledged, sent, sent_again = _TCP_INFO.unpack_from(info)
     return bool(sent - sent_again < acknowledged)

@@ -202,6 +202,8 @@ async def in_thread(host: str, port: int) -> Sequence[str]:
             loop.call_soon_threadsafe(give, found)
 
     try:
+        # Not c-ares: it would not use all sources of the system, so a subscriber that `curl` reaches might
+        # not be found (docs/decisions/0011-http-client.md).
         threading.Thread(target=look_up, name=f"lookup {host}", daemon=True).start()
     except RuntimeError as error:
         raise BlockingIOError(*_NO_THREAD) from error

@@ -28,6 +28,7 @@ def as_string(value: Primitive) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
+        # Before the integers, because bool is a subclass of int in Python.
         return "true" if value else "false"
     return str(value)
 

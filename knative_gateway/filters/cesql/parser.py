@@ -116,6 +116,8 @@ class _Parser:
         return _POWERS.get(token.text, _ANY_POWER) if token.kind in (Kind.KEYWORD, Kind.MARK) else _ANY_POWER
 
     def _logic(self, first: Node) -> Node:
+        # From left to right, as in CESQL 3.6. The grammar file and the Go implementation group from the right
+        # (docs/decisions/0008-cloudevents-sql.md).
         rest: list[tuple[Connective, Node]] = []
         while self._next.kind is Kind.KEYWORD and self._next.text in _CONNECTIVES:
             connective = _CONNECTIVES[self._advance().text]
