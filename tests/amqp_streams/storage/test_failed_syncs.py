@@ -36,6 +36,27 @@ def test_records_in_the_page_cache_after_a_failed_sync_are_durable_once_they_are
     assert read_all(hand.store.logs["log"].partitions[0]) == visible
 
 
+def test_a_state_in_the_page_cache_after_a_failed_sync_is_durable_once_read() -> None:
+    """Otherwise a cursor or an epoch goes back at the next power loss, and its bytes count as damage."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    files.fault = lambda operation, path: (
+        errno.EIO if operation == "fdatasync" and path.name == "states" else 0
+    )
+    hand.store.states.write({"epoch": b"7"})
+    hand.loop.run_ready()
+    files.fault = lambda operation, path: 0
+    files.kill()
+    hand = open_inline(files)
+    assert hand.store.states.get("epoch") == b"7"
+    hand.store.states.write({"cursor": b"1"})
+    hand.loop.run_ready()
+    files.power_loss()
+    hand = open_inline(files)
+    assert hand.store.states.get("epoch") == b"7"
+    assert not [each for each in _findings(hand) if each.severity is Severity.DAMAGE]
+
+
 def test_a_closed_segment_without_an_index_is_durable_once_it_is_visible() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
