@@ -81,7 +81,8 @@ class Misfortunes:
 
     def kill_within(self, node: Node) -> None:
         """The process, or the machine, dies within some operation on a file."""
-        self._disk(node).countdown = self.random.randint(0, 40)
+        if self.world.stormy:  # one that was announced may come when the storm is over
+            self._disk(node).countdown = self.random.randint(0, 40)
 
     def restart(self, node: Node) -> None:
         """SIGTERM, and a start."""
@@ -102,7 +103,7 @@ class Misfortunes:
 
     def stall_disk(self, node: Node) -> None:
         disk = self._disk(node)
-        disk.pace.stalled_until_us = self.world.schedule.now_us + self.random.randint(100, 6000) * MS
+        disk.pace.stalled_until_us = self.world.schedule.now_us + self.random.choice((300, 3000, 9000)) * MS
 
     def fill_disk(self, node: Node) -> None:
         disk = self._disk(node)
@@ -130,7 +131,7 @@ class Misfortunes:
 
         def heal() -> None:
             disk.failing = _none
-            if node.up:
+            if node.up and self.world.stormy:
                 random.choice((self.restart, self.kill))(node)
 
         self.world.schedule.after(random.randint(50, 2000) * MS, heal)
@@ -145,9 +146,12 @@ class Misfortunes:
 
     def jump_within(self, node: Node) -> None:
         """The clock jumps while a commit is long, and the next one collects events of both times."""
-        disk = self._disk(node)
-        disk.pace.stalled_until_us = self.world.schedule.now_us + 2 * SECOND
-        self.world.schedule.after(SECOND, lambda: self.jump(node))
+        disk, half_us = self._disk(node), self.random.choice((100 * MS, SECOND))
+        disk.pace.stalled_until_us = self.world.schedule.now_us + 2 * half_us
+        self.world.ledger.clock_jumped = True
+        self.world.schedule.after(half_us, lambda: node.wall.jump(self.random.choice((1000, 60 * DAY_MS))))
+        for wait_us in (half_us // 2, half_us * 3 // 2):
+            self.world.schedule.after(wait_us, lambda: self.random.choice(self.world.producers).make(2))
 
     def freeze_clock(self, node: Node) -> None:
         self.world.ledger.clock_jumped = True

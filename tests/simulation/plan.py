@@ -10,10 +10,13 @@ from random import Random
 from typing import Final
 
 from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
+from amqp_streams.policy import Quota
 from tests.simulation.machine.schedule import SECOND
 
 KINDS: Final = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
 """Of misfortunes."""
+LIMITED_USER: Final = "user-limited"
+"""A user with a quota."""
 _LARGE_SHARE: Final = 0.12
 _COUNTED_SHARE: Final = 0.03
 _CROWDED_SHARE: Final = 0.02
@@ -67,7 +70,7 @@ def _small(random: Random) -> Size:
         storm_us=random.choice((1, 2, 4)) * SECOND,
         start_ms=300,
         strike_ms=(50, 200, 500),
-        burst=(1, 1, 2, 5),
+        burst=(1, 2, 5, 20),
         kinds=0.3,
     )
 
@@ -105,15 +108,16 @@ class Plan:
 
     def settings(self) -> NodeSettings:
         random = self.random
+        credit = random.choice((1, 5, 40, 2000))
         limits = Limits(
-            unsettled=random.choice((4, 30, 8192)),
-            credit=random.choice((1, 5, 40, 2000)),
+            unsettled=credit if random.random() < 0.4 else random.choice((4, 30, 8192)),
+            credit=credit,
             pending_bytes=1 << 20,
             message_bytes=256 << 10,
             frame_bytes=random.choice((512, 4096, 64 << 10)),
             connection_pending_bytes=64 << 10,
             unauthenticated_ms=2000,
-            idle_timeout_ms=random.choice((4000, 20_000)),
+            idle_timeout_ms=random.choice((2000, 4000, 20_000)),
             drain_ms=random.choice((0, 1000, 5000)),
         )
         groups = GroupSettings(
@@ -127,4 +131,16 @@ class Plan:
         if self.crowded:
             limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
             groups = groups.model_copy(update={"wait_ms": 30_000})
-        return NodeSettings(data_dir=Path("/data"), listen=(), limits=limits, groups=groups, logs=self.logs)
+        quota = Quota(bytes_in=random.choice((5000, 50_000)), bytes_out=random.choice((20_000, 200_000)))
+        return NodeSettings(
+            data_dir=Path("/data"),
+            listen=(),
+            limits=limits,
+            groups=groups,
+            logs=self.logs,
+            quotas={LIMITED_USER: quota},
+        )
+
+    def user(self) -> str | None:
+        """The user of a client that behaves well: mostly anonymous."""
+        return LIMITED_USER if self.random.random() < 0.25 else None

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from amqp_streams.storage.ports import Partition, Store, StoredLog
-from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_within
+from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_paused, require_within
 from tests.simulation.checks.cursors import Cursors
 from tests.simulation.checks.ledger import Ledger
 from tests.simulation.machine.clocks import Steps, Wall, clocks
@@ -151,7 +151,13 @@ class World(NodeWatcher):
             )
         )
         self.producers = [
-            Producer(self, f"p{number}", random.choice(list(self.plan.logs)), numbered=random.random() < 0.35)
+            Producer(
+                self,
+                f"p{number}",
+                random.choice(list(self.plan.logs)),
+                numbered=random.random() < 0.35,
+                user=self.plan.user(),
+            )
             for number in range(random.randint(1, size.producers))
         ]
         self.consumers = [self._consumer(number) for number in range(random.randint(1, size.consumers))]
@@ -161,7 +167,7 @@ class World(NodeWatcher):
         members = [member for group in self.groups for member in (*group.members, *group.leasers)]
         askers = (
             [Asker(self, "asker", random.choice(list(self.plan.logs)))]
-            if random.random() < (0.5 if self.plan.large else 0.25)
+            if random.random() < (0.5 if self.plan.large else 0.3)
             else []
         )
         abusers = (
@@ -185,6 +191,7 @@ class World(NodeWatcher):
             keeps=kind == "kept",
             batched=kind.startswith("batched"),
             filtered=kind.endswith("filtered"),
+            user=self.plan.user(),
         )
 
     def _group(self, number: int) -> Group:
@@ -267,6 +274,7 @@ class World(NodeWatcher):
             tick()
             self.ledger.retained(node.service.store)
             require_within(node.service)
+            require_paused(node)
 
         node.service.regular.tick = ticked  # type: ignore[method-assign]
 

@@ -2,9 +2,15 @@
 long.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.listening.listener import Channel
 from amqp_streams.server.service import EventService
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.ports import Store
+from tests.simulation.machine.process import Node
 
 STEPS_MAX: Final = 120_000
 """Of one call of the loop, where calls are counted.
@@ -21,11 +27,39 @@ def require_within(service: EventService) -> None:
         assert use.used <= use.limit + slack, f"{name}: {use.used} of {use.limit}"
     assert service.unfinished.bytes <= max(service.limits.pending_bytes, service.limits.message_bytes)
     assert status.connections == len(service.connections)
+    _require_recent(service.store)
     assert service.not_ready() == (status.hindered if status.ready else service.not_ready())
     for consumer in status.consumers:
         partition = service.store.logs[consumer.log].partitions[consumer.partition]
         assert consumer.lag == max(0, partition.end - consumer.position)
         assert consumer.position <= partition.end, "a link is behind the end of its partition"
+
+
+def require_paused(node: Node) -> None:
+    """At any time: what the node does not want to read it does not read."""
+    wires = {wire.channel: wire for wire in node.wires}
+    for link in node.service._withheld:
+        owner = cast("AmqpConnection", link.owner)
+        if owner in node.service.connections:
+            assert owner.paused, "too much waits for the disk, and the node reads on"
+    for connection in node.service.connections:
+        assert isinstance(connection, AmqpConnection)
+        channel = cast("Channel", connection._channel)
+        wire = wires.get(channel)
+        if connection.paused and wire is not None and not channel._closing:
+            assert wire.paused, "a paused connection is read"
+
+
+def _require_recent(store: Store) -> None:
+    """The runs that count as held in memory are those that are."""
+    if not isinstance(store, DirectoryStore):
+        return
+    partitions = [partition for log in store.logs.values() for partition in log.partitions]
+    if any(partition.facts().failure for partition in partitions):
+        return
+    held = sum(len(cast("PartitionLog", partition).tail) for partition in partitions)
+    listed = len(store._flusher.recent)
+    assert listed == held, f"{listed} runs of records count as held in memory, and {held} are"
 
 
 def require_empty(service: EventService) -> None:

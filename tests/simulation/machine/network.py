@@ -139,6 +139,11 @@ class Wire(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high, self._low = high or 0, low or 0
 
+    @property
+    def paused(self) -> bool:
+        """The node does not read."""
+        return self._paused or self._gone
+
     def is_closing(self) -> bool:
         return self._closing
 

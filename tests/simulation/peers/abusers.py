@@ -28,23 +28,32 @@ class Hoarder(Abuser):
     """Begins messages that it never finishes, on several links, and holds on to them."""
 
     def connected(self, connection: Connection) -> None:
-        for number in range(self.random.choice((1, 3, 6))):
+        for number, size in enumerate(self._sizes()):
             link = connection.attach_sender(
                 f"hoard-{number}",
                 self.world.any_log(),
                 attached=lambda fields: None,
                 ended=self.reattach_later,
             )
-            link.credited = lambda link=link: self._begin(link)  # type: ignore[misc]
+            link.credited = lambda link=link, size=size: self._begin(link, size)  # type: ignore[misc]
 
-    def _begin(self, link: Sender) -> None:
+    def _sizes(self) -> list[int]:
+        """Of its messages: often so large that nothing is left for the messages of others."""
+        if self.random.random() < 0.5:
+            return [self.random.choice((1000, 50_000, 240_000)) for _ in range(self.random.choice((1, 3, 6)))]
+        limits = self.world.node.settings.limits
+        left, largest = max(limits.pending_bytes, limits.message_bytes) - 100, limits.message_bytes - 100
+        sizes = [largest] * (left // largest)
+        return [*sizes, left - sum(sizes)] if left > sum(sizes) else sizes
+
+    def _begin(self, link: Sender, size: int) -> None:
         link.credited = lambda: None
         number = link.begin()
-        size = self.random.choice((1000, 50_000, 240_000))
         block = min(link.connection.peer_frame_bytes - 64, 60_000)
         head = b"\x00\x53\x75\xb0\x00\x10\x00\x00"
         for at in range(0, size, block):
-            link.connection.transfer(link, number, (head if not at else b"") + bytes(block - 8), more=True)
+            part = bytes(min(block, size - at))
+            link.connection.transfer(link, number, head + part[8:] if not at else part, more=True)
 
 
 class Greedy(Abuser):
@@ -60,11 +69,11 @@ class Greedy(Abuser):
 
     def _grant(self, link: Receiver) -> None:
         chance = self.random.random()
-        if chance < 0.2:
+        if chance < 0.4:
             link.credit = (1 << 32) - 1
             link.connection.write_flow(link)
             starts = self.world.node.starts
-            self.world.schedule.after(10 * SECOND, lambda: self._require_end(link, starts))
+            self.world.schedule.after(3 * SECOND, lambda: self._require_end(link, starts))
             return
         link.grant(100_000, echo=True)
         if chance > 0.5 and link.connection.wire is not None:
@@ -137,7 +146,7 @@ class Asking(Abuser):
                 "UPDATE",
                 names.LOG_TYPE,
                 made,
-                {names.INFO_RETENTION_MS: ULong(1 << random.randint(10, 63))},
+                {names.INFO_RETENTION_MS: ULong(random.choice((1 << 10, 1 << 40, 1 << 62, 1 << 63)))},
             )
         return random.choice(("READ", "NONSENSE")), random.choice((names.LOG_TYPE, "nothing")), log, {}
 

@@ -95,6 +95,7 @@ class Client:
             self.container,
             weather=self.weather,
             user=self.user,
+            may_hoard=self.abuser,
             frame_bytes=self.frame_bytes,
             window=self.session_window,
             silence_ms=self.silence_ms,

@@ -46,6 +46,7 @@ class Connection:
         *,
         weather: Weather,
         user: str | None = None,
+        may_hoard: bool = False,
         frame_bytes: int = 16 << 10,
         window: int = 2048,
         silence_ms: int = 10_000,
@@ -64,6 +65,7 @@ class Connection:
         self.sent: dict[int, Sender] = {}
         self.came: dict[int, Receiver] = {}
         self._node = node
+        self._may_hoard = may_hoard
         self._silence_ms = silence_ms
         self._window: Final = window
         self._window_left = window
@@ -283,6 +285,11 @@ class Connection:
         link.answered = True
         mine = fields["source" if role else "target"]
         link.refused = mine is None
+        if isinstance(link, Sender | Receiver):
+            second = fields["rcv-settle-mode"] == 1
+            assert link.refused or second == link.second, (
+                f"{link.name}: another settle mode than was asked for"
+            )
         if not link.refused:
             link.attached(fields)
 
@@ -339,6 +346,9 @@ class Connection:
         link = self._remote.pop(int(fields["handle"]), None)
         if link is None:
             return
+        assert self._may_hoard or "large messages are unfinished" not in _description(fields), (
+            f"{link.name} pays for the unfinished messages of another user"
+        )
         if not link.detaching:
             self.write(frame_of("detach", handle=UInt(link.handle), closed=True))
         self.links.pop(link.handle, None)
@@ -422,6 +432,11 @@ def _terminus(code: int, given: Mapping[str, Value]) -> Described:
 def _condition(fields: Mapping[str, Any]) -> str | None:
     error = fields.get("error")
     return None if error is None else str(error.value[0])
+
+
+def _description(fields: Mapping[str, Any]) -> str:
+    error = fields.get("error")
+    return "" if error is None else str(error.value[1])
 
 
 def _error_of(values: Any) -> str | None:

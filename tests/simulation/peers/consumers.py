@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from amqp_streams import names
 from amqp_streams.wire.batches import read_batch
-from amqp_streams.wire.types import Described, Symbol, UInt, Value
+from amqp_streams.wire.types import Described, Symbol, UByte, UInt, Value
 from tests.simulation.checks.cursors import Spot
 from tests.simulation.checks.readers import Matches, Reading
 from tests.simulation.machine.schedule import MS
@@ -275,9 +275,9 @@ class Consumer(Client):
         if self.batched:
             source["capabilities"] = Symbol(names.CAPABILITY_BATCHED_DELIVERIES)
         attached = Attached(self, reading, {} if self.keeps else None)
-        options: dict[str, Any] = {"snd_settle_mode": 1 if self.presettled else 0}
+        options: dict[str, Any] = {"snd_settle_mode": UByte(1 if self.presettled else 0)}
         if self.second:
-            options["rcv_settle_mode"] = 1
+            options["rcv_settle_mode"] = UByte(1)
         if properties:
             options["properties"] = properties
         attached.link = connection.attach_receiver(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from amqp_streams import names
-from amqp_streams.wire.types import Symbol, ULong, Value
+from amqp_streams.wire.types import Symbol, UByte, ULong, Value
 from tests.simulation.checks.ledger import Sent
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
@@ -28,10 +28,10 @@ class Producer(Client):
         random = self.random
         self.log = log
         self.numbered = numbered
-        self.presettled = not numbered and random.random() < 0.2
-        self.second = random.random() < (0.5 if self.presettled else 0.3)
+        self.presettled = not numbered and random.random() < 0.3
+        self.second = random.random() < (0.6 if self.presettled else 0.3)
         self.window = random.choice((1, 5, 50))
-        self.large = random.random() < 0.2
+        self.large = random.random() < (0.6 if "abusers" in world.plan.faults else 0.2)
         self.aborts = random.random() < 0.4
         self.binding = "log" if numbered else random.choice(("log", "log", "partition", "key", "relay"))
         self.waiting: deque[Sent] = deque()
@@ -73,10 +73,10 @@ class Producer(Client):
     def connected(self, connection: Connection) -> None:
         self._link_number = next(self.world.link_numbers)
         address: str | None = self.log
-        options: dict[str, Any] = {"snd_settle_mode": 1 if self.presettled else 0}
+        options: dict[str, Any] = {"snd_settle_mode": UByte(1 if self.presettled else 0)}
         properties: dict[str, object] = {}
         if self.second:
-            options["rcv_settle_mode"] = 1
+            options["rcv_settle_mode"] = UByte(1)
         if self.numbered:
             options["target"] = {"capabilities": Symbol(names.CAPABILITY_IDEMPOTENT_PRODUCER)}
             properties[names.PRODUCER_ID] = self.name

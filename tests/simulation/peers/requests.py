@@ -4,9 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amqp_streams import names
+from amqp_streams.streams import management
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
-from amqp_streams.wire.layout import APPLICATION_PROPERTIES_HEAD, PROPERTIES_HEAD, VALUE, VALUE_HEAD, sections
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    APPLICATION_PROPERTIES_HEAD,
+    PROPERTIES_HEAD,
+    VALUE,
+    VALUE_HEAD,
+    sections,
+)
 from amqp_streams.wire.types import Described
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
@@ -30,6 +38,7 @@ class Asker(Client):
         self._floor: dict[int, int] = {}
         self._sender: Sender | None = None
         self._number = 0
+        self._operation = ""
 
     @property
     def done(self) -> bool:
@@ -91,17 +100,31 @@ class Asker(Client):
             return
         self._asked_ms["extents"] = self.world.schedule.now_ms
         self._number += 1
-        body = {names.EXTENT_LOGS: [self.log, self.log], names.EXTENT_MISSING_OK: self.random.random() < 0.5}
-        link.send(request({names.OPERATION: names.EXTENTS, names.TYPE: names.LOG_TYPE}, body, self._number))
+        self._operation = self.random.choice((names.EXTENTS, names.EXTENTS, "READ", "QUERY"))
+        body: dict[str, Any] = {}
+        if self._operation == names.EXTENTS:
+            body[names.EXTENT_LOGS] = [self.log, self.log]
+            body[names.EXTENT_MISSING_OK] = self.random.random() < 0.5
+        asked = {names.OPERATION: self._operation, names.TYPE: names.LOG_TYPE}
+        if self._operation == "READ":
+            asked[names.NAME] = self.log
+        link.send(request(asked, body, self._number))
 
     def _answered(self, delivery: Delivery) -> None:
-        value = _value(delivery.raw)
+        status, value = _answer(delivery.raw)
         self.answers["extents"] += 1
-        assert len(value[names.EXTENT_LOGS]) == 1, "a log that is asked for twice is told once"
-        for log in value[names.EXTENT_LOGS]:
-            for entry in log[names.INFO_PARTITIONS]:
-                index = int(str(entry[names.INFO_PARTITION]))
-                self._true(index, int(entry[names.EXTENT_EARLIEST]), int(entry[names.EXTENT_NEXT]), "extents")
+        assert status == management.OK, f"{self._operation} of {self.log} is answered with {status}: {value}"
+        match self._operation:
+            case names.EXTENTS:
+                assert len(value[names.EXTENT_LOGS]) == 1, "a log that is asked for twice is told once"
+                for log in value[names.EXTENT_LOGS]:
+                    self._extents(log)
+            case "READ":
+                assert value["name"] == self.log
+                assert value["partitions"] is not None
+            case _:
+                logs = [log["name"] for log in value["logs"]]
+                assert self.log in logs or names.QUERY_NEXT in value, f"{self.log} is not in {logs}"
         self._settle(delivery)
         self._asked_ms.pop("extents", None)
         link, sender = delivery.link, self._sender
@@ -112,6 +135,11 @@ class Asker(Client):
                 self._request(sender)
 
         self._later(again, link)
+
+    def _extents(self, log: Mapping[str, Any]) -> None:
+        for entry in log[names.INFO_PARTITIONS]:
+            index = int(str(entry[names.INFO_PARTITION]))
+            self._true(index, int(entry[names.EXTENT_EARLIEST]), int(entry[names.EXTENT_NEXT]), "extents")
 
     def _true(self, index: int, start: int, end: int, kind: str) -> None:
         track = self.world.ledger.current[self.log, index]
@@ -153,3 +181,14 @@ def _value(raw: bytes) -> Any:
             assert isinstance(described, Described)
             return described.value
     raise AssertionError("an answer has a value")
+
+
+def _answer(raw: bytes) -> tuple[int, Any]:
+    """Status and value of an answer of `$management`."""
+    for section in sections(raw):
+        if section.code == APPLICATION_PROPERTIES:
+            described, _ = decode(raw, section.start)
+            assert isinstance(described, Described)
+            assert isinstance(described.value, dict)
+            return int(str(described.value[names.STATUS_CODES[0]])), _value(raw)
+    raise AssertionError("an answer has a status")
