@@ -104,6 +104,7 @@ class Misfortunes:
     def stall_disk(self, node: Node) -> None:
         disk = self._disk(node)
         disk.pace.stalled_until_us = self.world.schedule.now_us + self.random.choice((300, 3000, 9000)) * MS
+        self.world.schedule.after(50 * MS, lambda: self.random.choice(self.world.producers).make(20))
 
     def fill_disk(self, node: Node) -> None:
         disk = self._disk(node)

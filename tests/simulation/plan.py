@@ -19,6 +19,7 @@ LIMITED_USER: Final = "user-limited"
 """A user with a quota."""
 _LARGE_SHARE: Final = 0.12
 _COUNTED_SHARE: Final = 0.03
+_ROTTEN_SHARE: Final = 0.2
 _CROWDED_SHARE: Final = 0.02
 
 
@@ -87,9 +88,12 @@ class Plan:
         self.large = random.random() < _LARGE_SHARE
         self.size = LARGE if self.large else _small(random)
         self.faults |= {kind for kind in KINDS if random.random() < self.size.kinds}
-        self.counted = random.random() < _COUNTED_SHARE
         self.crowded = random.random() < _CROWDED_SHARE
         """The node keeps one cursor only, many want one, and nothing else goes wrong."""
+        # A chain of refusals costs a look at each link that waits, for each of them, in one call.
+        self.counted = random.random() < _COUNTED_SHARE and not self.crowded
+        self.rots = random.random() < _ROTTEN_SHARE
+        """In the end bits flip on the disk."""
         partitions = self.size.partitions
         self.logs = {
             "first": LogSettings(
@@ -113,7 +117,7 @@ class Plan:
             unsettled=credit if random.random() < 0.4 else random.choice((4, 30, 8192)),
             credit=credit,
             pending_bytes=1 << 20,
-            message_bytes=256 << 10,
+            message_bytes=64 << 10,
             frame_bytes=random.choice((512, 4096, 64 << 10)),
             connection_pending_bytes=64 << 10,
             unauthenticated_ms=2000,
@@ -127,7 +131,7 @@ class Plan:
             cursor_flush_ms=random.choice((20, 200)),
         )
         # Smaller than an operator may set: a few events fill it.
-        limits = limits.model_copy(update={"pending_bytes": random.choice((2000, 30_000, 1 << 20))})
+        limits = limits.model_copy(update={"pending_bytes": random.choice((1000, 4000, 256 << 10))})
         if self.crowded:
             limits = limits.model_copy(update={"cursors": 1, "unsettled": 8192})
             groups = groups.model_copy(update={"wait_ms": 30_000})

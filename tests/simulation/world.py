@@ -13,6 +13,7 @@ from amqp_streams.storage.ports import Partition, Store, StoredLog
 from tests.simulation.checks.bounds import STEPS_MAX, require_empty, require_paused, require_within
 from tests.simulation.checks.cursors import Cursors
 from tests.simulation.checks.ledger import Ledger
+from tests.simulation.checks.rot import flip, require_true
 from tests.simulation.machine.clocks import Steps, Wall, clocks
 from tests.simulation.machine.network import Weather
 from tests.simulation.machine.process import Node, NodeWatcher, log_lines
@@ -47,6 +48,8 @@ class World(NodeWatcher):
         self.cursors = Cursors(self.ledger, lambda call: self.schedule.after(0, call))
         self.link_numbers = count(1)
         self.stormy = True
+        self.rotten: set[str] = set()
+        """Names of files in which bits flipped."""
         self.story: list[str] = []
         self.lines: list[dict[str, Any]] = []
         self._stories = stories
@@ -251,12 +254,34 @@ class World(NodeWatcher):
             self.schedule.now_us + 20 * SECOND, lambda: self.node.starts > starts and self.node.up
         )
         assert self.node.up, "a node that was stopped starts again"
+        if self.plan.rots:
+            self._rot()
+
+    def _rot(self) -> None:
+        """Bits flip on the disk, while the node runs or before it starts: no reader gets other events."""
+        disk, running = self.node.backend, self.random.random() < 0.5
+        assert isinstance(disk, Directory)
+        if not running:
+            self.node.kill()
+        self.rotten = {path.name for path in flip(disk.files, self.random)}
+        self.note(f"bits flip in {sorted(self.rotten)}")
+        if not running:
+            self.node.start()
+        refused = require_true(self.node.service.store, self.ledger)
+        assert self.rotten or not refused, "events are refused, and nothing is damaged"
+        self.ledger.counts["refused"] += refused
+        reader = Consumer(self, "late", self.any_log())
+        reader.start()
+        self.schedule.run(self.schedule.now_us + 3 * SECOND)
+        reader.retire()
 
     # -- NodeWatcher
 
     def opened(self, node: Node, store: Store) -> None:
         self.note("opened")
-        self.ledger.opened(store, damaged=False)
+        if self.rotten:
+            return
+        self.ledger.opened(store)
 
     def started(self, node: Node) -> None:
         self.ledger.created(node.service.store)

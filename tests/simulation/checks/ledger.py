@@ -75,7 +75,7 @@ class Ledger:
         self.passing: Callable[[str], bool] = lambda name: name.startswith("made-")
         """Logs that clients create and delete."""
         self.clock_jumped = False
-        self.counts = {"accepted": 0, "visible": 0, "delivered": 0}
+        self.counts = {"accepted": 0, "visible": 0, "delivered": 0, "refused": 0}
         self._schedule = schedule
         self._wall_ms = wall_ms
         self._order: dict[tuple[str | int, int, str], int] = {}
@@ -97,10 +97,10 @@ class Ledger:
 
     # -- the store
 
-    def opened(self, store: Store, *, damaged: bool) -> None:
+    def opened(self, store: Store) -> None:
         """A process has opened the store: everything that was visible must be present."""
         findings = [each for each in getattr(store, "findings", ()) if each.severity is Severity.DAMAGE]
-        assert not findings or damaged, f"damage that nobody did: {findings}"
+        assert not findings, f"damage that nobody did: {findings}"
         for (name, _incarnation, index), track in self.tracks.items():
             stored = store.logs.get(name)
             if self.passing(name):

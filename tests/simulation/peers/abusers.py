@@ -40,7 +40,7 @@ class Hoarder(Abuser):
     def _sizes(self) -> list[int]:
         """Of its messages: often so large that nothing is left for the messages of others."""
         if self.random.random() < 0.5:
-            return [self.random.choice((1000, 50_000, 240_000)) for _ in range(self.random.choice((1, 3, 6)))]
+            return [self.random.choice((1000, 10_000, 60_000)) for _ in range(self.random.choice((1, 3, 6)))]
         limits = self.world.node.settings.limits
         left, largest = max(limits.pending_bytes, limits.message_bytes) - 100, limits.message_bytes - 100
         sizes = [largest] * (left // largest)
@@ -107,7 +107,8 @@ class Asking(Abuser):
 
     def _ask(self, link: Sender) -> None:
         link.credited = lambda: None
-        for _ in range(min(link.credit, self.random.choice((1, 10, 100)))):
+        most = 1000 if self.world.plan.large else 50
+        for _ in range(min(link.credit, self.random.choice((1, 10, 100)), most - self._number)):
             self._number += 1
             operation, kind, name, body = self._question()
             properties = {names.OPERATION: operation, names.TYPE: kind, names.NAME: name}
