@@ -8,6 +8,7 @@ import fcntl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from amqp_streams.errors import DirectoryLockedError, StorageError
 from amqp_streams.storage import catalog
@@ -105,21 +106,24 @@ def bases_in(folder: Path) -> list[int]:
 @contextlib.contextmanager
 def unlocked(root: Path, *, force: bool) -> Iterator[None]:
     """Lock the directory against nodes; with `force`, continue even if a node has it open."""
-    try:
-        with (root / catalog.LOCK_FILE).open("rb") as lock:
-            try:
-                # Shared: several commands may read at once. The lock of a node is exclusive.
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not force:
-                    pid = (
-                        read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip()
-                        or "unknown"
-                    )
-                    message = (
-                        f"{root} is in use by process {pid}: stop that process, or read anyway with --force"
-                    )
-                    raise DirectoryLockedError(message) from None
-            yield
-    except FileNotFoundError:
+    with contextlib.ExitStack() as stack:
+        # A directory without the file was never opened by a node. Only this error is meant: one that the
+        # caller's block raises is the caller's.
+        with contextlib.suppress(FileNotFoundError):
+            lock = stack.enter_context((root / catalog.LOCK_FILE).open("rb"))
+            _lock_shared(lock, root, force=force)
         yield
+
+
+def _lock_shared(lock: BinaryIO, root: Path, *, force: bool) -> None:
+    try:
+        # Shared: several commands may read at once. The lock of a node is exclusive.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not force:
+            pid = read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip()
+            message = (
+                f"{root} is in use by process {pid or 'unknown'}: stop that process, or read anyway with"
+                " --force"
+            )
+            raise DirectoryLockedError(message) from None
