@@ -4,6 +4,7 @@ Law: a link's pointers are used only while `alive`. A commit may end after its l
 dropped, not sent (`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -247,7 +248,7 @@ class Link(Generic[G_co]):
         self.close(error)
 
 
-class OutgoingLink(Link[G_co]):
+class OutgoingLink(Link[G_co], ABC):
     """A link that this node sends on.
 
     `handle`: the node's handle in the session; None: not known. `delivery_count`: as in AMQP 2.6.7.
@@ -260,9 +261,9 @@ class OutgoingLink(Link[G_co]):
         self.handle: int | None = None
         self.delivery_count = 0
 
+    @abstractmethod
     def pump(self) -> None:
         """Send what credit allows."""
-        raise NotImplementedError
 
     def clogged(self) -> bool:
         """Whether earlier output still waits for the client to read it."""
