@@ -16,7 +16,7 @@ from service_parts.tokens.algorithms import TokenAlgorithm
 
 EXTERNAL_RULES_MAX: Final = 1000
 
-_PLACE: Final = re.compile(r"\{(\w+)\}")
+_BRACES: Final = re.compile(r"\{(\w+)\}")
 
 
 class ClientCertificates(StrEnum):
@@ -70,8 +70,8 @@ class ExternalRule(Settings):
             message = f"{self.pattern!r} is not a valid pattern: {error}"
             raise ValueError(message) from error
         known = {*compiled.groupindex, *map(str, range(compiled.groups + 1))}
-        used = set(_PLACE.findall(self.user))
-        if not used <= known or any(brace in _PLACE.sub("", self.user) for brace in "{}"):
+        used = set(_BRACES.findall(self.user))
+        if not used <= known or any(brace in _BRACES.sub("", self.user) for brace in "{}"):
             allowed = ", ".join(f"{{{group}}}" for group in sorted(known))
             message = f"{self.user!r} may contain only these braces: {allowed}"
             raise ValueError(message)
@@ -82,8 +82,8 @@ class ExternalRule(Settings):
         found = re.fullmatch(self.pattern, name)
         if found is None:
             return None
-        return _PLACE.sub(
-            lambda place: found[int(place[1]) if place[1].isdecimal() else place[1]] or "", self.user
+        return _BRACES.sub(
+            lambda braces: found[int(braces[1]) if braces[1].isdecimal() else braces[1]] or "", self.user
         )
 
 

@@ -18,8 +18,8 @@ class ConnectorError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"{self.what}{place}. {self.remedy}" if self.remedy else f"{self.what}{place}"
+        location = f" ({self.where})" if self.where else ""
+        return f"{self.what}{location}. {self.remedy}" if self.remedy else f"{self.what}{location}"
 
 
 class OptionError(ConnectorError):

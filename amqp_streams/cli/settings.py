@@ -148,7 +148,7 @@ def node_settings(
     environment: Mapping[str, str],
     file: Path | None,
     *,
-    file_place: str = "--config",
+    file_source: str = "--config",
 ) -> NodeSettings:
     """Build and validate the settings of a node.
 
@@ -159,7 +159,7 @@ def node_settings(
     try:
         in_file = {} if file is None else _from_file(file)
     except SettingError as error:
-        message = f"{file_place}: {error}"
+        message = f"{file_source}: {error}"
         raise ConfigError(message) from error
     try:
         refuse_unknown(environment, known, tuple(variable_of((section, "")) for section in _SECTIONS))
@@ -176,7 +176,7 @@ def node_settings(
         clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
         if clash is not None:
             message = (
-                f"{clash[0]} is a value ({given[clash].place}) and a table ({one.place}): only one of them"
+                f"{clash[0]} is a value ({given[clash].source}) and a table ({one.source}): only one of them"
                 " can be"
             )
             raise ConfigError(message)
@@ -221,9 +221,9 @@ def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
     for text in logs.value if isinstance(logs.value, list | tuple) else [logs.value]:
         log, colon, partitions = str(text).partition(":")
         if colon and not (partitions.isdecimal() and len(partitions) <= _DIGITS_MAX):
-            message = f"{logs.place}: {text!r} is not NAME:PARTITIONS, such as temps:4"
+            message = f"{logs.source}: {text!r} is not NAME:PARTITIONS, such as temps:4"
             raise ConfigError(message)
-        settings["logs", log, "partitions"] = Given(int(partitions) if colon else 1, logs.place)
+        settings["logs", log, "partitions"] = Given(int(partitions) if colon else 1, logs.source)
     return settings
 
 
@@ -239,7 +239,7 @@ def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
             try:
                 listeners.append(Listener.parse(str(text), tls=tls))
             except ValueError as error:
-                message = f"{name[0]} ({one.place}): {error}"
+                message = f"{name[0]} ({one.source}): {error}"
                 raise ConfigError(message) from error
     if listeners:
         values["listen",] = tuple(listeners)

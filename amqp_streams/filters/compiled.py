@@ -168,7 +168,7 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
             raise _refused(name, error) from error
         in_force[name] = given
     whole = joined(parts)
-    return Compiled(in_force, whole.bounds, whole.conditions, whole.needles.most_telling(), whole.weight)
+    return Compiled(in_force, whole.bounds, whole.conditions, whole.needles.most_selective(), whole.weight)
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:

@@ -38,8 +38,8 @@ PROPERTIES_FIELDS: Final = (
     "reply-to-group-id",
 )
 POSITIONS: Final[dict[int, dict[str, int]]] = {
-    HEADER: {name: place for place, name in enumerate(HEADER_FIELDS)},
-    PROPERTIES: {name: place for place, name in enumerate(PROPERTIES_FIELDS)},
+    HEADER: {name: index for index, name in enumerate(HEADER_FIELDS)},
+    PROPERTIES: {name: index for index, name in enumerate(PROPERTIES_FIELDS)},
 }
 """The sections that are lists on the wire, with the index of each field."""
 

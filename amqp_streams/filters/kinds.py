@@ -167,7 +167,7 @@ class Compiler:
         if depth >= self._limits.depth:
             reason = f"groups are nested more than {self._limits.depth} levels deep"
             raise FilterError(reason)
-        members = [self._member(place, member, depth + 1) for place, member in enumerate(value, 1)]
+        members = [self._member(number, member, depth + 1) for number, member in enumerate(value, 1)]
         # A top-level ALL means the same as its members listed in the source, so a reader can use their
         # bounds.
         if kind == names.FILTEX_ALL and depth == 0:
@@ -183,15 +183,15 @@ class Compiler:
             weight=weight,
         )
 
-    def _member(self, place: int, member: Value, depth: int) -> Part:
+    def _member(self, number: int, member: Value, depth: int) -> Part:
         kind = kind_of(member.descriptor) if isinstance(member, Described) else None
         if not isinstance(member, Described) or kind is None:
-            reason = f"member {place} of the group is not a known filter"
-            raise FilterError(reason, place)
+            reason = f"member {number} of the group is not a known filter"
+            raise FilterError(reason, number)
         try:
             return self.part(kind, member.value, depth)
         except FilterError as error:
-            reason = f"member {place}: {error.reason}"
+            reason = f"member {number}: {error.reason}"
             raise FilterError(reason, error.position) from error
 
 
@@ -239,22 +239,22 @@ def _position(value: Value) -> Part:
         raise FilterError(reason)
     after: list[Position] = []
     after_ms: int | None = None
-    for place, (key, wanted) in enumerate(value.items(), 1):
+    for number, (key, wanted) in enumerate(value.items(), 1):
         if key == names.OFFSET and isinstance(wanted, str):  # a symbol, or the string that many clients send
             try:
                 after.append(parse_offset(wanted))
             except ValueError as error:
-                raise FilterError(str(error), place) from error
+                raise FilterError(str(error), number) from error
         elif key == names.TIMESTAMP and isinstance(wanted, int) and not isinstance(wanted, bool):
             after_ms = int(wanted)
         elif key in (names.OFFSET, names.TIMESTAMP):
             reason = f"{key} has the wrong type: an offset must be a symbol, a timestamp must be a timestamp"
-            raise FilterError(reason, place)
+            raise FilterError(reason, number)
         else:
             reason = (
                 f"{str(key)[:64]!r} cannot be filtered on: use {names.OFFSET} or {names.TIMESTAMP} (5.2.1)"
             )
-            raise FilterError(reason, place)
+            raise FilterError(reason, number)
     return Part(Bounds(after=tuple(after), after_ms=after_ms))
 
 

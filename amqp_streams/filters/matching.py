@@ -38,12 +38,12 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
     _check_size(reference, limits)
     checks: list[tuple[Getter, Matcher]] = []
     needles = Required()
-    for place, (key, wanted) in enumerate(reference.items(), 1):
+    for number, (key, wanted) in enumerate(reference.items(), 1):
         try:
             get, name = _getter(section, key, wanted)
             match = matcher(wanted)
         except FilterError as error:
-            raise FilterError(error.reason, place) from error
+            raise FilterError(error.reason, number) from error
         # FILTEX 4.1: NULL matches every value, so neither a check nor a needle follows. The entry itself was
         # checked.
         if wanted is None:

@@ -68,7 +68,7 @@ class Required:
         """Returns the clauses of both."""
         return Required(self.values + other.values, self.keys + other.keys)
 
-    def most_telling(self) -> tuple[Clause, ...]:
+    def most_selective(self) -> tuple[Clause, ...]:
         """Returns at most CLAUSES_MAX clauses, without duplicates: those with values before those with keys,
         few alternatives before many, long needles before short ones.
         """
@@ -103,7 +103,7 @@ def either(branches: Sequence[Required]) -> Required:
 
     Requires nothing if a branch requires nothing, or if there are more than ALTERNATIVES_MAX needles.
     """
-    chosen = [next(iter(branch.most_telling()), ()) for branch in branches]
+    chosen = [next(iter(branch.most_selective()), ()) for branch in branches]
     clause = tuple(dict.fromkeys(needle for each in chosen for needle in each))
     # A branch without a needle can hold for every message.
     if not all(chosen) or not 0 < len(clause) <= ALTERNATIVES_MAX:

@@ -113,13 +113,13 @@ def once(section: int, name: str) -> Getter:
     get = getter(section, name)
     if section == DELIVERY_ANNOTATIONS:
         return get
-    place = f"{section} {name}"
+    key = f"{section} {name}"
 
     def found(record: Record) -> Found:
         seen = record.seen
-        if place in seen:
-            return seen[place]
-        seen[place] = value = get(record)
+        if key in seen:
+            return seen[key]
+        seen[key] = value = get(record)
         return value
 
     return found
@@ -129,18 +129,18 @@ def whole_map(section: int) -> Getter:
     """Returns a function that decodes a whole section that is a map, at most once for each record. An absent
     section is an empty map.
     """
-    place = f"{section}"
+    key = f"{section}"
 
     def found(record: Record) -> Found:
         seen = record.seen
-        if place in seen:
-            return seen[place]
+        if key in seen:
+            return seen[key]
         try:
             start = _start(record.message, section)
             value: Found = {} if start is None else _decoded(record, start)
         except (WireError, IndexError):
             value = FAILED
-        seen[place] = value = {} if value is None else value
+        seen[key] = value = {} if value is None else value
         return value
 
     return found
@@ -157,7 +157,7 @@ _ANNOTATIONS: Final[dict[str, Getter]] = {
 }
 
 
-def _listed(section: int, place: int) -> Getter:
+def _listed(section: int, index: int) -> Getter:
     def found(record: Record) -> Found:
         message = record.message
         try:
@@ -170,10 +170,10 @@ def _listed(section: int, place: int) -> Getter:
             # The end by the size of the list: a field must not lie beyond it.
             end = skip(message, at)
             count = int.from_bytes(message[at + 5 : at + 9]) if wide else message[at + 2]
-            if count <= place:
+            if count <= index:
                 return MISSING
             at += 9 if wide else 3
-            for _ in range(place):
+            for _ in range(index):
                 at = skip(message, at)
             value = _decoded(record, at)
         except (WireError, IndexError):

@@ -36,7 +36,6 @@ class AmqpConnection:
 
     __slots__ = (
         "_channel",
-        "_crowded",
         "_dispatch",
         "_echoes",
         "_engine",
@@ -52,6 +51,7 @@ class AmqpConnection:
         "_service",
         "_stalled",
         "_wishes",
+        "_without_room",
         "account",
         "expires_ms",
         "formats",
@@ -79,7 +79,7 @@ class AmqpConnection:
         self._heard_ms = 0
         self._stalled: dict[Pumped, None] = {}
         self._wishes: list[Echo] = []
-        self._crowded: dict[Pumped, None] = {}
+        self._without_room: dict[Pumped, None] = {}
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
         self.user_groups: frozenset[str] = frozenset()
@@ -214,7 +214,7 @@ class AmqpConnection:
             if not data:
                 if engine.finished:
                     self._channel.close()
-                elif self._crowded:
+                elif self._without_room:
                     self._make_room()
                 return
             self._channel.write(data)
@@ -230,18 +230,18 @@ class AmqpConnection:
 
     def await_room(self, link: Pumped) -> None:
         """Pump this link again after earlier output was sent."""
-        self._crowded[link] = None
+        self._without_room[link] = None
 
     def _make_room(self) -> None:
         """Pump the links that waited for space: Proton has written all that the client's session windows
         allow.
         """
-        crowded, self._crowded = self._crowded, {}
-        for link in crowded:
+        without_room, self._without_room = self._without_room, {}
+        for link in without_room:
             if not link.alive:
                 continue
             if sessions.outgoing_bytes(link.session) > SESSION_BYTES_MAX:
-                self._crowded[link] = None  # waits until the client opens the window of the session
+                self._without_room[link] = None  # waits until the client opens the window of the session
             else:
                 self._service.pump_later(link)
 

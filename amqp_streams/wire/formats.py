@@ -248,7 +248,7 @@ def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
     Proton's tags.
     """
     fields = _fields(body, 4)
-    handle, tag = (fields[place] if place < len(fields) else None for place in (0, 2))
+    handle, tag = (fields[index] if index < len(fields) else None for index in (0, 2))
     number = fields[3] if len(fields) > 3 else None
     # `_fields` returns one item more if a field is malformed: then None does not mean absent.
     known = int(number) if isinstance(number, UInt) else 0 if number is None and len(fields) < 5 else UNKNOWN

@@ -26,7 +26,7 @@ class Given:
     """A value as it was written, and its source: `--listen`, `AMQP_STREAMS_LISTEN`, `node.toml`."""
 
     value: object
-    place: str
+    source: str
 
 
 def flag_of(name: Name) -> str:
@@ -141,18 +141,18 @@ def explained(
             continue  # Pydantic counts only the valid entries, and the invalid ones are reported
         name = tuple(str(part) for part in problem["loc"] if part != "[key]")
         words = known(name, problem["type"]) or reason(problem)
-        place = next(
+        source = next(
             (
-                one.place
+                one.source
                 for other, one in given.items()
                 if other == name[: len(other)] or name == other[: len(name)]
             ),
             None,
         )
-        at = f" ({place})" if name and place is not None else ""
+        at = f" ({source})" if name and source is not None else ""
         yield f"{'.'.join(name)}{at}: {words}" if name else words
 
 
 def _is_within(problem: ErrorDetails, outer: ErrorDetails) -> bool:
-    place = outer["loc"]
-    return len(problem["loc"]) > len(place) and problem["loc"][: len(place)] == place
+    location = outer["loc"]
+    return len(problem["loc"]) > len(location) and problem["loc"][: len(location)] == location

@@ -156,18 +156,18 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
     Raises:
         StreamNotFoundError, NodeError: the failure is permanent, or no retries are left.
     """
-    place = f"{where}, node {options}" if where else f"node {options}"
+    location = f"{where}, node {options}" if where else f"node {options}"
     if not passes(error):
         # `from None`: the message contains the text of `error`, and Spark prints the traceback of every
         # chained error.
-        raise refusal(error, what, place) from None
+        raise refusal(error, what, location) from None
     tries = (
         min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
     )
     if attempt >= tries:
         raise NodeError(
             f"{what} failed {attempt + 1} times in a row, last: {error}",
-            place,
+            location,
             "Check that the node runs and that this machine can reach it; the options retries, retryInterval"
             " and operationTimeout set how long it is retried",
         ) from None
@@ -178,7 +178,7 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
         attempt + 1,
         wait_ms,
         str(error),
-        place,
+        location,
     )
     # The failure may be that of the connection: the retry opens a new one.
     drop(options)
@@ -211,29 +211,31 @@ def _distrust(error: BaseException | None) -> ssl.SSLError | None:
     return None
 
 
-def refusal(error: Exception, what: str, place: str) -> ConnectorError:
+def refusal(error: Exception, what: str, location: str) -> ConnectorError:
     """Return the error for a permanent failure, with a remedy."""
     gone = isinstance(error, LinkError) and error.condition in GONE
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
         return StreamNotFoundError(
-            f"{what} failed: {error}", place, "List the logs with `amqp-streams log list`"
+            f"{what} failed: {error}", location, "List the logs with `amqp-streams log list`"
         )
     if getattr(error, "condition", None) in UNREADABLE:
         return NodeError(
             f"the filter is not valid: {error}",
-            place,
+            location,
             "Write SQL of AMQP Filter Expressions 1.0, for example temp > 20 AND site = 'roof'",
         )
     if _distrust(error) is not None:
         return NodeError(
             f"TLS with this node failed: {error}",
-            place,
+            location,
             "Check the scheme and the port of the endpoint, and the options tlsCaFile and tlsServerName",
         )
     if isinstance(error, AuthenticationError):
-        return NodeError(f"login failed: {error}", place, "Check the options user, password, token and tls…")
+        return NodeError(
+            f"login failed: {error}", location, "Check the options user, password, token and tls…"
+        )
     return NodeError(
-        f"{what} failed: {error}", place, "The node refused it: check its log and its access rules"
+        f"{what} failed: {error}", location, "The node refused it: check its log and its access rules"
     )
 
 

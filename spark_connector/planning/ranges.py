@@ -273,7 +273,7 @@ def tasks(
 
     With `at_least`, small ranges are not combined. `at_most` overrides `at_least`.
     """
-    ordered = sorted((one for one in ranges if len(one) > 0), key=_place)
+    ordered = sorted((one for one in ranges if len(one) > 0), key=_position_of)
     total = sum(len(one) for one in ordered)
     pieces: list[OffsetRange] = []
     for one in ordered:
@@ -316,11 +316,11 @@ def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     sizes = [0] * count
     # The largest first: the usual way to keep the tasks nearly equal.
-    for piece in sorted(pieces, key=lambda one: (-len(one), _place(one))):
+    for piece in sorted(pieces, key=lambda one: (-len(one), _position_of(one))):
         least = sizes.index(min(sizes))
         bins[least].append(piece)
         sizes[least] += len(piece)
-    return [tuple(joined(sorted(one, key=_place))) for one in bins if one]
+    return [tuple(joined(sorted(one, key=_position_of))) for one in bins if one]
 
 
 def joined(ordered: Sequence[OffsetRange]) -> list[OffsetRange]:
@@ -339,5 +339,5 @@ def joined(ordered: Sequence[OffsetRange]) -> list[OffsetRange]:
     return found
 
 
-def _place(one: OffsetRange) -> tuple[str, int, int]:
+def _position_of(one: OffsetRange) -> tuple[str, int, int]:
     return (one.stream, one.partition, one.start)

@@ -103,22 +103,22 @@ class RowMaker:
             return batch.filter(pa.array([row not in parts.faults for row in range(batch.num_rows)]))
         return batch
 
-    def _array(self, name: str, kind: str, place: tuple[str, int], found: _Found) -> pa.Array:
+    def _array(self, name: str, kind: str, source: tuple[str, int], found: _Found) -> pa.Array:
         run, parts, events = found
-        made = self._constant(name, place, run)
+        made = self._constant(name, source, run)
         if made is None and events is not None and name in NAMES:
             made = self._of_event(name, kind, parts, events)
         if made is None and name in FIELDS:
             made = self._of_field(name, parts)
         return self._of_message(name, kind, parts) if made is None else made
 
-    def _constant(self, name: str, place: tuple[str, int], run: Run) -> pa.Array | None:
+    def _constant(self, name: str, source: tuple[str, int], run: Run) -> pa.Array | None:
         """Return a column whose values are not in the message; None for other columns."""
         match name:
             case "stream":
-                return pa.repeat(place[0], len(run.messages))
+                return pa.repeat(source[0], len(run.messages))
             case "partition":
-                return pa.repeat(pa.scalar(place[1], pa.int32()), len(run.messages))
+                return pa.repeat(pa.scalar(source[1], pa.int32()), len(run.messages))
             case "offset":
                 return _numbers(run.offsets)
             case "enqueued_time":

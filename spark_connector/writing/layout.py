@@ -102,7 +102,7 @@ class Layout:
     """The layout of a DataFrame, and the index of each column, by the name in COLUMNS."""
 
     style: Style
-    places: Mapping[str, int]
+    indexes: Mapping[str, int]
 
 
 def plan(columns: Sequence[Column]) -> Layout:

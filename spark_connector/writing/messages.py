@@ -54,7 +54,7 @@ class Encoder:
         Raises:
             RowError: a row cannot be written.
         """
-        columns = {name: batch.column(index) for name, index in self.layout.places.items()}
+        columns = {name: batch.column(index) for name, index in self.layout.indexes.items()}
         sections = (
             event_sections(columns, len(batch))
             if self.layout.style is Style.CLOUDEVENTS

@@ -164,8 +164,8 @@ def _dump_producers(directory: Path, log: str, partition: int | None, *, force: 
         for index, table in inspect.dump_producers(directory, log, partition=partition, force=force):
             for producer, (sequence, at_ms) in table.items():
                 if as_json:
-                    told = {"partition": index, "producer": producer, "sequence": sequence, "at_ms": at_ms}
-                    click.echo(json.dumps(told, ensure_ascii=False))
+                    entry = {"partition": index, "producer": producer, "sequence": sequence, "at_ms": at_ms}
+                    click.echo(json.dumps(entry, ensure_ascii=False))
                 else:
                     click.echo(f"{index}  {json.dumps(producer)}  {sequence}  {iso_time(at_ms)}")
     except KeyError as error:

@@ -251,15 +251,15 @@ class RangeReader(Endpoint):
 
     def _inspect(self, attachment: Attachment) -> None:
         link = attachment.link
-        told = link.properties
+        announced = link.properties
         # The property is checked too, because some peers return all capabilities that a client asks for.
-        if names.CAPABILITY_BATCHED_DELIVERIES not in link.capabilities or names.BATCH_BYTES not in told:
+        if names.CAPABILITY_BATCHED_DELIVERIES not in link.capabilities or names.BATCH_BYTES not in announced:
             raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not support batched deliveries")
         if left_out := self._asked - link.filters:
             left = ", ".join(sorted(left_out))
             description = f"the node does not support the filter {left}: it would send all events"
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
-        incarnation = told.get(names.BATCH_INCARNATION)
+        incarnation = announced.get(names.BATCH_INCARNATION)
         if self._incarnation is not None and incarnation != self._incarnation:
             description = (
                 f"log {self.log!r} was deleted and recreated: its incarnation is {incarnation}, expected"
@@ -272,8 +272,8 @@ class RangeReader(Endpoint):
         link = self._link = attachment.link
         link.keeps_unread = True
         self._drained = False
-        told = link.properties.get(names.BATCH_BYTES)
-        self._size = max(told if isinstance(told, int) else self._batch_bytes, 1)
+        announced = link.properties.get(names.BATCH_BYTES)
+        self._size = max(announced if isinstance(announced, int) else self._batch_bytes, 1)
         link.drain(self._credit(0))
         attachment.wire.flush_soon()
 

@@ -121,11 +121,11 @@ def _word(word: str, at: int, before: list[Token], dialect: Dialect) -> Token:
     after_dot = bool(before) and before[-1].kind is Kind.MARK and before[-1].text == "."
     if word.upper() in reserved and not after_dot:  # after a dot, the grammar has only names
         return Token(Kind.KEYWORD, word.upper(), None, at, at + len(word))
-    for place, character in enumerate(word):
+    for index, character in enumerate(word):
         # `\w` of the expression accepts more than the grammar does.
         if not (character.isalpha() or character.isdecimal() or character in "_.$:-"):
             reason = f"an identifier with {_shown(character)} must be in brackets"
-            raise FilterError(reason, at + place + 1)
+            raise FilterError(reason, at + index + 1)
     return Token(Kind.NAME, word, None, at, at + len(word))
 
 
@@ -154,10 +154,10 @@ def _delimited(text: str, at: int) -> Token:
 
 
 def _refuse_control(value: str, start: int, what: str) -> None:
-    for place, character in enumerate(value):
+    for index, character in enumerate(value):
         if unicodedata.category(character) == "Cc":
             reason = f"{what} contains the control character {_shown(character)}"
-            raise FilterError(reason, start + place + 1)
+            raise FilterError(reason, start + index + 1)
 
 
 def _number(text: str, at: int, dialect: Dialect) -> Token:

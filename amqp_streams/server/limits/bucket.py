@@ -159,7 +159,7 @@ class Throttle:
         member = self._members.pop(link, None)
         if member is not None and member.waits:
             self._waiting.remove(link)
-            self._tell_waiting()
+            self._notify_waiting()
 
     def change(self, rate: int) -> None:
         """Use another rate from now on."""
@@ -171,7 +171,7 @@ class Throttle:
         """Remove the limit: all waiting links continue."""
         waiting, self._waiting = self._waiting, []
         self._members.clear()
-        self._tell_waiting()
+        self._notify_waiting()
         for link in waiting:
             link.go_on()
 
@@ -191,7 +191,7 @@ class Throttle:
         if not member.waits:
             self.waits += 1
             self._wait(link, member)
-            self._tell_waiting()
+            self._notify_waiting()
             self._schedule()
         return 0
 
@@ -205,7 +205,7 @@ class Throttle:
             found = self._members[link] = _Member()
         return found
 
-    def _tell_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         now_ms, since_ms = self._clock_ms(), self._waiting_since_ms
         if self._waiting and since_ms is None:
             self._waiting_since_ms = now_ms
@@ -242,5 +242,5 @@ class Throttle:
                 member.has_turn = True
                 link.go_on()
                 member.has_turn = False
-            self._tell_waiting()
+            self._notify_waiting()
         self._schedule()

@@ -89,7 +89,7 @@ class AdminServer:
         self._admission: Final = admission
         self._limits: Final = limits
         self._linger_s: Final = linger_s
-        self._crowded: Final = Seldom("http_limit_reached")
+        self._limit_line: Final = Seldom("http_limit_reached")
         self._acceptors: Final[list[Acceptor]] = []
         self._guests: dict[asyncio.BaseProtocol, str] = {}
         """The network of each HTTP connection, oldest connection first. Ended connections are removed only
@@ -174,11 +174,11 @@ class AdminServer:
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
             self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
-            crowd, _ = Counter(self._guests.values()).most_common(1)[0]
-            oldest = next(guest for guest, host in self._guests.items() if host == crowd)
+            busiest, _ = Counter(self._guests.values()).most_common(1)[0]
+            oldest = next(guest for guest, host in self._guests.items() if host == busiest)
             del self._guests[oldest]
             self._send_away(oldest)
-            self._crowded.warning(address=crowd, limit=HTTP_CONNECTIONS_MAX)
+            self._limit_line.warning(address=busiest, limit=HTTP_CONNECTIONS_MAX)
         self._guests[protocol] = peer_network(peer)
         return True
 

@@ -120,13 +120,13 @@ class Admission:
         none.
         """
         # Of equal networks it is this one: closing one of another would leave this one with the most.
-        crowd = self._unauthenticated.largest(network)
-        if crowd is None:
+        busiest = self._unauthenticated.largest(network)
+        if busiest is None:
             return False
-        oldest = self._unauthenticated.oldest(crowd)
+        oldest = self._unauthenticated.oldest(busiest)
         send_away = self._send_away[oldest]
         self.leave(oldest)
-        self._line.warning(peer=crowd, limit=self.limit)
+        self._line.warning(peer=busiest, limit=self.limit)
         send_away()
         return True
 
@@ -233,7 +233,7 @@ class Acceptor:
         self._tls: Final = tls
         self._handshake_s: Final = handshake_s
         self._loop: Final = asyncio.get_running_loop()
-        self._resting: asyncio.TimerHandle | None = None
+        self._back_off: asyncio.TimerHandle | None = None
         self._stopped = False
         self._shortage = Seldom("accept_paused")
         self._failed = Seldom("handshake_failed")
@@ -247,8 +247,8 @@ class Acceptor:
         if self._stopped:
             return
         self._stopped = True
-        if self._resting:
-            self._resting.cancel()
+        if self._back_off:
+            self._back_off.cancel()
         self._loop.remove_reader(self._sock)
         self._sock.close()
         # Without TLS a connection opens within one loop iteration, and some of these already have: those
@@ -270,20 +270,20 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._rest(error)
+                self._pause(error)
                 return
             self._admit(sock, format_address(*address[:2]))
 
-    def _rest(self, error: OSError) -> None:
+    def _pause(self, error: OSError) -> None:
         # Without descriptors, the socket stays readable. The loop would spin if the reader were not removed.
         self._shortage.warning(
             listener=str(self.address), reason=error.strerror or str(error), seconds=BACK_OFF_S
         )
         self._loop.remove_reader(self._sock)
-        self._resting = self._loop.call_later(BACK_OFF_S, self._resume)
+        self._back_off = self._loop.call_later(BACK_OFF_S, self._resume)
 
     def _resume(self) -> None:
-        self._resting = None
+        self._back_off = None
         self._loop.add_reader(self._sock, self._accept)
 
     def _admit(self, sock: socket.socket, peer: str) -> None:

@@ -187,7 +187,7 @@ class WebSocketChannel:
                 message = self._next()
                 await self._socket.send_bytes(message)
                 self._queued -= len(message)
-                self._tell_drained()
+                self._notify_drained()
             if self._closing:
                 return
             self._to_send.clear()
@@ -207,7 +207,7 @@ class WebSocketChannel:
                 self._head_at = 0
         return b"".join(taken)
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         if self._was_above and self._queued <= DRAINED_BELOW and not self._closing:
             self._was_above = False
             assert self._connection is not None

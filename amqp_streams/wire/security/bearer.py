@@ -35,8 +35,8 @@ def oauthbearer_message(token: str, user: str = "", *, host: str | None = None) 
     """Returns the client's message. Without `user`, the token alone identifies the user."""
     name = user.replace("=", "=3D").replace(",", "=2C")
     header = f"n,a={name}," if user else "n,,"
-    place = f"host={host}\1" if host else ""
-    return f"{header}\1{place}auth=Bearer {token}\1\1".encode()
+    host_text = f"host={host}\1" if host else ""
+    return f"{header}\1{host_text}auth=Bearer {token}\1\1".encode()
 
 
 def xoauth2_message(token: str, user: str = "") -> bytes:

@@ -98,7 +98,7 @@ def test_a_column_that_cannot_be_written_is_named_with_what_is_wanted(
 
 @pytest.mark.parametrize("kind", ["string", "string collate UTF8_LCASE", "varchar(10)", "char(3)"])
 def test_all_kinds_of_text_are_text(kind: str) -> None:
-    assert plan([Column("body", kind), Column("properties", f"map<string,{kind}>", {"*": kind})]).places == {
+    assert plan([Column("body", kind), Column("properties", f"map<string,{kind}>", {"*": kind})]).indexes == {
         "body": 0,
         "properties": 1,
     }
