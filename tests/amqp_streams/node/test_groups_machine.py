@@ -1,5 +1,4 @@
-"""A node with consumer groups and cursors, compared with a model of what its peers and its disk know, with
-crashes and restarts.
+"""A node with consumer groups and cursors that crashes, compared with a model of its peers and its disk.
 
 Invariants for any order of attaches, ends, steals, deliveries, settlements, writes and their failures,
 rebalances and crashes: a partition has one owner in a group. Epochs never decrease. A former owner gets
@@ -217,12 +216,9 @@ class Crashing(RuleBasedStateMachine):
         self.follow()
 
     def manage(self, operation: str, type_: str, name: str, body: dict[Value, Value]) -> bool:
-        """Whether it was done. If so, it is on the disk. The caller notes it, and then calls `follow`: a link
-        that waited for the disk may be granted what the request has changed.
-        """
+        """Whether it was done. If so, it is on the disk. Call `follow` after the model has noted it."""
         answer = self.node.manage(Request(operation, type_, name, body, "me", 1, log="log"))
         assert answer.status in {200, 204, 404, 409}, answer
-        # A request that was refused writes nothing, also not what an earlier write failed to write.
         if self.store.states.waiting:
             self.store.states.complete()
             self.floor.update(self.rising)
