@@ -22,8 +22,9 @@ _OFFSETS: Final = range(OFFSET_MAX + 1)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Conditions on offset and timestamp that a filter requires. `after`, `after_ms`: greater than. `before`,
-    `before_ms`: less than.
+    """Conditions on offset and timestamp that a filter requires.
+
+    `after`, `after_ms`: greater than. `before`, `before_ms`: less than.
     """
 
     after: tuple[Position, ...] = ()
@@ -32,7 +33,7 @@ class Bounds:
     before_ms: int | None = None
 
     def narrowed(self, other: "Bounds") -> "Bounds":
-        """Returns the conditions of both: records must match the two."""
+        """Return the conditions of both: records must match the two."""
         # None does not bound anything, so it must not take part in the comparison.
         lows = [low for low in (self.after_ms, other.after_ms) if low is not None]
         highs = [high for high in (self.before_ms, other.before_ms) if high is not None]
@@ -44,15 +45,16 @@ class Bounds:
         )
 
     def first(self, latest: int) -> int:
-        """Returns the first record number that can match. `latest`: the partition's end at the time of the
-        attach.
+        """Return the first record number that can match.
+
+        `latest`: the partition's end at the time of the attach.
         """
         # `latest` is known only at the attach, so the positions are resolved here and not when the filter is
         # compiled.
         return max((_after(position, latest) for position in self.after), default=0)
 
     def end(self, latest: int) -> int | None:
-        """Returns the record number from which on no record matches; None if no condition limits it."""
+        """Return the record number from which on no record matches; None if no condition limits it."""
         return min(
             (latest if isinstance(position, Latest) else position for position in self.before), default=None
         )
@@ -73,8 +75,9 @@ class Bounds:
     def indices(
         self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int
     ) -> tuple[int, int]:
-        """Returns the range of indices in start..end whose records match. The first record has the number
-        `base`.
+        """Return the range of indices in start..end whose records match.
+
+        The first record has the number `base`.
         """
         low, high = max(start, self.first(latest) - base), end
         last = self.end(latest)
@@ -96,8 +99,9 @@ NOTHING: Final = Bounds(before=(0,))
 
 
 def bounds_of(node: Predicate) -> Bounds | None:
-    """Returns the bounds of `node` if it compares offset or timestamp with a constant, or is TRUE or FALSE;
-    otherwise None.
+    """Return the bounds of `node` if it compares offset or timestamp with a constant, or is TRUE or FALSE.
+
+    Otherwise None.
     """
     if isinstance(node, Holds) and isinstance(node.of, Constant):
         return EVERYTHING if node.of.value is True else NOTHING

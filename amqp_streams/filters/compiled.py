@@ -27,8 +27,9 @@ NEEDLE_MESSAGE_MAX: Final = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The filters of one source. `in_force`: the known ones as the client sent them, for the answer to the
-    attach.
+    """The filters of one source.
+
+    `in_force`: the known ones as the client sent them, for the answer to the attach.
 
     `bounds`: where a reader may begin and stop. `select` applies the other conditions. `weight`: about how
     many microseconds the evaluation of a record takes, from which a caller computes how many records to pass
@@ -58,8 +59,9 @@ class Compiled:
         start: int = 0,
         end: int | None = None,
     ) -> list[int]:
-        """Returns the indices in start..end of matching records, ascending. The first record has the number
-        `base`.
+        """Return the indices in start..end of matching records, ascending.
+
+        The first record has the number `base`.
 
         `latest`: the value of `@latest`, which is the partition's end at the time of the attach. `now_ms`:
         the value of UTC(); None stands for NULL.
@@ -90,8 +92,9 @@ class Compiled:
         end: int,
         work_max: int | None,
     ) -> tuple[list[int], int]:
-        """Select like `select`, but stop after `work_max` steps of work. Returns also the index up to which
-        records were evaluated.
+        """Select like `select`, but stop after `work_max` steps of work.
+
+        Returns also the index up to which records were evaluated.
 
         In addition to these steps a record takes up to `weight` microseconds (see `record.WORK_MAX`), so pass
         few records at a time if others wait.
@@ -172,8 +175,9 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:
-    """Returns the candidates that contain a needle, and those whose messages are larger than
-    NEEDLE_MESSAGE_MAX: they are cheaper to decode than to search.
+    """Return the candidates that contain a needle, and those with large messages.
+
+    A message larger than NEEDLE_MESSAGE_MAX is cheaper to decode than to search.
     """
     if len(clause) == 1:
         (needle,) = clause

@@ -1,5 +1,6 @@
-"""The sections of a message and their fields, under the names that filters use. Spec: FILTEX 4, 6.4.4.4; AMQP
-3.2.1, 3.2.4; Event Streams 5.1.
+"""The sections of a message and their fields, under the names that filters use.
+
+Spec: FILTEX 4, 6.4.4.4; AMQP 3.2.1, 3.2.4; Event Streams 5.1.
 
 Law: a name of several words may be written with hyphens (the standards define it so), with underscores
 (FILTEX's grammar requires them) or in camelCase (FILTEX's examples use it). Look-ups return the standard's
@@ -80,7 +81,7 @@ match each other, and so do symbols and strings.
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Returns the ways to write a hyphenated name: unchanged, with underscores, in camelCase."""
+    """Return the ways to write a hyphenated name: unchanged, with underscores, in camelCase."""
     first, *rest = name.split("-")
     return name, name.replace("-", "_"), first + "".join(word.capitalize() for word in rest)
 
@@ -110,13 +111,14 @@ _KNOWN: Final[dict[int, dict[str, str]]] = {
 
 
 def known_field(section: int, written: str) -> str | None:
-    """Returns the standard's spelling of a field; None if the standard does not define it for `section`."""
+    """Return the standard's spelling of a field; None if the standard does not define it for `section`."""
     return _KNOWN.get(section, {}).get(written)
 
 
 def field_name(section: int, written: str) -> str | None:
-    """Returns the name to look up in `section`: the standard's spelling of a known field, otherwise
-    `written`.
+    """Return the name to look up in `section`.
+
+    The standard's spelling of a known field, otherwise `written`.
 
     None: the section has a fixed set of fields, and `written` is not one of them.
     """

@@ -80,7 +80,7 @@ class Part:
     weight: int = 0
 
     def joined(self, other: "Part") -> "Part":
-        """Returns a part that requires both."""
+        """Return a part that requires both."""
         return Part(
             self.bounds.narrowed(other.bounds),
             self.conditions + other.conditions,
@@ -89,7 +89,7 @@ class Part:
         )
 
     def condition(self) -> Condition:
-        """Returns bounds and conditions as one closure.
+        """Return bounds and conditions as one closure.
 
         A member of ANY or NOT needs it: the group can select a record that is outside the member's bounds, so
         a reader must not skip by them.
@@ -128,7 +128,7 @@ class Compiler:
         self._count = 0
 
     def part(self, kind: str, value: Value, depth: int = 0) -> Part:
-        """Returns the compiled form of a filter of this kind. `depth`: the number of enclosing groups.
+        """Return the compiled form of a filter of this kind. `depth`: the number of enclosing groups.
 
         Raises:
             FilterError: the filter is malformed, has a wrong type, or exceeds a limit.
@@ -259,7 +259,7 @@ def _position(value: Value) -> Part:
 
 
 def joined(parts: Iterable[Part]) -> Part:
-    """Returns one part that requires all `parts`."""
+    """Return one part that requires all `parts`."""
     whole = Part()
     for part in parts:
         whole = whole.joined(part)

@@ -37,7 +37,7 @@ class Matcher:
     """The pattern has `_`, so a regular expression is tried at each position of the text."""
 
     def steps(self, text: str) -> int:
-        """Returns the most steps (see `record.WORK_MAX`) that matching this text takes."""
+        """Return the most steps (see `record.WORK_MAX`) that matching this text takes."""
         if not self.piece:
             return 0
         size = len(text)
@@ -47,7 +47,7 @@ class Matcher:
 
 
 def pattern_parts(pattern: str, escape: str | None) -> list[Piece] | None:
-    """Returns the pieces between the `%`, as characters, with None for `_`.
+    """Return the pieces between the `%`, as characters, with None for `_`.
 
     Returns None if the pattern ends with the escape character.
     """

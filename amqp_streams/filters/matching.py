@@ -24,8 +24,9 @@ _NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
 def property_condition(section: int, reference: Value, limits: Limits) -> tuple[Condition, Required]:
-    """Returns a condition that is true if a section matches the reference map, and the bytes that a matching
-    message contains.
+    """Return a condition on a section, and the bytes that a matching message contains.
+
+    The condition is true if the section matches the reference map.
 
     Raises:
         FilterError: `reference` is not a map, has a field that the section does not define, or exceeds
@@ -57,7 +58,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
 
 
 def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
-    """Returns a function that decides whether the value of a field matches `reference`.
+    """Return a function that decides whether the value of a field matches `reference`.
 
     Raises:
         FilterError: a text begins with `&` but not with a known modifier.
@@ -170,8 +171,9 @@ def _getter(section: int, key: Value, wanted: Value) -> tuple[Getter, str | None
 
 
 def _numbered(section: int, key: int) -> Getter:
-    """Returns a getter of an annotation whose key is a number. It decodes the whole map: the search for keys
-    in the bytes finds texts only.
+    """Return a getter of an annotation whose key is a number.
+
+    It decodes the whole map: the search for keys in the bytes finds texts only.
     """
     entries = whole_map(section)
 

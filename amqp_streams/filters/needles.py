@@ -48,7 +48,7 @@ Clause: TypeAlias = tuple[bytes, ...]
 
 
 def text_needle(text: str) -> bytes:
-    """Returns the bytes that each message with this text as a value or key contains."""
+    """Return the bytes that each message with this text as a value or key contains."""
     # The size modulo 256 stands before the text in both the short and the long encoding: see the law above.
     encoded = text.encode()
     return bytes((len(encoded) & 0xFF,)) + encoded
@@ -65,12 +65,14 @@ class Required:
     keys: tuple[Clause, ...] = ()
 
     def both(self, other: "Required") -> "Required":
-        """Returns the clauses of both."""
+        """Return the clauses of both."""
         return Required(self.values + other.values, self.keys + other.keys)
 
     def most_selective(self) -> tuple[Clause, ...]:
-        """Returns at most CLAUSES_MAX clauses, without duplicates: those with values before those with keys,
-        few alternatives before many, long needles before short ones.
+        """Return at most CLAUSES_MAX clauses, without duplicates.
+
+        Those with values before those with keys, few alternatives before many, long needles before short
+        ones.
         """
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
         cut = (
@@ -86,12 +88,12 @@ NOTHING_REQUIRED: Final = Required()
 
 
 def value_needle(needle: bytes) -> Required:
-    """Requires bytes of a value. Requires nothing if `needle` is empty."""
+    """Require bytes of a value. Requires nothing if `needle` is empty."""
     return Required(values=((needle,),)) if needle else Required()
 
 
 def key_needle(section: int, name: str) -> Required:
-    """Requires the key of a field.
+    """Require the key of a field.
 
     Requires nothing in a list section: its fields have no names on the wire.
     """
@@ -99,7 +101,7 @@ def key_needle(section: int, name: str) -> Required:
 
 
 def either(branches: Sequence[Required]) -> Required:
-    """Returns what is required if at least one branch holds: one clause with a needle of each branch.
+    """Return what is required if at least one branch holds: one clause with a needle of each branch.
 
     Requires nothing if a branch requires nothing, or if there are more than ALTERNATIVES_MAX needles.
     """
@@ -114,7 +116,7 @@ def either(branches: Sequence[Required]) -> Required:
 
 
 def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
-    """Returns what a message contains if `node` is true for it."""
+    """Return what a message contains if `node` is true for it."""
     match node:
         case And(operands=operands):
             whole = Required()
@@ -150,7 +152,7 @@ def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
 
 
 def _definite(node: Compare | In | Like | Holds) -> Required:
-    """Returns what a message contains if the predicate is true or false for it (not unknown)."""
+    """Return what a message contains if the predicate is true or false for it (not unknown)."""
     match node:
         case Compare(left=left, right=right):
             return _keys(left).both(_keys(right))
@@ -175,7 +177,7 @@ def _equal(field: Expression, other: Expression) -> Required:
 
 
 def _literal(pattern: str, escape: str | None) -> Required:
-    """Requires the longest piece of a pattern that has no wildcard."""
+    """Require the longest piece of a pattern that has no wildcard."""
     pieces = [piece for part in pattern_parts(pattern, escape) or [] for piece in _runs(part)]
     return value_needle(max(pieces, key=len, default="").encode())
 
@@ -191,7 +193,7 @@ def _runs(part: list[str | None]) -> list[str]:
 
 
 def _keys(node: Expression) -> Required:
-    """Requires the keys of the fields whose NULL makes the whole expression NULL or FAILED."""
+    """Require the keys of the fields whose NULL makes the whole expression NULL or FAILED."""
     match node:
         case Field(section=section, name=name):
             return key_needle(section, name)

@@ -89,8 +89,9 @@ Getter = Callable[[Record], Found]
 
 
 def getter(section: int, name: str) -> Getter:
-    """Returns a function that reads a field from a record: its value, MISSING, or FAILED if the bytes are
-    malformed.
+    """Return a function that reads a field from a record.
+
+    Its value, MISSING, or FAILED if the bytes are malformed.
     """
     if section == DELIVERY_ANNOTATIONS:
         return _ANNOTATIONS.get(name, _missing)
@@ -126,8 +127,9 @@ def once(section: int, name: str) -> Getter:
 
 
 def whole_map(section: int) -> Getter:
-    """Returns a function that decodes a whole section that is a map, at most once for each record. An absent
-    section is an empty map.
+    """Return a function that decodes a whole section that is a map, at most once for each record.
+
+    An absent section is an empty map.
     """
     key = f"{section}"
 
@@ -221,8 +223,10 @@ _LARGE: Final = _WIDE_TEXTS | {0, 0xC0, 0xC1, 0xE0, 0xD0, 0xD1, 0xF0}
 
 
 def _decoded(record: Record, at: int) -> Value:
-    """Returns the value at byte `at`. Raises WireError if the bytes are not a value, or decoding it would
-    exceed a limit.
+    """Return the value at byte `at`.
+
+    Raises:
+        WireError: the bytes are not a value, or decoding it would exceed a limit.
     """
     message = record.message
     code = message[at]
@@ -243,7 +247,7 @@ _WIDTHS: Final = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) f
 
 
 def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
-    """Returns where the value of the last entry with this key begins; None if the map does not have the key.
+    """Return where the value of the last entry with this key begins; None if the map does not have the key.
 
     The entries begin at `at`. The key does not occur after `last`, so later entries are not read.
     """
@@ -283,9 +287,10 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
 
 
 def _last(record: Record, needle: bytes, at: int, end: int) -> int:
-    """Returns a byte after which the key does not occur in a large map; -1 if it does not occur at all.
+    """Return a byte after which the key does not occur in a large map; -1 if it does not occur at all.
 
-    Raises WireError if the search exceeds the record's limit of work.
+    Raises:
+        WireError: the search exceeds the record's limit of work.
     """
     message, product = record.message, (end - at) * len(needle)
     backwards = product <= _BACKWARDS_MAX
@@ -299,9 +304,10 @@ def _last(record: Record, needle: bytes, at: int, end: int) -> int:
 
 
 def _start(message: bytes, wanted: int) -> int | None:
-    """Returns where the value of a section begins; None if the message does not have the section.
+    """Return where the value of a section begins; None if the message does not have the section.
 
-    Raises WireError if the sections before it are malformed or too many.
+    Raises:
+        WireError: the sections before it are malformed or too many.
     """
     at, size, passed = 0, len(message), 0
     # The usual encodings first, without a call for each section: every filter of a record comes here.

@@ -24,8 +24,9 @@ _TEXT_MAX: Final = 64
 
 
 def date_ms(text: str) -> int | None:
-    """Returns the milliseconds since 1970 of a date, with or without a time of day; None if it is
-    not a date.
+    """Return the milliseconds since 1970 of a date, with or without a time of day.
+
+    None if it is not a date.
     """
     return _date_ms(text) if _TEXT_MIN <= len(text) <= _TEXT_MAX and text.isascii() else None
 
@@ -43,7 +44,7 @@ def _date_ms(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """Returns the milliseconds of a duration such as PT1H30M; None if the text is not a valid duration."""
+    """Return the milliseconds of a duration such as PT1H30M; None if the text is not a valid duration."""
     found = _DURATION.fullmatch(text) if len(text) <= _TEXT_MAX else None
     if found is None:
         return None
@@ -52,8 +53,9 @@ def duration_ms(text: str) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """Returns the number that a text stands for when it is compared with a timestamp: the time of a date, or
-    the length of a duration, in milliseconds. None if it is neither.
+    """Return the number that a text stands for when it is compared with a timestamp.
+
+    The time of a date, or the length of a duration, in milliseconds. None if it is neither.
     """
     date = date_ms(text)
     return duration_ms(text) if date is None else date

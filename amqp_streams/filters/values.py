@@ -62,8 +62,9 @@ Test: TypeAlias = Callable[[Any, Any], bool]
 
 
 class Kind(Enum):
-    """Groups of types whose values can be compared. A list, a map or an array has no kind, and every
-    comparison with it fails.
+    """Groups of types whose values can be compared.
+
+    A list, a map or an array has no kind, and every comparison with it fails.
     """
 
     NUMBER = "number"
@@ -127,7 +128,7 @@ def _compare_numbers(test: Test, left: object, right: object) -> Truth:
 
 
 def _exact(number: object) -> Decimal:
-    """Returns the shortest decimal that rounds to the number as a double or a 32-bit float.
+    """Return the shortest decimal that rounds to the number as a double or a 32-bit float.
 
     So the float 0.1 equals the decimal 0.1, although its binary value is not exactly 0.1.
     """
@@ -157,7 +158,7 @@ def _milliseconds(value: object) -> int | None:
 
 
 def conjunction(left: Truth, right: Truth) -> Truth:
-    """Returns `left AND right`."""
+    """Return `left AND right`."""
     if left is False or right is False:
         return False
     if left is FAILED or right is FAILED:
@@ -166,7 +167,7 @@ def conjunction(left: Truth, right: Truth) -> Truth:
 
 
 def disjunction(left: Truth, right: Truth) -> Truth:
-    """Returns `left OR right`."""
+    """Return `left OR right`."""
     if left is True or right is True:
         return True
     if left is FAILED or right is FAILED:
@@ -175,12 +176,12 @@ def disjunction(left: Truth, right: Truth) -> Truth:
 
 
 def negation(truth: Truth) -> Truth:
-    """Returns `NOT truth`. The negation of unknown and of FAILED is the same value."""
+    """Return `NOT truth`. The negation of unknown and of FAILED is the same value."""
     return not truth if truth is True or truth is False else truth
 
 
 def simple(value: Value) -> Outcome:
-    """Returns a value of a message as expressions use it: without descriptors, with decimals as numbers."""
+    """Return a value of a message as expressions use it: without descriptors, with decimals as numbers."""
     while isinstance(value, Described):
         value = value.value
     return decimal(value) if isinstance(value, Decimal32 | Decimal64 | Decimal128) else value
@@ -192,8 +193,9 @@ _DECIMALS: Final = {4: (8, 101, 7), 8: (10, 398, 16), 16: (14, 6176, 34)}
 
 
 def decimal(encoded: bytes) -> Decimal:
-    """Decode a decimal of AMQP (IEEE 754-2008, binary integer form). Every not-a-number becomes a quiet one:
-    Python raises for a signalling one.
+    """Decode a decimal of AMQP (IEEE 754-2008, binary integer form).
+
+    Every not-a-number becomes a quiet one: Python raises for a signalling one.
     """
     width, bias, digits = _DECIMALS[len(encoded)]
     bits = int.from_bytes(encoded)

@@ -1,5 +1,6 @@
-"""Qpid Proton, used below its public Python binding. This is the only package that calls Proton's C
-functions, for the node and for the client.
+"""Qpid Proton, used below its public Python binding.
+
+This is the only package that calls Proton's C functions, for the node and for the client.
 
 `Engine` is one connection: bytes in, events and bytes out. The other modules are functions on the pointers
 that an engine returns: `events`, `sessions`, `links`, `termini`, `receiving`, `sending`, `outcomes`. `values`

@@ -17,8 +17,9 @@ def write_condition(condition: Pointer, error: PeerError) -> None:
 
 
 def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[str, object]]:
-    """Returns name, description and info of the peer's error. `otherwise` is the name if the peer sent no
-    error.
+    """Return name, description and info of the peer's error.
+
+    `otherwise` is the name if the peer sent no error.
     """
     if not lib.pn_condition_is_set(condition):
         return otherwise, "", {}
@@ -30,7 +31,7 @@ def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[s
 
 
 def condition_text(condition: Pointer) -> str:
-    """Returns the peer's error as text for a log line. Empty if the peer sent none."""
+    """Return the peer's error as text for a log line. Empty if the peer sent none."""
     if not lib.pn_condition_is_set(condition):
         return ""
     return (

@@ -36,8 +36,9 @@ def require_engine(found: str = INSTALLED_VERSION) -> None:
 
 
 class Engine:
-    """Proton's objects for one connection. `serving`: True for the node, which answers the client's open;
-    False for a client.
+    """Proton's objects for one connection.
+
+    `serving`: True for the node, which answers the client's open; False for a client.
     """
 
     __slots__ = ("_formats", "_held", "_incoming", "collector", "connection", "freed", "transport")
@@ -65,8 +66,9 @@ class Engine:
     # -- bytes and time
 
     def push(self, data: memoryview | bytearray | bytes) -> bool:
-        """Pass bytes from the peer to Proton. Returns False if Proton accepts no more, because the connection
-        has ended.
+        """Pass bytes from the peer to Proton.
+
+        Returns False if Proton accepts no more, because the connection has ended.
         """
         start, size, push = ffi.from_buffer("char[]", data), len(data), self._incoming.push
         at = 0
@@ -83,7 +85,7 @@ class Engine:
         return self._incoming.incomplete
 
     def pull(self) -> bytes:
-        """Returns the next bytes to send. Empty: nothing to send now (see `finished`)."""
+        """Return the next bytes to send. Empty: nothing to send now (see `finished`)."""
         if self._held:
             held, self._held = self._held, []
             return b"".join(held)
@@ -101,8 +103,9 @@ class Engine:
             self._formats = FormatWriter()
 
     def _output(self) -> bytes:
-        """Returns Proton's output with the message-formats in place, about 256 KiB at most. It may end within
-        a frame if more output follows.
+        """Return Proton's output with the message-formats in place, about 256 KiB at most.
+
+        It may end within a frame if more output follows.
         """
         block = self._written()
         if self._formats is None:
@@ -112,7 +115,7 @@ class Engine:
         return ready if block else b""
 
     def _written(self) -> bytes:
-        """Returns Proton's output as Proton wrote it."""
+        """Return Proton's output as Proton wrote it."""
         transport = self.transport
         pending = lib.pn_transport_pending(transport)
         if pending <= 0:
@@ -149,8 +152,9 @@ class Engine:
         lib.pn_transport_close_tail(self.transport)
 
     def tick(self, now_ms: int) -> int:
-        """Send heartbeats and detect a silent peer. Returns when to call again; 0: not needed. Times are
-        milliseconds of a monotonic clock.
+        """Send heartbeats and detect a silent peer.
+
+        Returns when to call again; 0: not needed. Times are milliseconds of a monotonic clock.
         """
         return lib.pn_transport_tick(self.transport, now_ms)  # type: ignore[no-any-return]  # cffi
 
@@ -179,8 +183,9 @@ class Engine:
         lib.pn_connection_open(connection)
 
     def leave_silence_to_caller(self) -> None:
-        """Write the open frame with the idle timeout, then disable Proton's own check for a silent peer: the
-        caller checks instead.
+        """Write the open frame with the idle timeout, then disable Proton's own check for a silent peer.
+
+        The caller checks instead.
         """
         lib.pn_transport_pending(self.transport)
         lib.pn_transport_set_idle_timeout(self.transport, 0)
@@ -239,21 +244,23 @@ class Engine:
         return session
 
     def sessions(self) -> Iterator[Pointer]:
-        """Yields the sessions that are open on both sides."""
+        """Yield the sessions that are open on both sides."""
         session = lib.pn_session_head(self.connection, _ACTIVE)
         while session != NULL:
             yield session
             session = lib.pn_session_next(session, _ACTIVE)
 
     def ask_session_flow(self, session: Pointer) -> None:
-        """Make Proton write a flow frame for this session. Setting the capacity to its current value is the
-        only call that does so without a change.
+        """Make Proton write a flow frame for this session.
+
+        Setting the capacity to its current value is the only call that does so without a change.
         """
         lib.pn_session_set_incoming_capacity(session, lib.pn_session_get_incoming_capacity(session))
 
     def answer_attach(self, link: Pointer) -> int | None:
-        """Answer a client's attach. Returns the handle that Proton chose for the link; None if it wrote no
-        attach frame.
+        """Answer a client's attach.
+
+        Returns the handle that Proton chose for the link; None if it wrote no attach frame.
 
         Earlier output is taken out first: it may end within a frame, and the search for the attach frame
         needs whole frames.

@@ -1,5 +1,7 @@
-"""Faults that Proton only logs. After such a fault it processes nothing more, but continues to send
-heartbeats, so the connection appears alive. Clients check for them.
+"""Faults that Proton only logs.
+
+After such a fault it processes nothing more, but continues to send heartbeats, so the connection appears
+alive. Clients check for them.
 """
 
 from typing import Final
@@ -14,7 +16,7 @@ _FAULT: Final = "process error"
 
 
 def watch_faults(engine: Engine) -> list[str]:
-    """Returns a list that receives the text of the first fault of this connection."""
+    """Return a list that receives the text of the first fault of this connection."""
     faults: list[str] = []
 
     # Must not reference the engine: the engine's memory keeps this function alive.

@@ -96,8 +96,9 @@ def set_presettled(link: Pointer, *, settled: bool) -> None:
 
 
 def answer_settle_modes(link: Pointer, *, sends: bool) -> None:
-    """Accept the settle modes that the peer requests. A sending node settles either all deliveries when it
-    sends them or none: it does not support `mixed`.
+    """Accept the settle modes that the peer requests.
+
+    A sending node settles either all deliveries when it sends them or none: it does not support `mixed`.
     """
     if sends:
         set_presettled(link, settled=wants_presettled(link))
@@ -124,7 +125,7 @@ def set_properties(link: Pointer, properties: Mapping[str, object] | Mapping[Sym
 
 
 def connection_properties(link: Pointer) -> dict[str, object]:
-    """Returns the properties in the peer's open."""
+    """Return the properties in the peer's open."""
     return read_map(lib.pn_connection_remote_properties(lib.pn_session_connection(lib.pn_link_session(link))))
 
 
@@ -139,8 +140,9 @@ def close(link: Pointer, error: PeerError | None = None) -> None:
 
 
 def refuse(link: Pointer, error: PeerError | None) -> None:
-    """Answer an attach with a null terminus, then detach with the error (AMQP 2.6.3). `error` None: the
-    client detached first.
+    """Answer an attach with a null terminus, then detach with the error (AMQP 2.6.3).
+
+    `error` None: the client detached first.
     """
     lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_UNSPECIFIED)
     lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)

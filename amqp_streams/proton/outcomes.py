@@ -28,8 +28,9 @@ def answered(delivery: Pointer) -> bool:
 
 
 def is_over(delivery: Pointer, state: int) -> bool:
-    """Whether the peer will not change this delivery any more: its `state` is an outcome, or it has
-    settled.
+    """Whether the peer will not change this delivery any more.
+
+    Its `state` is an outcome, or it has settled.
     """
     return state not in _NOT_FINAL or settled_by_peer(delivery)
 
@@ -47,8 +48,9 @@ def settle_all(deliveries: Iterable[Pointer]) -> None:
 
 
 def give(deliveries: Iterable[Pointer], state: int) -> None:
-    """Set the outcome of deliveries and settle them. Proton combines consecutive deliveries in one
-    disposition frame. `MODIFIED` is sent with delivery-failed.
+    """Set the outcome of deliveries and settle them.
+
+    Proton combines consecutive deliveries in one disposition frame. `MODIFIED` is sent with delivery-failed.
     """
     if isinstance(deliveries, compiled.Deliveries) and state != MODIFIED:
         compiled.loops.give(deliveries.addresses, state)
@@ -62,8 +64,9 @@ def give(deliveries: Iterable[Pointer], state: int) -> None:
 
 
 def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
-    """Accept without settling: the sender settles first (rcv-settle-mode second). Deliveries that it has
-    already settled are settled.
+    """Accept without settling: the sender settles first (rcv-settle-mode second).
+
+    Deliveries that it has already settled are settled.
     """
     for delivery in deliveries:
         lib.pn_delivery_update(delivery, ACCEPTED)
@@ -83,6 +86,7 @@ def reject(delivery: Pointer, condition: str, description: str, *, settle: bool 
 
 def modify_failed(delivery: Pointer, *, settle: bool = True) -> None:
     """Report that the node failed, so that the sender may retry (`modified` with delivery-failed).
+
     `settle=False`: the sender settles first.
     """
     lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)

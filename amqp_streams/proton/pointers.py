@@ -1,5 +1,6 @@
-"""Pointers to Proton's objects, which other packages only pass on, and the memory that its C
-functions fill.
+"""Pointers to Proton's objects, and the memory that its C functions fill.
+
+Other packages only pass the pointers on.
 """
 
 import threading

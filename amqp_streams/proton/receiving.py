@@ -118,8 +118,9 @@ receive = receive_in_python if compiled.loops is None else receive_compiled
 def _receive_slowly(
     link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int
 ) -> bytes | None:
-    """Read a delivery that is empty, very large or in several transfers. The first `got` bytes are in the
-    buffer.
+    """Read a delivery that is empty, very large or in several transfers.
+
+    The first `got` bytes are in the buffer.
 
     None: it is incomplete, aborted, or too large (then `partial` is longer than `size_max`).
     """
@@ -137,8 +138,9 @@ def _receive_slowly(
 
 
 def discard(link: Pointer) -> None:
-    """Drop everything that has arrived on a link that is refused, closing or gone, so that it occupies no
-    memory.
+    """Drop everything that has arrived on a link that is refused, closing or gone.
+
+    It must not occupy memory.
     """
     buffer = scratch.buffer
     while delivery := lib.pn_link_current(link):
@@ -152,7 +154,7 @@ def discard(link: Pointer) -> None:
 
 
 def tag_of(delivery: Pointer) -> bytes:
-    """Returns the peer's tag of a delivery that this side has not settled."""
+    """Return the peer's tag of a delivery that this side has not settled."""
     tag = lib.pn_delivery_tag(delivery)
     return bytes(ffi.buffer(tag.start, tag.size))
 
@@ -160,7 +162,7 @@ def tag_of(delivery: Pointer) -> bytes:
 def formats_of(
     link: Pointer, deliveries: Sequence[Pointer], finder: FormatFinder, endpoint: Endpoint | None
 ) -> Sequence[int]:
-    """Returns the message-formats of these complete deliveries; empty if all are 0."""
+    """Return the message-formats of these complete deliveries; empty if all are 0."""
     current = lib.pn_link_current(link)
     formats = finder.take(endpoint, list(map(tag_of, deliveries)), tag_of(current) if current else None)
     return formats if any(formats) else ()

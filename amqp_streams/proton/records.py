@@ -11,8 +11,9 @@ from amqp_streams.proton.sending import RECORD_TAG
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A final outcome other than accepted, and the record that it concerns. `state`: one of `outcomes`, or
-    another number if the peer settled without an outcome.
+    """A final outcome other than accepted, and the record that it concerns.
+
+    `state`: one of `outcomes`, or another number if the peer settled without an outcome.
     """
 
     state: int
@@ -46,8 +47,9 @@ def settle_returned(delivery: Pointer) -> Returned | None:
 
 
 def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
-    """Settle a delivery that was accepted. Returns partition and record number. None: it was not accepted,
-    and nothing was done.
+    """Settle a delivery that was accepted.
+
+    Returns partition and record number. None: it was not accepted, and nothing was done.
     """
     if lib.pn_delivery_remote_state(delivery) != ACCEPTED:
         return None
@@ -57,8 +59,9 @@ def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
 
 
 def done_with(delivery: Pointer) -> tuple[int, int] | None:
-    """Returns partition and number of a record that the receiver accepted or rejected and did not settle;
-    otherwise None.
+    """Return partition and number of a record that the receiver accepted or rejected and did not settle.
+
+    Otherwise None.
     """
     if lib.pn_delivery_remote_state(delivery) not in (ACCEPTED, REJECTED) or lib.pn_delivery_settled(
         delivery

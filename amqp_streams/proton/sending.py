@@ -44,8 +44,9 @@ S = TypeVar("S", bound=Sendable)
 def send_records_in_python(
     link: Pointer, *, partition: int, first: int, messages: list[bytes], settled: bool
 ) -> int:
-    """Send the messages of consecutive records, beginning with number `first`. Returns how many bytes were
-    sent. `settled`: settle when sending, so that no outcome is expected.
+    """Send the messages of consecutive records, beginning with number `first`.
+
+    Returns how many bytes were sent. `settled`: settle when sending, so that no outcome is expected.
     """
     # Hot path: one tag for all records, of which only the number changes. Proton copies it.
     tag_bytes, tag = scratch.record_tag.bytes, scratch.record_tag.value
@@ -122,8 +123,9 @@ def send_events(
     bytes_max: int,
     formatted: bool = False,
 ) -> int:
-    """Send events with tags from `number` + 1, and add each to `in_flight` under its delivery. Returns how
-    many were sent.
+    """Send events with tags from `number` + 1, and add each to `in_flight` under its delivery.
+
+    Returns how many were sent.
 
     Stops after the event that exceeds `bytes_max`. `formatted`: some events may have a message-format other
     than 0, and `Engine.write_formats` was called.

@@ -12,8 +12,9 @@ _KEPT: Final = (lib.PN_CONFIGURATION, lib.PN_DELIVERIES)
 
 
 class Terminus:
-    """The source or target of a link, as this side or the peer describes it. Valid as long as the link's
-    pointer.
+    """The source or target of a link, as this side or the peer describes it.
+
+    Valid as long as the link's pointer.
     """
 
     __slots__ = ("_pointer",)
@@ -25,8 +26,9 @@ class Terminus:
 
     @property
     def absent(self) -> bool:
-        """Whether the terminus is null: the attach was refused (AMQP 2.6.3), or the terminus no longer
-        exists.
+        """Whether the terminus is null.
+
+        The attach was refused (AMQP 2.6.3), or the terminus no longer exists.
         """
         return bool(lib.pn_terminus_get_type(self._pointer) == lib.PN_UNSPECIFIED)
 
@@ -128,20 +130,20 @@ class Terminus:
 
 
 def source(link: Pointer) -> Terminus:
-    """Returns the source that this side sends."""
+    """Return the source that this side sends."""
     return Terminus(lib.pn_link_source(link))
 
 
 def target(link: Pointer) -> Terminus:
-    """Returns the target that this side sends."""
+    """Return the target that this side sends."""
     return Terminus(lib.pn_link_target(link))
 
 
 def peer_source(link: Pointer) -> Terminus:
-    """Returns the source that the peer sent."""
+    """Return the source that the peer sent."""
     return Terminus(lib.pn_link_remote_source(link))
 
 
 def peer_target(link: Pointer) -> Terminus:
-    """Returns the target that the peer sent."""
+    """Return the target that the peer sent."""
     return Terminus(lib.pn_link_remote_target(link))

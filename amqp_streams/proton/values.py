@@ -19,8 +19,9 @@ VALUE_BYTES_MAX: Final = 1 << 20
 
 
 def text(pointer: Pointer) -> str | None:
-    """Returns a C string of the peer, or None. Bytes that are not UTF-8 are replaced: the text is only used
-    for look-ups and shown to people.
+    """Return a C string of the peer, or None.
+
+    Bytes that are not UTF-8 are replaced: the text is only used for look-ups and shown to people.
     """
     return None if pointer == NULL else ffi.string(pointer).decode("utf-8", "replace")
 
@@ -31,7 +32,7 @@ def data_size(data: Pointer) -> int:
 
 
 def read_value(data: Pointer) -> Value:
-    """Returns the value in Proton's data; None if it is absent or empty.
+    """Return the value in Proton's data; None if it is absent or empty.
 
     Raises:
         PeerError: it has more than VALUE_BYTES_MAX bytes, is nested too deeply, or is malformed.
@@ -60,8 +61,9 @@ def read_map(data: Pointer) -> dict[str, object]:
 
 
 def read_symbols(data: Pointer) -> list[str]:
-    """Returns capabilities: one symbol or an array of symbols (AMQP 3.2). Empty if the peer sent something
-    else.
+    """Return capabilities: one symbol or an array of symbols (AMQP 3.2).
+
+    Empty if the peer sent something else.
     """
     value = _read_leniently(data)
     items = value.items if isinstance(value, Array) else (value,)

@@ -171,7 +171,7 @@ class Partition(Protocol):
         """
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
-        """Records from number `at` on, at least one, about `bytes_max` bytes.
+        """Record from number `at` on, at least one, about `bytes_max` bytes.
 
         None if `at` is `end` or greater.
 
@@ -264,7 +264,10 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Delete a log and its events; durable on return.
 
-        Pending appends to it fail. Raises KeyError if unknown.
+        Pending appends to it fail.
+
+        Raises:
+            KeyError: unknown.
         """
 
     def allow_numbers(self) -> None:

@@ -1,5 +1,6 @@
-"""What tests of this package, and of programs that use it, put in place of the world: storage in memory,
-failing files, a manual clock.
+"""What tests of this package, and of programs that use it, put in place of the world.
+
+Storage in memory, failing files, a manual clock.
 """
 
 from amqp_streams.testing.clock import ManualClock, ManualLoop

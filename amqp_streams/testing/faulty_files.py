@@ -1,5 +1,6 @@
-"""A file system in memory, for `DirectoryStore.open(files=…)`. It fails on request, and loses unsynced data
-at a power loss.
+"""A file system in memory, for `DirectoryStore.open(files=…)`.
+
+It fails on request, and loses unsynced data at a power loss.
 """
 
 import errno
@@ -45,8 +46,9 @@ class FaultyFiles:
     # -- what a test does
 
     def power_loss(self, rng: random.Random | None = None) -> None:
-        """Lose what was not synced: all of it, or with `rng` any part of it, sector by sector and name by
-        name.
+        """Lose what was not synced.
+
+        All of it, or with `rng` any part of it, sector by sector and name by name.
 
         Descriptors of open files become invalid, so the process that uses them must have ended.
         """

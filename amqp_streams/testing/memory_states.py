@@ -11,8 +11,9 @@ from amqp_streams.storage.formats.state_record import checked
 
 
 class MemoryStates:
-    """Values by key. A write ends at `complete()`, which `defer`, if set, is given to call soon, unless they
-    are `held`.
+    """Values by key.
+
+    A write ends at `complete()`, which `defer`, if set, is given to call soon, unless they are `held`.
     """
 
     def __init__(self, values: Mapping[str, bytes] | None = None) -> None:

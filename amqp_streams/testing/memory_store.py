@@ -1,5 +1,6 @@
-"""Logs in memory: every promise of `storage/ports.py` is kept except that nothing is left when the process
-ends.
+"""Logs in memory, which keep every promise of `storage/ports.py` but one.
+
+Nothing is left when the process ends.
 """
 
 from array import array
@@ -162,8 +163,9 @@ class MemoryPartition:
 
 
 class MemoryStore:
-    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()`
-    or `fail(…)`.
+    """All logs in memory.
+
+    `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`.
 
     `states` are those of a store before this one, or new ones.
     """
@@ -269,8 +271,9 @@ class MemoryStore:
         return done
 
     def fail(self, partition: Partition, error: StorageError, *, stop: bool = True) -> None:
-        """Make `partition` lose what it has in the commit in flight or, without one, in the next; with `stop`
-        it takes no more.
+        """Make `partition` lose what it has in the commit in flight or, without one, in the next.
+
+        With `stop` it takes no more.
         """
         assert isinstance(partition, MemoryPartition)
         self._failing[partition] = error
@@ -310,8 +313,9 @@ class MemoryStore:
         self._sequence += 1
 
     def _refuse(self, partition: Partition) -> None:
-        """Numbers after a lost record cannot stay: what is pending fails with its own commit, and until then
-        nothing is taken.
+        """Numbers after a lost record cannot stay.
+
+        What is pending fails with its own commit, and until then nothing is taken.
         """
         assert isinstance(partition, MemoryPartition)
         waiting = any(owner is partition for owner, _ in self._pending)

@@ -77,7 +77,7 @@ class Receiving:
 
     @property
     def pending(self) -> bool:
-        """The node has not answered the attach."""
+        """Whether the node has not answered the attach yet."""
         return bool(self.link.state & proton.Endpoint.REMOTE_UNINIT)
 
     @property
@@ -223,8 +223,9 @@ class EnginePair:
         settle: tuple[int, int] | None = None,
         prepare: Callable[[Any], None] | None = None,
     ) -> None:
-        """`properties`: link properties, to which `partition`, `group`, `epoch` add theirs. `filters`: of the
-        source, by name.
+        """`properties`: link properties, to which `partition`, `group`, `epoch` add theirs.
+
+        `filters`: of the source, by name.
 
         `settle`: sender's and receiver's mode. `prepare`: more.
         """
@@ -260,7 +261,7 @@ class EnginePair:
         link.link.free()  # its name may be used again
 
     def settle(self, arrived: Arrived, state: Any = proton.Delivery.ACCEPTED) -> None:
-        """Tell an outcome and settle."""
+        """Set an outcome and settle."""
         arrived.delivery.update(state)
         arrived.delivery.settle()
 

@@ -120,7 +120,7 @@ class Peer(Protocol):
         """What it gets."""
 
     def closed(self) -> None:
-        """The channel is gone."""
+        """Process the loss of the channel."""
 
 
 class MemoryChannel:

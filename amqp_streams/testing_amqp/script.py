@@ -67,8 +67,9 @@ class ScriptedPeer:
         filters: Value = None,
         **fields: Any,
     ) -> list[Performative]:
-        """Attach a sender (with `target`) or a receiver (with `source`); the attach that came back, and a
-        detach if there was one.
+        """Attach a sender (with `target`) or a receiver (with `source`).
+
+        The attach that came back, and a detach if there was one.
         """
         receiver = source is not None
         both: dict[str, Value] = {

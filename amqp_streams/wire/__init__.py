@@ -1,3 +1,4 @@
-"""Converts between bytes and values: AMQP 1.0 encodings, message sections, SASL frames. Pure: no sockets, no
-clock, no Proton.
+"""Converts between bytes and values: AMQP 1.0 encodings, message sections, SASL frames.
+
+Pure: no sockets, no clock, no Proton.
 """

@@ -28,8 +28,9 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 def section(annotations: Mapping[str, object]) -> bytes:
-    """Encode a delivery annotations section. Keys become symbols, and values that are None are left out.
-    Returns no bytes if no entry is left.
+    """Encode a delivery annotations section.
+
+    Keys become symbols, and values that are None are left out. Returns no bytes if no entry is left.
 
     Raises:
         WireError: a value has no AMQP type.
@@ -40,8 +41,9 @@ def section(annotations: Mapping[str, object]) -> bytes:
 
 
 class AnnotationWriter:
-    """Writes the delivery annotations of one partition's records. `extra`: further annotations, the same on
-    each record.
+    """Writes the delivery annotations of one partition's records.
+
+    `extra`: further annotations, the same on each record.
     """
 
     __slots__ = ("_after_timestamp", "_before_timestamp")
@@ -64,7 +66,7 @@ class AnnotationWriter:
         self._before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
 
     def run(self, first: int, timestamp_ms: int, count: int) -> list[bytes]:
-        """Returns the sections of `count` records from number `first`, all with the time `timestamp_ms`."""
+        """Return the sections of `count` records from number `first`, all with the time `timestamp_ms`."""
         assert 0 <= first <= first + count <= OFFSET_MAX + 1, (first, count)
         assert 0 <= timestamp_ms <= _TIMESTAMP_MAX, timestamp_ms
         head = self._before_timestamp + timestamp_ms.to_bytes(8) + self._after_timestamp
@@ -82,8 +84,9 @@ class AnnotationWriter:
         return written
 
     def runs(self, first: int, timestamps_ms: Sequence[int]) -> list[bytes]:
-        """Returns one section for each timestamp; the record numbers begin with `first`. Timestamps must not
-        decrease.
+        """Return one section for each timestamp; the record numbers begin with `first`.
+
+        Timestamps must not decrease.
         """
         total = len(timestamps_ms)
         # Timestamps never decrease, so equal ends mean that all are equal.
@@ -111,8 +114,9 @@ class AnnotationWriter:
 
 
 def assemble(annotations: Sequence[bytes], stored: Sequence[bytes], header_sizes: bytes) -> list[bytes]:
-    """Returns complete messages: header, delivery annotations, then the rest. The three sequences have one
-    element per record.
+    """Return complete messages: header, delivery annotations, then the rest.
+
+    The three sequences have one element per record.
     """
     # Hot path: most messages have no header, so the annotations are simply put in front.
     if not any(header_sizes):

@@ -1,5 +1,6 @@
-"""The batched delivery: many events of one partition in one AMQP message. For authors of other clients:
-docs/batched-deliveries.md.
+"""The batched delivery: many events of one partition in one AMQP message.
+
+For authors of other clients: docs/batched-deliveries.md.
 
     00 53 71  d1 <size> <count>        delivery annotations: a map
       event-streams-source-partition   symbol
@@ -74,8 +75,9 @@ _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Events of one partition: event i has `offsets[i]`, `timestamps_ms[i]` and `messages[i]` (the bytes as
-    stored, which is as sent).
+    """Events of one partition.
+
+    Event i has `offsets[i]`, `timestamps_ms[i]` and `messages[i]` (the bytes as stored, which is as sent).
 
     `next_offset`: the node has processed everything before it; None if the batch does not contain it.
     `annotations`: the other delivery annotations. `formats`: the message-formats that are not 0, by index.
@@ -188,7 +190,7 @@ def read_batch(message: bytes) -> Batch:
 
 
 def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
-    """Returns the contents of data sections with known sizes."""
+    """Return the contents of data sections with known sizes."""
     count, size = len(sizes), sizes[0]
     # One comparison replaces a check of each section: with this sum, no slice can leave the message.
     if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
@@ -204,7 +206,7 @@ def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
 
 
 def _walked(message: bytes, count: int) -> list[bytes]:
-    """Returns the contents of data sections with unknown sizes, as other implementations may write them."""
+    """Return the contents of data sections with unknown sizes, as other implementations may write them."""
     if not count:
         return []
     found = [decode(message, section.start)[0] for section in sections(message) if section.code == DATA]
@@ -212,7 +214,7 @@ def _walked(message: bytes, count: int) -> list[bytes]:
 
 
 def _numbers(value: Value, code: str) -> "array[int]":
-    """Returns the numbers of an array that was not written in the form that `_taken` reads."""
+    """Return the numbers of an array that was not written in the form that `_taken` reads."""
     try:
         return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is not a number is caught
     except (TypeError, OverflowError):
@@ -222,7 +224,7 @@ def _numbers(value: Value, code: str) -> "array[int]":
 def _annotations(
     message: bytes, at: int, end: int
 ) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
-    """Returns the entries of a map. Arrays of numbers are returned separately, by name and type code."""
+    """Return the entries of a map. Arrays of numbers are returned separately, by name and type code."""
     narrow = message[at] == 0xC1
     count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
     at += 3 if narrow else 9
@@ -243,8 +245,9 @@ def _annotations(
 
 
 def _taken(message: bytes, at: int, end: int) -> "tuple[array[int], int] | None":
-    """Read an array of numbers that begins at byte `at`. Returns it and the byte after it; None if it has
-    other items.
+    """Read an array of numbers that begins at byte `at`.
+
+    Returns it and the byte after it; None if it has other items.
 
     Raises:
         WireError: the sizes contradict each other.

@@ -49,7 +49,7 @@ _LIST0: Final = 0x45
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
-    """Returns the value that starts at byte `at`, and the byte after it.
+    """Return the value that starts at byte `at`, and the byte after it.
 
     Of equal keys in one map the last one counts. A symbol and a string with the same text are equal.
 
@@ -63,7 +63,7 @@ def decode(data: bytes, at: int = 0) -> tuple[Value, int]:
 
 
 def skip(data: bytes, at: int = 0) -> int:
-    """Returns the byte after the value that starts at `at`. The content of the value is not checked.
+    """Return the byte after the value that starts at `at`. The content of the value is not checked.
 
     Raises:
         WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value exceeds the end
@@ -106,8 +106,9 @@ def skip(data: bytes, at: int = 0) -> int:
 
 
 def few_values(data: bytes, at: int, values_max: int) -> bool:
-    """Whether the value that starts at byte `at` contains at most `values_max` values. The cost of decoding
-    depends on this number.
+    """Whether the value that starts at byte `at` contains at most `values_max` values.
+
+    The cost of decoding depends on this number.
 
     Only counts: `decode` reports errors inside the value.
 
@@ -149,8 +150,9 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Value, int]:
 
 
 def _body(code: int, data: bytes, at: int, depth: int) -> tuple[Value, int]:
-    """Decode the value with the constructor `code`, whose bytes begin at `at`. The items of an array share
-    one constructor.
+    """Decode the value with the constructor `code`, whose bytes begin at `at`.
+
+    The items of an array share one constructor.
     """
     width = _WIDTHS[code]
     if width >= 0:

@@ -83,8 +83,10 @@ class FormatFinder:
         self.waiting: Final[dict[Endpoint, dict[bytes | None, int]]] = {}
 
     def feed(self, block: memoryview | bytes, left: int) -> None:
-        """Search received bytes. `left`: how many bytes at the end belong to an incomplete frame; negative
-        while the protocol header is incomplete.
+        """Search received bytes.
+
+        `left`: how many bytes at the end belong to an incomplete frame; negative while the protocol header is
+        incomplete.
 
         `find_link` reads the block until `release` or `hold` is called, so the block must not change.
         """
@@ -139,7 +141,7 @@ class FormatFinder:
             self._keep(link, {each: entries[each] for each in (tag, None) if each in entries})
 
     def find_link(self, name: str) -> Endpoint | None:
-        """Returns the next sender that attached under this name in the last block; None if no sender is left.
+        """Return the next sender that attached under this name in the last block; None if no sender is left.
 
         Each attach is returned once, in the order of the attaches.
         """
@@ -153,7 +155,7 @@ class FormatFinder:
         return named.popleft() if named else None
 
     def take(self, link: Endpoint | None, tags: Sequence[bytes], unfinished: bytes | None) -> list[int]:
-        """Returns and forgets the formats of complete deliveries, in the order of `tags`. Empty: all are 0.
+        """Return and forgets the formats of complete deliveries, in the order of `tags`. Empty: all are 0.
 
         `tags` are all complete deliveries of the link. `unfinished`: the tag of its incomplete delivery.
         """
@@ -203,7 +205,7 @@ class FormatFinder:
             self.waiting.pop(link, None)
 
     def _frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the channel and the beginning of the body of each complete frame."""
+        """Yield the channel and the beginning of the body of each complete frame."""
         at, block, end = self._begin, self._block, self._end
         if self._joined:
             yield _opened(self._joined[: int.from_bytes(self._joined[:4])])
@@ -235,14 +237,14 @@ class FormatFinder:
 
 
 def _opened(frame: bytes) -> tuple[int, bytes]:
-    """Returns the channel of a frame, and its body."""
+    """Return the channel of a frame, and its body."""
     if len(frame) < HEADER_SIZE:
         return 0, b""
     return int.from_bytes(frame[6:8]), frame[4 * frame[4] :]
 
 
 def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
-    """Returns handle, delivery tag and message-format of a transfer.
+    """Return handle, delivery tag and message-format of a transfer.
 
     Handle and tag are those that Proton reads, also from a malformed transfer: the caller looks formats up by
     Proton's tags.
@@ -256,7 +258,7 @@ def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
 
 
 def _attach(body: bytes) -> tuple[str, int] | None:
-    """Returns the name and the handle of a sender's attach; None for a receiver's or a malformed one."""
+    """Return the name and the handle of a sender's attach; None for a receiver's or a malformed one."""
     fields = _fields(body, 3)
     if len(fields) < 3 or not isinstance(fields[0], str) or fields[2] is True:
         return None
@@ -264,8 +266,9 @@ def _attach(body: bytes) -> tuple[str, int] | None:
 
 
 def _fields(body: bytes, count: int) -> list[Value]:
-    """Returns the first `count` fields of a performative. Malformed fields are None, and then the list has
-    `count + 1` items.
+    """Return the first `count` fields of a performative.
+
+    Malformed fields are None, and then the list has `count + 1` items.
     """
     at = 3 if body[1] == 0x53 else 10
     fields: list[Value] = []

@@ -94,8 +94,10 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Performative:
-    """The decoded body of a frame. `fields`: by the standard's names; None for absent fields. `payload`: the
-    bytes after the performative, which only a transfer has.
+    """The decoded body of a frame.
+
+    `fields`: by the standard's names; None for absent fields. `payload`: the bytes after the performative,
+    which only a transfer has.
     """
 
     name: str
@@ -117,12 +119,12 @@ class Echo:
 
 
 def frame(channel: int, body: bytes, *, type: int = AMQP) -> bytes:  # noqa: A002  the standard's word
-    """Returns a frame: a header of 8 bytes, then `body`."""
+    """Return a frame: a header of 8 bytes, then `body`."""
     return _HEADER.pack(HEADER_SIZE + len(body), HEADER_SIZE // 4, type, channel) + body
 
 
 def read_frame(data: bytes, at: int = 0, *, size_max: int = _UINT_MAX) -> tuple[Frame, int] | None:
-    """Returns the frame at byte `at`, and where the next frame begins; None while the frame is incomplete.
+    """Return the frame at byte `at`, and where the next frame begins; None while the frame is incomplete.
 
     Raises:
         WireError: the size or the data offset is not valid, or the frame is larger than `size_max` bytes.
@@ -147,7 +149,7 @@ def read_frame(data: bytes, at: int = 0, *, size_max: int = _UINT_MAX) -> tuple[
 
 
 def read_frames(data: bytes) -> Iterator[Frame]:
-    """Returns the complete frames of `data`, for tests and tools. Raises WireError as `read_frame`."""
+    """Return the complete frames of `data`, for tests and tools. Raises WireError as `read_frame`."""
     at = 0
     while (found := read_frame(data, at)) is not None:
         frame_found, at = found
@@ -174,8 +176,9 @@ def read_performative(body: bytes) -> Performative:
 
 
 def performative(name: str, fields: Mapping[str, object]) -> bytes:
-    """Returns the body of a frame. `fields`: by the standard's names, with the standard's types (`UInt`,
-    `Symbol`, …).
+    """Return the body of a frame.
+
+    `fields`: by the standard's names, with the standard's types (`UInt`, `Symbol`, …).
     """
     code = next(code for code, known in NAMES.items() if known == name)
     unknown = fields.keys() - set(FIELDS[code])
@@ -198,7 +201,7 @@ def flow_frame(
     echo: bool = False,
     properties: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Returns a frame with a flow: of a link if `handle` is given, otherwise of the session."""
+    """Return a frame with a flow: of a link if `handle` is given, otherwise of the session."""
     numbers = (
         next_incoming_id,
         incoming_window,
@@ -217,7 +220,7 @@ def flow_frame(
 
 
 def attach_handle(body: bytes) -> int | None:
-    """Returns the handle in the body of an attach; None if the body is not that of an attach."""
+    """Return the handle in the body of an attach; None if the body is not that of an attach."""
     if body[:3] != _ATTACH or body[3:4] not in (b"\xc0", b"\xd0"):
         return None
     fields = 6 if body[3] == 0xC0 else 12
@@ -229,8 +232,9 @@ def attach_handle(body: bytes) -> int | None:
 
 
 def find_echoes(block: bytes) -> list[Echo]:
-    """Returns the flows in a block of received bytes that ask for an echo, or grant more credit than Proton
-    can count. Never raises.
+    """Return the flows in a block of received bytes that Proton does not handle completely.
+
+    They ask for an echo, or grant more credit than Proton can count. Never raises.
 
     The function searches for the bytes of a flow instead of reading frame by frame, because it sees all
     received bytes. Bytes of a message can look like a flow. Then the peer that sent them gets a flow that it
@@ -255,8 +259,9 @@ def find_echoes(block: bytes) -> list[Echo]:
 
 
 class EchoFinder:
-    """`find_echoes` for the successive blocks of a connection. It also finds flows that continue in the next
-    block. Each flow is found once.
+    """`find_echoes` for the successive blocks of a connection.
+
+    It also finds flows that continue in the next block. Each flow is found once.
     """
 
     __slots__ = ("_tail",)
@@ -265,7 +270,7 @@ class EchoFinder:
         self._tail = b""
 
     def feed(self, block: bytes) -> list[Echo]:
-        """Returns the flows that end in this block."""
+        """Return the flows that end in this block."""
         tail = self._tail
         if tail:
             # A flow that crosses the boundary has at most FLOW_SIZE_MAX bytes on each side.
@@ -285,7 +290,7 @@ class EchoFinder:
 
 
 def _across(seam: bytes, boundary: int) -> list[Echo]:
-    """Returns the flows that begin before `boundary` and end after it."""
+    """Return the flows that begin before `boundary` and end after it."""
     echoes: list[Echo] = []
     # A flow that begins later lies in the new block and is found there. Finding it twice would answer it
     # twice.
@@ -300,8 +305,9 @@ def _across(seam: bytes, boundary: int) -> list[Echo]:
 
 
 def _frame_end(block: bytes, at: int) -> int:
-    """Returns the end of the frame whose body begins at byte `at`; 0 if the bytes before `at` are not the
-    header of an AMQP frame, or not in the block.
+    """Return the end of the frame whose body begins at byte `at`.
+
+    0 if the bytes before `at` are not the header of an AMQP frame, or not in the block.
     """
     start = at - HEADER_SIZE
     # Cheap, and excludes nearly all message content that looks like a flow.
@@ -311,8 +317,9 @@ def _frame_end(block: bytes, at: int) -> int:
 
 
 def _echo(block: bytes, at: int) -> Echo | None:
-    """Decode the flow at byte `at`. Returns None if it is not a flow, is incomplete, or Proton handles all of
-    it.
+    """Decode the flow at byte `at`.
+
+    Returns None if it is not a flow, is incomplete, or Proton handles all of it.
     """
 
     if not at + len(_FLOW) < _frame_end(block, at) <= len(block):

@@ -1,5 +1,6 @@
-"""The group key of an event as a producer writes it: a section of message annotations with one entry (Event
-Streams 4.6.4).
+"""The group key of an event as a producer writes it.
+
+A section of message annotations with one entry (Event Streams 4.6.4).
 
 00 53 72                                        message annotations
 c1 <size> 02                                    a map of one pair
@@ -23,8 +24,9 @@ _HEADS: Final = tuple(
 
 
 def key_section(key: str) -> bytes:
-    """Encode the message annotations of an event that has a key and no other annotation. They are the first
-    bytes of its message.
+    """Encode the message annotations of an event that has a key and no other annotation.
+
+    They are the first bytes of its message.
     """
     text = key.encode()
     if len(text) <= _SHORT_MAX:

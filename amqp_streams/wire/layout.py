@@ -102,7 +102,7 @@ class Extent(NamedTuple):
 
 
 def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
-    """Returns all sections in order. Values are skipped, not decoded. A message without a body is accepted.
+    """Return all sections in order. Values are skipped, not decoded. A message without a body is accepted.
 
     Raises:
         WireError: a part of the message is not a section, has the wrong type, is incomplete or out of order;
@@ -132,8 +132,9 @@ def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
 
 
 def bare_message_start(message: bytes) -> int:
-    """Returns where the bare message begins (properties to footer); the end of the message if it has no such
-    section.
+    """Return where the bare message begins (properties to footer).
+
+    The end of the message if it has no such section.
 
     Raises:
         WireError: see `sections`.
@@ -149,8 +150,9 @@ def bare_message_start(message: bytes) -> int:
 
 
 def find_section(message: bytes, wanted: int) -> Extent | None:
-    """Returns the extent of the first section with the code `wanted`; None if it does not exist. Later
-    sections are not checked.
+    """Return the extent of the first section with the code `wanted`; None if it does not exist.
+
+    Later sections are not checked.
 
     Raises:
         WireError: the part before it is not valid.
@@ -168,7 +170,7 @@ def find_section(message: bytes, wanted: int) -> Extent | None:
 
 
 def section_at(message: bytes, at: int) -> tuple[int, int, int]:
-    """Returns the code, the start of the value, and the end of the section at byte `at`.
+    """Return the code, the start of the value, and the end of the section at byte `at`.
 
     Raises:
         WireError: no valid section starts there.
@@ -182,7 +184,7 @@ def section_at(message: bytes, at: int) -> tuple[int, int, int]:
 
 
 def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
-    """Returns the code and the start of the value of the section at byte `at`.
+    """Return the code and the start of the value of the section at byte `at`.
 
     Raises:
         WireError: no section starts there.

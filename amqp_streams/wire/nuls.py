@@ -76,8 +76,9 @@ class NulFinder:
 
 
 def _names(body: bytes) -> Iterator[bytes]:
-    """Yields the texts of an open or attach frame that Proton returns as C strings. Stops where the frame is
-    not valid.
+    """Yield the texts of an open or attach frame that Proton returns as C strings.
+
+    Stops where the frame is not valid.
     """
     try:
         at = _first(body, 3)
@@ -96,12 +97,12 @@ def _names(body: bytes) -> Iterator[bytes]:
 
 
 def _first(body: bytes, at: int) -> int:
-    """Returns where the first item of the list at byte `at` begins."""
+    """Return where the first item of the list at byte `at` begins."""
     return at + _HEADS[body[at]]
 
 
 def _text(body: bytes, at: int) -> bytes:
-    """Returns the bytes of a string or symbol; empty for another value."""
+    """Return the bytes of a string or symbol; empty for another value."""
     if body[at] in (0xA1, 0xA3):
         return body[at + 2 : at + 2 + body[at + 1]]
     if body[at] in (0xB1, 0xB3):

@@ -1,5 +1,6 @@
-"""Converts between the number of a record in its partition and its offset on the wire: 16 decimal digits,
-padded with zeros.
+"""Converts between the number of a record in its partition and its offset on the wire.
+
+16 decimal digits, padded with zeros.
 
 Law: the bytewise order of the texts is the order in the log (Event Streams 5.1.1). The reserved words
 `@earliest` and `@latest` are recognized here only: '@' sorts after digits, so comparing texts would give
@@ -30,14 +31,15 @@ Position = int | Earliest | Latest
 
 
 def offset_text(number: int) -> str:
-    """Returns the offset of record `number` (0..OFFSET_MAX) as text for a symbol."""
+    """Return the offset of record `number` (0..OFFSET_MAX) as text for a symbol."""
     assert 0 <= number <= OFFSET_MAX, number
     return f"{number:016d}"
 
 
 def offset_number(value: object) -> int | None:
-    """The record number that an annotation or an entry of an answer gives; None if `value` is not a text of
-    16 decimal digits.
+    """The record number that an annotation or an entry of an answer gives.
+
+    None if `value` is not a text of 16 decimal digits.
     """
     if isinstance(value, str) and len(value) == OFFSET_DIGITS and value.isascii() and value.isdigit():
         return int(value)

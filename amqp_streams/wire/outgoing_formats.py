@@ -1,5 +1,4 @@
-"""The message-format of transfers that are sent (AMQP 1.0 section 2.7.5), put into the frames that Proton
-wrote. Pure.
+"""Puts the message-format of transfers (AMQP 1.0 section 2.7.5) into the frames that Proton wrote. Pure.
 
 Proton always writes message-format 0. A delivery with another one is given to it under a longer tag, which
 holds the format, too:
@@ -45,8 +44,9 @@ class FormatWriter:
         """The beginning of a frame, too short to be processed."""
 
     def feed(self, block: bytes) -> bytes:
-        """Returns the bytes to send instead. If the beginning of a frame is incomplete, its bytes are
-        returned with the next block.
+        """Return the bytes to send instead.
+
+        If the beginning of a frame is incomplete, its bytes are returned with the next block.
         """
         data = bytearray(self._cut)
         data += block

@@ -136,7 +136,7 @@ class MessagesRefusedError(WireError):
 
 
 def strip(message: bytes) -> tuple[int, bytes]:
-    """Returns the size of the header section (0: no header), and the message without delivery annotations.
+    """Return the size of the header section (0: no header), and the message without delivery annotations.
 
     A message that has no delivery annotations is returned itself, not as a copy.
 
@@ -186,8 +186,9 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
 
 
 def without_annotations(messages: Sequence[bytes]) -> bool:
-    """Whether it is certain that no message of the batch has annotations, and thus a group key or a target
-    partition.
+    """Whether it is certain that no message of the batch has annotations.
+
+    Then no message has a group key or a target partition.
 
     False: a message may have some. The check is only two comparisons for the whole batch, so it is also False
     if the headers of the messages differ.
@@ -199,7 +200,7 @@ def without_annotations(messages: Sequence[bytes]) -> bool:
 
 
 def group_key(message: bytes) -> str | None:
-    """Returns the group key of a message, a string or symbol in its message annotations; None without one.
+    """Return the group key of a message, a string or symbol in its message annotations; None without one.
 
     Raises:
         WireError: the group key has another type, or the sections up to it are malformed.
@@ -212,8 +213,9 @@ def group_key(message: bytes) -> str | None:
 
 
 def target_partition(message: bytes) -> str | None:
-    """Returns the target partition of a message, a symbol or string in its delivery annotations; None without
-    one.
+    """Return the target partition of a message, a symbol or string in its delivery annotations.
+
+    None without one.
 
     Raises:
         WireError: the target partition has another type, or the sections up to it are malformed.
@@ -230,7 +232,8 @@ def target_partition(message: bytes) -> str | None:
 def delivery_annotations(message: bytes) -> dict[Value, Value]:
     """Decode the delivery annotations; empty if the message has none.
 
-    Raises WireError if they are malformed.
+    Raises:
+        WireError: they are malformed.
     """
     return _map(message, DELIVERY_ANNOTATIONS)
 
@@ -238,14 +241,16 @@ def delivery_annotations(message: bytes) -> dict[Value, Value]:
 def message_annotations(message: bytes) -> dict[Value, Value]:
     """Decode the message annotations; empty if the message has none.
 
-    Raises WireError if they are malformed.
+    Raises:
+        WireError: they are malformed.
     """
     return _map(message, MESSAGE_ANNOTATIONS)
 
 
 def properties_to(message: bytes) -> str | None:
-    """Returns the field `to` of the properties, which names the log on a link with a null target; None
-    without it.
+    """Return the field `to` of the properties, which names the log on a link with a null target.
+
+    None without it.
 
     Raises:
         WireError: the field is not a string, or the sections up to it are malformed.
@@ -269,8 +274,9 @@ def properties_to(message: bytes) -> str | None:
 
 
 def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
-    """Returns the stored bytes with a header whose delivery-count is `count`, the number of earlier failed
-    deliveries. Everything else remains unchanged.
+    """Return the stored bytes with `count` as the delivery-count in their header.
+
+    `count`: the number of earlier failed deliveries. Everything else remains unchanged.
 
     Raises:
         WireError: the stored header cannot be decoded.
@@ -314,7 +320,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
 
 
 def _header(message: bytes) -> bytes:
-    """Returns the bytes of the header section; empty without a header, or if the message is malformed."""
+    """Return the bytes of the header section; empty without a header, or if the message is malformed."""
     try:
         size, _ = strip(message)
     except WireError:
@@ -331,7 +337,7 @@ def _map(message: bytes, wanted: int) -> dict[Value, Value]:
 
 
 def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
-    """Returns the text of an annotation that is the first entry of the first section after the header.
+    """Return the text of an annotation that is the first entry of the first section after the header.
 
     None: read the section entry by entry. This fast path is for clients that set no other annotation.
     """
@@ -360,7 +366,7 @@ def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
 
 
 def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
-    """Returns the text of an annotation, the first with its name, without decoding the others."""
+    """Return the text of an annotation, the first with its name, without decoding the others."""
     found = find_section(message, wanted)
     # Searching the name is far cheaper than walking the entries, and most messages do not have it.
     if found is None or message.find(name, found.start, found.end) < 0:

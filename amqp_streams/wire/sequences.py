@@ -44,8 +44,9 @@ _SWAP: Final = sys.byteorder == "little"
 
 
 class Split(NamedTuple):
-    """The parts of a batch, each in the order of the messages: sequence numbers, bytes to store, sizes of the
-    header sections, and message-formats (None: all are 0).
+    """The parts of a batch, each in the order of the messages.
+
+    Sequence numbers, bytes to store, sizes of the header sections, and message-formats (None: all are 0).
     """
 
     sequences: "array[int]"
@@ -79,7 +80,7 @@ def split_batch(messages: list[bytes]) -> Split | None:
 
 
 def sequence_of(message: bytes) -> int | None:
-    """Returns the sequence number of a message; None if it does not have one.
+    """Return the sequence number of a message; None if it does not have one.
 
     Raises:
         WireError: the number is not an integer from 0 to 2^64 - 1, or the sections up to it are malformed.
@@ -108,7 +109,7 @@ def sequence_of(message: bytes) -> int | None:
 
 
 def with_sequences(messages: Sequence[bytes], sequences: Iterable[int]) -> list[bytes]:
-    """Returns the messages with their sequence numbers, as `with_sequence` does, but faster."""
+    """Return the messages with their sequence numbers, as `with_sequence` does, but faster."""
     # Messages without header and delivery annotations, as this client encodes them: the numbers go in front.
     if min(messages) >= _NEXT and max(messages) < _END:
         front, pack = _FRONT, _PACK
@@ -119,7 +120,7 @@ def with_sequences(messages: Sequence[bytes], sequences: Iterable[int]) -> list[
 
 
 def with_sequence(message: bytes, sequence: int) -> bytes:
-    """Returns the message with this sequence number in its delivery annotations. Other annotations remain.
+    """Return the message with this sequence number in its delivery annotations. Other annotations remain.
 
     Raises:
         WireError: the message is malformed.

@@ -193,7 +193,11 @@ class Char(str):
 
     @classmethod
     def of(cls, code_point: int) -> Self:
-        """Returns the character with this code point. Raises ValueError if it is not a Unicode character."""
+        """Return the character with this code point.
+
+        Raises:
+            ValueError: it is not a Unicode character.
+        """
         if code_point > _UNICODE_MAX:
             message = f"{code_point:#x} is not a Unicode character"
             raise ValueError(message)
@@ -218,8 +222,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor that names its meaning: as a rule a symbol or a ulong, but any value is
-    valid.
+    """A value with a descriptor that names its meaning.
+
+    As a rule a symbol or a ulong, but any value is valid.
     """
 
     descriptor: "Value"

@@ -28,8 +28,9 @@ Evaluator: TypeAlias = Callable[[Expression], Evaluation]
 
 
 def field_value(node: Field, evaluation: Evaluator) -> Evaluation:
-    """Compile the access to a field whose value is used in an expression. Lists, maps and arrays are FAILED
-    (6.4.4.4).
+    """Compile the access to a field whose value is used in an expression.
+
+    Lists, maps and arrays are FAILED (6.4.4.4).
     """
     raw = resolved(node, evaluation) if node.path else with_default(node.section, node.name)
 

@@ -21,8 +21,9 @@ _NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
 def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # noqa: PLR0911 - one for each pair of types
-    """Returns `left operator right`: NULL if an operand is NULL, FAILED if the types do not allow the
-    operation.
+    """Return `left operator right`.
+
+    NULL if an operand is NULL, FAILED if the types do not allow the operation.
     """
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
@@ -48,7 +49,7 @@ def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # 
 
 
 def negative(operand: Outcome) -> Outcome:
-    """Returns `-operand`; FAILED if it is not a number."""
+    """Return `-operand`; FAILED if it is not a number."""
     if operand is None or operand is FAILED:
         return operand
     if KINDS.get(type(operand)) is not Kind.NUMBER:
@@ -61,7 +62,7 @@ def negative(operand: Outcome) -> Outcome:
 
 
 def positive(operand: Outcome) -> Outcome:
-    """Returns `operand`; FAILED if it is not a number."""
+    """Return `operand`; FAILED if it is not a number."""
     known = operand is None or operand is FAILED or KINDS.get(type(operand)) is Kind.NUMBER
     return operand if known else FAILED
 

@@ -21,8 +21,9 @@ _DOTTED_I: Final = frozenset(("tr", "az"))
 
 
 def function(name: str) -> Function | None:
-    """Returns the function with this name, which checks its arguments; None if it is unknown. UTC is not
-    included, because it needs the time.
+    """Return the function with this name, which checks its arguments; None if it is unknown.
+
+    UTC is not included, because it needs the time.
     """
     known = _FUNCTIONS.get(name)
     if known is None:

@@ -95,8 +95,9 @@ def condition(node: Predicate, unlike: Truth) -> Condition:  # noqa: PLR0911 - a
 
 
 def evaluation(node: Expression) -> Evaluation:  # noqa: PLR0911 - a row a node
-    """Compile an expression to a function that returns its value for a record. Lists, maps and arrays are
-    FAILED (6.4.4.4).
+    """Compile an expression to a function that returns its value for a record.
+
+    Lists, maps and arrays are FAILED (6.4.4.4).
     """
     match node:
         case Constant(value=value):

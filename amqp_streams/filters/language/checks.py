@@ -110,8 +110,9 @@ def _beyond(what: str, position: int) -> FilterError:
 
 
 def _comparable(field: Expression, other: Expression) -> None:
-    """Refuse a constant that is compared with a delivery annotation of the node and has another type: such a
-    condition would never be true.
+    """Refuse a constant that is compared with a delivery annotation of the node and has another type.
+
+    Such a condition would never be true.
     """
     if (
         not isinstance(field, Field)

@@ -32,8 +32,9 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: the name, keyword (in capitals) or mark, or the constant as written. `value`: of a constant.
+    """A token of a filter text.
 
+    `text`: the name, keyword (in capitals) or mark, or the constant as written. `value`: of a constant.
     `start` (inclusive) and `end` (exclusive): characters of the filter text.
     """
 

@@ -68,7 +68,7 @@ _ANNOTATIONS: Final = ("amqp.annotation.", "amqp.message_annotation.", "amqp.mes
 
 
 def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR0911 - one for each kind of name
-    """Returns the field or expression that an identifier of a selector means.
+    """Return the field or expression that an identifier of a selector means.
 
     Raises:
         FilterError: the identifier begins with `amqp.` and is unknown.
@@ -105,7 +105,7 @@ def _constant(node: Expression) -> Literally:
 
 
 def compared(field: Expression, other: Expression) -> Expression:
-    """Returns `other` in the form that a comparison with `field` needs.
+    """Return `other` in the form that a comparison with `field` needs.
 
     Clients that were written for Event Hubs may put numbers in quotes, and write offsets without leading
     zeros: a number that is compared with an offset becomes the text of that offset, and a number in quotes

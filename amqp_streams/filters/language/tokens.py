@@ -56,7 +56,11 @@ class Cursor:
         return taken
 
     def expect(self, text: str) -> None:
-        """Consume this keyword or mark. Raises FilterError if the next token is a different one."""
+        """Consume this keyword or mark.
+
+        Raises:
+            FilterError: the next token is a different one.
+        """
         if not self.take(text):
             raise self.unexpected(text)
 
@@ -78,8 +82,10 @@ class Cursor:
             raise FilterError(reason, start + 1)
 
     def section(self, first: Token) -> int | None:
-        """Returns the section whose name begins at `first`, and consumes the name; None if it is not the name
-        of a section with a dot after it. `first` is the token that was consumed last.
+        """Return the section whose name begins at `first`, and consumes the name.
+
+        None if it is not the name of a section with a dot after it. `first` is the token that was consumed
+        last.
         """
         # The longest name first: `delivery-annotations` also begins with a shorter word.
         for written, after in reversed(self._joined(first)):
@@ -93,7 +99,7 @@ class Cursor:
         return None
 
     def hyphenated(self, first: Token, section: int) -> str:
-        """Returns the longest name of a field that begins at `first`, and consumes it.
+        """Return the longest name of a field that begins at `first`, and consumes it.
 
         `p.content-type` is a name, and `p.group-sequence-a.n` is a difference.
         """
@@ -107,8 +113,9 @@ class Cursor:
         return written
 
     def _joined(self, first: Token) -> list[tuple[str, int]]:
-        """Returns the names that `first` and the words after its hyphens can form, the shortest first, each
-        with the index of the token after it.
+        """Return the names that `first` and the words after its hyphens can form, the shortest first.
+
+        Each name comes with the index of the token after it.
         """
         made = [(first.text, self._at)]
         at, end = self._at, first.end

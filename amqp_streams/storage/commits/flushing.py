@@ -121,7 +121,7 @@ class Flusher:
             self._due[partition] = None
 
     def pace(self) -> None:
-        """A commit ended: write some of what is due.
+        """Write some of what is due, after a commit.
 
         Evenly filled partitions are all due at the same time, and a commit must not wait for all of them.
         """
@@ -307,7 +307,7 @@ class Flusher:
         return count
 
     def catch_up(self) -> None:
-        """A journal file is full: move its partitions' records to segments, a few after each commit."""
+        """Move the records of a full journal file to segments, a few partitions after each commit."""
         for partition in self._journal.waiting():
             self.settle(partition)
 
@@ -362,7 +362,7 @@ class Flusher:
 
 
 def _saved(segments: Sequence[Segment], task: Task) -> None:
-    """An index is derived: a failed index write costs a scan.
+    """Log a failed write of an index, which costs only a scan: indexes are derived.
 
     If the disk is bad, the next sync reports it.
     """

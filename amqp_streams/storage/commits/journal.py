@@ -86,7 +86,7 @@ class Journal:
         return slot, head, slot.position
 
     def written(self, slot: Slot, bytes_: int) -> None:
-        """The record at the slot's position was written: advance to the next aligned position."""
+        """Advance to the next aligned position: the record at the slot's position was written."""
         slot.position += -(-bytes_ // ALIGN) * ALIGN
         slot.sequence += 1
 
@@ -98,7 +98,7 @@ class Journal:
                 del slot.holds[partition]
 
     def drop(self, partition: PartitionLog) -> None:
-        """The partition was deleted: its records no longer pin journal files."""
+        """Let the records of a deleted partition no longer pin journal files."""
         for slot in self.slots:
             slot.holds.pop(partition, None)
 

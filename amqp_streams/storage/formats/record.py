@@ -242,7 +242,7 @@ class Batch:
     formats: Formats = None
 
     def cut(self, at: int, bytes_max: int) -> Chunk:
-        """Records from number `at` on: at least one, at most about `bytes_max` bytes."""
+        """Record from number `at` on: at least one, at most about `bytes_max` bytes."""
         first, count = at - self.head.base, self.head.count
         assert 0 <= first < count, "the wanted record is in the batch"
         if self.one_length is not None:

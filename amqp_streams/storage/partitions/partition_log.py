@@ -78,16 +78,16 @@ class PartitionLog:
         self.busy = True
 
     def end_write(self) -> None:
-        """The write to the segments has ended."""
+        """Record that the write to the segments has ended."""
         self.busy = False
 
     def begin_sync(self) -> None:
-        """A sync begins of everything that was written to the segments so far."""
+        """Record that a sync begins, of everything that was written to the segments so far."""
         self.syncing = True
         self.unsynced_bytes = 0
 
     def end_sync(self) -> None:
-        """The sync has ended."""
+        """Record that the sync has ended."""
         self.syncing = False
 
     def refuse_appends(self, error: StorageError) -> None:
@@ -219,7 +219,7 @@ class PartitionLog:
         return self.tail[bisect_left(self.tail, self.flushed_end, key=_base) :]
 
     def flushed(self, staged: Staged, *, synced: bool) -> list[Segment]:
-        """A staged write has ended; returns the segments that it closed."""
+        """Apply a staged write that has ended; return the segments that it closed."""
         closed = self.segments.apply(staged)
         self.flushed_end = staged.end
         self.unsynced_bytes += sum(placed.length for placed in staged.placed)

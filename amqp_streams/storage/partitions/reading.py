@@ -52,7 +52,7 @@ class Reading:
         return file
 
     def forget(self, path: Path) -> None:
-        """The file will be removed: drop it from both caches."""
+        """Drop a file that will be removed from both caches."""
         self._open.pop(path, None)
         # Searches the whole cache: only retention and deletion call this.
         for key in [key for key in self._cache if key[0] == path]:

@@ -35,7 +35,7 @@ class Recent:
         return next(iter(self._entries))[0] if self._entries else None
 
     def drop_oldest(self) -> None:
-        """The oldest run was dropped by its partition."""
+        """Record that the partition has dropped its oldest run."""
         _, size = self._entries.popitem(last=False)
         self.bytes -= size
 

@@ -171,7 +171,7 @@ class Segments:
         return staged
 
     def apply(self, staged: Staged) -> list[Segment]:
-        """The write has ended; returns the segments that it closed."""
+        """Apply a write that has ended; return the segments that it closed."""
         closed: list[Segment] = []
         current = self.active
         self._closed_file = None
@@ -276,7 +276,7 @@ class Segments:
     # -- reading
 
     def read(self, at: int, bytes_max: int, after: int) -> Chunk:
-        """Records from `at` on. `after` is the number of the first readable record after all segments.
+        """Record from `at` on. `after` is the number of the first readable record after all segments.
 
         Raises:
             CorruptionError: the record was stored, but no segment has it.

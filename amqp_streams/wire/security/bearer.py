@@ -32,7 +32,7 @@ def is_token(text: str) -> bool:
 
 
 def oauthbearer_message(token: str, user: str = "", *, host: str | None = None) -> bytes:
-    """Returns the client's message. Without `user`, the token alone identifies the user."""
+    """Return the client's message. Without `user`, the token alone identifies the user."""
     name = user.replace("=", "=3D").replace(",", "=2C")
     header = f"n,a={name}," if user else "n,,"
     host_text = f"host={host}\1" if host else ""
@@ -40,7 +40,7 @@ def oauthbearer_message(token: str, user: str = "", *, host: str | None = None) 
 
 
 def xoauth2_message(token: str, user: str = "") -> bytes:
-    """Returns the client's message."""
+    """Return the client's message."""
     return f"user={user}\1auth=Bearer {token}\1\1".encode()
 
 

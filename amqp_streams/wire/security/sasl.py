@@ -171,7 +171,7 @@ class SaslServer:
         return events if self.done else events + self.feed(b"")
 
     def unavailable(self, reason: str) -> list[Event]:
-        """The identity cannot be checked now; the peer may retry.
+        """End the login: the identity cannot be checked now, and the peer may retry.
 
         Called instead of `answer` or `feed`, unless `done`.
         """

@@ -94,8 +94,10 @@ def _check_length(text: str) -> None:
 
 
 def _check_directions(text: str) -> None:
-    """RFC 3454, section 6: a text with right-to-left characters must not have left-to-right ones, and must
-    begin and end with a right-to-left character.
+    """RFC 3454, section 6.
+
+    A text with right-to-left characters must not have left-to-right ones, and must begin and end with a
+    right-to-left character.
     """
     if not any(map(stringprep.in_table_d1, text)):
         return

@@ -56,8 +56,9 @@ class ScramError(AmqpStreamsError):
 
 @lru_cache(maxsize=64)
 def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, iterations: int) -> bytes:
-    """Returns SaltedPassword of RFC 5802, section 3, the slow part of a login. It is cached for clients that
-    reconnect.
+    """Return SaltedPassword of RFC 5802, section 3, the slow part of a login.
+
+    It is cached for clients that reconnect.
     """
     return hashlib.pbkdf2_hmac(algorithm.digest, prepared_or_same(password).encode(), salt, iterations)
 
@@ -65,7 +66,7 @@ def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, itera
 def make_keys(
     algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int
 ) -> ScramKeys:
-    """Returns the keys that a server stores for a password.
+    """Return the keys that a server stores for a password.
 
     Slow for many `iterations`: do not call it on an event loop. The password is not cached.
     """
@@ -82,7 +83,7 @@ def make_keys(
 
 
 def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
-    """Returns keys for an unknown user: always the same salt for a name, and keys that no proof matches.
+    """Return keys for an unknown user: always the same salt for a name, and keys that no proof matches.
 
     `secret` must stay on the server: a client that knows it can distinguish these keys from real ones.
     """
@@ -94,7 +95,7 @@ def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iter
 
 
 def format_keys(algorithm: ScramAlgorithm, keys: ScramKeys) -> str:
-    """Returns keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, in base64 (RFC 5803)."""
+    """Return keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, in base64 (RFC 5803)."""
     salt, stored, server = (
         base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key)
     )
@@ -263,12 +264,13 @@ class ScramClient:
         self._signature = b""
 
     def first(self) -> bytes:
-        """Returns the first message."""
+        """Return the first message."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """Returns the final message. Slow in proportion to the server's iterations, except for a password and
-        a salt that are cached.
+        """Return the final message.
+
+        Slow in proportion to the server's iterations, except for a password and a salt that are cached.
 
         Raises:
             ScramError: the challenge is not valid, or requires too few or too many iterations.
