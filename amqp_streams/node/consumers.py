@@ -127,7 +127,11 @@ class Consumers:
         self._in_groups: dict[GroupLink, _Attach] = {}
 
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
-        """Decide on a consumer's attach. Raises PeerError if it is refused."""
+        """Decide on a consumer's attach.
+
+        Raises:
+            PeerError: it is refused.
+        """
         asked = requested_partition(request, log)
         require_here(
             log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index
@@ -177,7 +181,7 @@ class Consumers:
         return self.cursors.uses() | {"link_partitions": Use(self._reads, self._reads_max)}
 
     def end(self, link: Pending | Consuming, now_ms: int, error: PeerError | None = None) -> None:
-        """A link has ended, or must end with `error`. An unknown link changes nothing."""
+        """End a link that has ended or must end with `error`. An unknown link changes nothing."""
         attach = self._attaches.get(link)
         if attach is not None:
             self._end(attach, now_ms, error)
@@ -237,7 +241,7 @@ class Consumers:
             self.writes.write({ENDING + log.incarnation: b""})
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
-        """A log was deleted: its consumers and waiting attaches end with `error`.
+        """End the consumers and waiting attaches of a deleted log with `error`.
 
         Its groups and cursors are removed.
         """
@@ -280,7 +284,7 @@ class Consumers:
                 assert_never(change)
 
     def _open(self, attach: _Attach, now_ms: int) -> None:
-        """The link has its partitions: find its start, and grant it."""
+        """Find the start of a link that has its partitions, and grant it."""
         if not attach.request.durable:
             self._grant(attach, None)
             return

@@ -52,7 +52,8 @@ class KeptCursors:
     def check(self, request: AttachRequest, log: StoredLog, group: str | None) -> None:
         """Check whether the user may use this cursor.
 
-        Raises PeerError if not, or if the link's name cannot have one.
+        Raises:
+            PeerError: not, or if the link's name cannot have one.
         """
         self._cursors.check_user(_key(request, log, group), request.user)
 
@@ -116,7 +117,7 @@ class KeptCursors:
             self._followers.setdefault(consumer.progress.cursor, {})[consumer] = None
 
     def leave(self, consumer: Consuming) -> None:
-        """The link has ended: write its cursor, which moves again when another link attaches."""
+        """Write the cursor of a link that has ended. It moves again when another link attaches."""
         progress = consumer.progress
         if progress is None:
             return
@@ -132,7 +133,7 @@ class KeptCursors:
         self._write(self._cursors.take_moved(self._now_ms))
 
     def taken(self, consumer: Consuming, run: Run | None) -> None:
-        """A run was sent on this link; None: its filters skipped records."""
+        """Record that a run was sent on this link; None: its filters skipped records."""
         progress = consumer.progress
         if progress is not None:
             if run is not None:
@@ -140,7 +141,7 @@ class KeptCursors:
             self._moved[consumer] = None
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
-        """These records have a final outcome."""
+        """Record that these records have a final outcome."""
         progress = consumer.progress
         if progress is not None:
             progress.trackers[partition_index].settled(first, count)

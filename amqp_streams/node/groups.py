@@ -71,7 +71,7 @@ class Groups:
         return self.of(log).claim(claim, now_ms)
 
     def release(self, log: StoredLog, link: GroupLink, now_ms: int) -> None:
-        """The link has ended."""
+        """Release the partition of a link that has ended."""
         found = self._known(log)
         if found is not None:
             self.carry_out(log, found.release(link, now_ms), now_ms)
@@ -114,7 +114,7 @@ class Groups:
         )
 
     def leave(self, log: StoredLog) -> None:
-        """The log was deleted with its groups: no more changes are passed on."""
+        """Pass no more changes on: the log was deleted with its groups."""
         self._owned.pop(log.incarnation, None)
 
     def forget(self, incarnation: str) -> None:

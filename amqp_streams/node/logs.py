@@ -46,7 +46,8 @@ class Logs:
     def at(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
         """The log at an address, created now if that is configured and permitted.
 
-        Raises PeerError if it does not exist.
+        Raises:
+            PeerError: it does not exist.
         """
         log = self._store.logs.get(address)
         if log is not None:

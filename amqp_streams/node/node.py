@@ -239,7 +239,7 @@ class Node:
         self._consumers.groups.tick(now_ms)
 
     def state_written(self, number: int, failure: StorageError | None, now_ms: int | None = None) -> None:
-        """A write of states ended (`States.on_written`)."""
+        """Process the end of a write of states (`States.on_written`)."""
         self._consumers.writes.ended(number, failure, self._now_ms if now_ms is None else now_ms)
 
     def take_effects(self) -> list[Effect]:
@@ -296,7 +296,7 @@ class Node:
         return self._logs.create(name, settings)
 
     def _deleted(self, log: StoredLog) -> None:
-        """A log was deleted: close its links and remove its groups and cursors."""
+        """Close the links of a deleted log, and remove its groups and cursors."""
         error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
         # The consumers first: they still refer to the groups and cursors of the log.
         self._consumers.forget(log, self._now_ms, error)
@@ -358,7 +358,7 @@ class Node:
         return run
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
-        """These records have final outcomes. Only for links that `keeps` a cursor, before their end."""
+        """Record final outcomes. Only for links that `keeps` a cursor, before their end."""
         self._consumers.cursors.settled(consumer, partition_index, first, count)
 
     def sent(self, consumer: Consuming, run: Run, count: int) -> None:
@@ -384,7 +384,7 @@ class Node:
         return self._consumers.cursors.waiting
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
-        """A commit ended: the consumers that waited for records of its partitions."""
+        """Return the consumers that waited for the records of a commit that ended."""
         self._numbering.committed(done)
         if done.failures:
             # The cache compares starts and ends, which a failure does not change.

@@ -34,7 +34,7 @@ class Writes:
             self._waiting[number] = then
 
     def ended(self, number: int, failure: StorageError | None, now_ms: int) -> None:
-        """A write ended."""
+        """Record that a write ended."""
         then = self._waiting.pop(number, None)
         if then is not None:
             then(failure, now_ms)

@@ -1,5 +1,6 @@
-"""`amqp-streams serve --check`: reads the files that settings name as a starting node does, and keeps
-nothing.
+"""`amqp-streams serve --check`.
+
+Reads the files that settings name as a starting node does, and keeps nothing.
 """
 
 import time

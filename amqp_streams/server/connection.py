@@ -1,5 +1,6 @@
-"""One AMQP connection: received bytes pass the SASL layer and reach Proton, and Proton's output goes back. A
-thin shell around `Dispatch`.
+"""One AMQP connection: received bytes pass the SASL layer and reach Proton, and Proton's output goes back.
+
+A thin shell around `Dispatch`.
 
 Stages: the security layer (`SecurityLayer`), then AMQP. The node closes a connection whose client does not
 send `open` in time, is silent for too long, or violates the protocol. If a client does not read, the node
@@ -126,8 +127,9 @@ class AmqpConnection:
         return done
 
     def _end_turn(self, done: bool) -> None:
-        """Answer the client's requests before more is read. If work is left, pause reading and continue in a
-        later loop iteration.
+        """Answer the client's requests before more is read.
+
+        If work is left, pause reading and continue in a later loop iteration.
         """
         if not done:
             self.formats.hold()
@@ -155,8 +157,9 @@ class AmqpConnection:
         return False  # `_end_turn` has added this connection again if work is left
 
     def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:
-        """Find the flows that Proton does not answer: those that ask for an answer (AMQP 2.7.4), and those
-        with too much credit.
+        """Find the flows that Proton does not answer.
+
+        Those that ask for an answer (AMQP 2.7.4), and those with too much credit.
         """
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
@@ -177,8 +180,9 @@ class AmqpConnection:
             self._flows.echo(self._dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
-        """Start AMQP: the SASL layer has identified the client. `leftover` are the bytes that followed the
-        layer.
+        """Start AMQP: the SASL layer has identified the client.
+
+        `leftover` are the bytes that followed the layer.
         """
         limits = self._service.limits
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
@@ -233,8 +237,9 @@ class AmqpConnection:
         self._without_room[link] = None
 
     def _make_room(self) -> None:
-        """Pump the links that waited for space: Proton has written all that the client's session windows
-        allow.
+        """Pump the links that waited for space.
+
+        Proton has written all that the client's session windows allow.
         """
         without_room, self._without_room = self._without_room, {}
         for link in without_room:
@@ -283,8 +288,9 @@ class AmqpConnection:
             self._dispatch.watch()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
-        """Returns the link of this connection that carries answers to this address, or None. Without an
-        address: the only reply link, if there is exactly one.
+        """Return the link of this connection that carries answers to this address, or None.
+
+        Without an address: the only reply link, if there is exactly one.
         """
         links = (
             []
@@ -323,7 +329,7 @@ class AmqpConnection:
         return self._engine is not None
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """Returns the links for which `wanted` is true."""
+        """Return the links for which `wanted` is true."""
         return (
             [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
         )
@@ -360,8 +366,9 @@ class AmqpConnection:
                 self._service.later(deadline_ms - now_ms, self._tick_again)
 
     def _is_silent(self, now_ms: int) -> bool:
-        """Whether the client sent nothing for the idle timeout. Proton cannot check this, because it does not
-        know when the node has paused reading.
+        """Whether the client sent nothing for the idle timeout.
+
+        Proton cannot check this, because it does not know when the node has paused reading.
         """
         if self._reads != self._reads_at_tick or self._pauses or not self._heard_ms:
             self._reads_at_tick, self._heard_ms = self._reads, now_ms

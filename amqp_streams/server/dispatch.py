@@ -118,8 +118,9 @@ class Dispatch:
         """
 
     def run(self) -> bool:
-        """Process events for one loop iteration. Returns True if none is left. Delivery events do not end the
-        iteration, only the others do.
+        """Process events for one loop iteration.
+
+        Returns True if none is left. Delivery events do not end the iteration, only the others do.
         """
         # Local names: this loop may run once for each delivery.
         collector = self._engine.collector
@@ -166,9 +167,7 @@ class Dispatch:
             self._owner.account.leave()
 
     def refuse_excess(self) -> None:
-        """Close the links whose flow granted more credit than Proton can count: Proton would send nothing on
-        them.
-        """
+        """Close the links with more credit than Proton can count: it would send nothing on them."""
         for pointer in self._excess & self.links.keys():
             description = f"a link-credit above {CREDIT_MAX} is not supported: grant less credit at once"
             self.links[pointer].close(PeerError(names.NOT_IMPLEMENTED, description))
@@ -315,8 +314,9 @@ class Dispatch:
         self._look_at_links()
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
-        """Answer with an attach and a detach. The link exists in Proton until the client detaches too, and
-        the client may send on it until then.
+        """Answer with an attach and a detach.
+
+        The link exists in Proton until the client detaches too, and the client may send on it until then.
         """
         self._service.note("attach_refused", peer=self.peer, link=links.name(pointer), reason=str(error))
         if error.condition == names.UNAUTHORIZED_ACCESS:
@@ -406,9 +406,7 @@ class Dispatch:
         self._service.effects.carry_out()
 
     def _forget_all(self, links: Sequence[AnyLink]) -> None:
-        """End all links. Pending attaches come first: otherwise they would be granted what the other links
-        release.
-        """
+        """End all links, first the pending attaches: they must not get what the others release."""
         for link in sorted(links, key=lambda link: not isinstance(link, PendingLink)):
             try:
                 self._forget(link)
@@ -444,8 +442,9 @@ class Dispatch:
         self._look_at_links()
 
     def _look_at_links(self) -> None:
-        """Find out whether the connection has only ordinary consumers or only a few ordinary producers, which
-        `run` serves faster.
+        """Find out whether `run` can serve the connection faster.
+
+        It can if the connection has only ordinary consumers, or only a few ordinary producers.
         """
         links = len(self.links) + len(self._refused)
         self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched

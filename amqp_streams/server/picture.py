@@ -1,5 +1,6 @@
-"""Collects the figures of one moment from the store, the node, its links and the regular work. It visits only
-what is shown, because there may be many consumers and groups.
+"""Collects the figures of one moment from the store, the node, its links and the regular work.
+
+It visits only what is shown, because there may be many consumers and groups.
 """
 
 from collections.abc import Callable, Collection
@@ -31,7 +32,7 @@ class Connection(Protocol):
     """A connection whose links are counted."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """Returns the links for which `wanted` is true."""
+        """Return the links for which `wanted` is true."""
 
 
 class Service(Protocol):
@@ -54,7 +55,7 @@ class Service(Protocol):
 
 
 def picture(service: Service) -> NodeStatus:
-    """Returns the current figures of the whole server."""
+    """Return the current figures of the whole server."""
     node = service.node
     consumers = consumer_statuses(node, CONSUMERS_MAX)
     groups = node.group_figures(groups_max=GROUPS_MAX, lags_max=GROUP_LAGS_MAX)

@@ -1,5 +1,6 @@
-"""The regular work of a node, every half second: time limits, groups, cursors, retention, and checks of the
-store.
+"""The regular work of a node, every half second.
+
+Time limits, groups, cursors, retention, and checks of the store.
 
 Law: if a step fails, it is logged, counted and retried, and the other steps run. `/readyz` names it until it
 succeeds.
@@ -25,8 +26,9 @@ Steps = Iterable[tuple[str, Callable[[], None]]]
 
 
 class Regular:
-    """Does `steps` at each tick, then retention and the checks of the store. The clocks return milliseconds;
-    `monotonic_ms` never decreases.
+    """Does `steps` at each tick, then retention and the checks of the store.
+
+    The clocks return milliseconds; `monotonic_ms` never decreases.
     """
 
     def __init__(

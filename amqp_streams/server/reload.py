@@ -44,8 +44,9 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Reloaded(StrEnum):
-    """The result of reading a part again. FAILED: the old part is still in force, and a log line contains the
-    error.
+    """The result of reading a part again.
+
+    FAILED: the old part is still in force, and a log line contains the error.
     """
 
     CHANGED = "changed"
@@ -105,8 +106,9 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread | None) 
 
 
 def reload_users(service: EventService, users: UsersFile | None) -> Reloaded:
-    """Read the users file again and close the connections of removed users. If the file has an error or is
-    missing, nothing changes.
+    """Read the users file again and close the connections of removed users.
+
+    If the file has an error or is missing, nothing changes.
     """
     if users is None:
         return Reloaded.NONE
@@ -139,7 +141,7 @@ def reload_tokens(guard: Guard) -> Reloaded:
 
 
 def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str]:
-    """Yields the names of the settings that differ. Names in sections are written as `limits.credit`."""
+    """Yield the names of the settings that differ. Names in sections are written as `limits.credit`."""
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
@@ -161,8 +163,9 @@ def warn_if_open(settings: NodeSettings) -> None:
 
 
 def close_what_is_revoked(service: EventService) -> None:
-    """Close the links that the current access rules do not allow. Other links are not touched. A link with a
-    null target is checked again for each log.
+    """Close the links that the current access rules do not allow.
+
+    Other links are not touched. A link with a null target is checked again for each log.
     """
     for connection in tuple(service.connections):
         permissions = service.node.access.of(connection.identity)

@@ -208,8 +208,9 @@ class Server:
         )
 
     def _bound_connections(self, store: Store) -> None:
-        """Lower the limit on connections if the file descriptors do not suffice for it, the store and the
-        probes.
+        """Lower the limit on connections to what the file descriptors allow.
+
+        The store and the probes need some of them.
         """
         assert self.service is not None
         wanted, descriptors = self.settings.limits.connections, raise_open_files(0)
@@ -254,8 +255,9 @@ class Server:
                 log.info("log_updated", log=name)
 
     async def announce_stop(self) -> None:
-        """Answer 503 on `/readyz` and serve for `shutdown_delay_ms`, so that load balancers stop sending
-        clients here.
+        """Answer 503 on `/readyz`, and serve for `shutdown_delay_ms`.
+
+        Load balancers then stop sending clients to this node.
         """
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
@@ -264,8 +266,9 @@ class Server:
             await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
 
     async def stop(self) -> bool:
-        """Close the connections with the reason, and commit and sync pending records. May be called after a
-        failed start.
+        """Close the connections with the reason, and commit and sync pending records.
+
+        May be called after a failed start.
 
         Takes about twice `limits.drain`. Returns whether the next start needs no recovery.
         """
@@ -297,8 +300,10 @@ class Server:
         return True
 
     def reload(self) -> None:
-        """Read settings, certificates and users again (SIGHUP). A part with an error keeps its old value.
-        Before the node is ready, the request is postponed until it is.
+        """Read settings, certificates and users again (SIGHUP).
+
+        A part with an error keeps its old value. Before the node is ready, the request is postponed until it
+        is.
         """
         service, guard = self.service, self._guard
         if service is None or guard is None or not service.ready:

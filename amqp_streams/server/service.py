@@ -1,5 +1,6 @@
-"""The event loop's side of the server: connects the store, the node and the connections, and limits how long
-each of them occupies the loop.
+"""The event loop's side of the server.
+
+Connects the store, the node and the connections, and limits how long each of them occupies the loop.
 
 Life of a batch: a link appends its transfers (`await_commit`). At the end of the loop iteration one commit
 takes what all links appended (`_begin_commit`). The store calls `_committed` when the records are durable.
@@ -81,7 +82,7 @@ class LiveConnection(Protocol):
         """Close the connection with this error."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """Returns the links for which `wanted` is true."""
+        """Return the links for which `wanted` is true."""
 
     def pause(self, reason: Pause) -> None:
         """Stop reading from the client."""
@@ -190,8 +191,9 @@ class EventService:
             self._loop.call_soon(self._begin_commit)
 
     def overloaded(self, link: Committing) -> bool:
-        """Whether more bytes wait for the disk than the limit allows. If so, the connection is paused, and
-        `link.top_up` is called when half of the limit is free.
+        """Whether more bytes wait for the disk than the limit allows.
+
+        If so, the connection is paused, and `link.top_up` is called when half of the limit is free.
         """
         # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
         if self.store.pending_bytes < self.limits.pending_bytes:
@@ -267,8 +269,9 @@ class EventService:
         self._pump()
 
     def _pump(self) -> None:
-        """Pump the links that wait at the start of this call. Links that can send more are pumped again in
-        the next loop iteration.
+        """Pump the links that wait at the start of this call.
+
+        Links that can send more are pumped again in the next loop iteration.
         """
         until = perf_counter() + PUMP_TURN_S
         # Not links that are added meanwhile: the loop must serve its sockets in between.
@@ -312,8 +315,9 @@ class EventService:
         self.effects.carry_out()
 
     def reassociate(self) -> None:
-        """Apply changed redirects: links get the partitions that this node serves now, or are detached with a
-        link redirect.
+        """Apply changed redirects.
+
+        Links get the partitions that this node serves now, or are detached with a link redirect.
         """
         for consumer in self.node.reassociate():
             link = self.effects.consumer(consumer)
@@ -331,6 +335,7 @@ class EventService:
 
     async def quiet(self, timeout_s: float) -> None:
         """Stop reading, and wait until everything that was received is answered, at most `timeout_s`.
+
         Producers thereby learn the outcomes of their last events.
         """
         for connection in self.connections:
@@ -376,5 +381,5 @@ class EventService:
         return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
     def status(self) -> NodeStatus:
-        """Returns the current figures."""
+        """Return the current figures."""
         return picture(self)

@@ -38,8 +38,9 @@ class _Rule:
     """None: any consumer group, or no group."""
 
     def allows(self, right: Right, log: str, group: str | None) -> bool:
-        """Whether the user has this right on logs with this name. The log need not exist. `group`: the
-        consumer group to read in.
+        """Whether the user has this right on logs with this name.
+
+        The log need not exist. `group`: the consumer group to read in.
         """
         if right not in self.rights or not self.log(log):
             return False

@@ -112,7 +112,7 @@ class Consuming:
 
     @property
     def keeps(self) -> bool:
-        """The link has a cursor: the shell reports what is settled (`Node.settled`, `Node.sent`)."""
+        """Whether the link has a cursor: the shell then reports settlements (`Node.settled`, `Node.sent`)."""
         return self.progress is not None
 
 

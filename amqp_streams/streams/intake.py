@@ -140,7 +140,7 @@ class Intake:
         return Producing(log, partition, turns, elsewhere=elsewhere, numbered=numbered)
 
     def forget(self, log: StoredLog) -> None:
-        """The log was deleted."""
+        """Forget a deleted log."""
         self._turns.pop(log.incarnation, None)
 
     def receive(
@@ -175,7 +175,7 @@ class Intake:
         now_ms: int,
         receipt: Receipt,
     ) -> None:
-        """Some data is not a valid message: refuse it, and take the other messages."""
+        """Refuse data that is not a valid message, and take the other messages."""
         receipt.refused += [
             (index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()
         ]

@@ -48,7 +48,7 @@ class Numbered:
     attached: bool = True
 
     def owe(self, partition: Partition, sequence: int, error: PeerError | StorageError) -> None:
-        """An event was refused for no fault of its own."""
+        """Record that an event was refused for no fault of its own."""
         hole = self.holes.get(partition)
         if hole is None or sequence < hole.sequence:
             self.holes[partition] = Hole(sequence, error)
@@ -131,7 +131,7 @@ class Numbering:
     def attach(
         self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None
     ) -> Numbered:
-        """A link of this user's producer was attached."""
+        """Record that a link of this user's producer was attached."""
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1
@@ -142,7 +142,7 @@ class Numbering:
         return Numbered(producer, name, log.incarnation, home, highest if highest >= 0 else None)
 
     def detach(self, numbered: Numbered) -> None:
-        """The link has ended. A second call changes nothing."""
+        """Record the end of a link. A second call changes nothing."""
         if numbered.attached:
             numbered.attached = False
             used = (numbered.incarnation, numbered.producer)
@@ -249,7 +249,7 @@ class Numbering:
             self._leaving.setdefault(partition, {}).update(dict.fromkeys(numbers.forgotten, commit))
 
     def committed(self, done: CommitDone) -> None:
-        """A commit ended: events that it could not store must be sent again."""
+        """Process the end of a commit: events that it could not store must be sent again."""
         for (numbered, partition), lowest in self._lowest.pop(done.sequence, {}).items():
             failure = done.failures.get(partition)
             if failure is not None:
@@ -267,7 +267,7 @@ class Numbering:
                 self._leaving[partition] = later
 
     def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:
-        """These events of the link are in this commit."""
+        """Record that these events of the link are in this commit."""
         if sequences:
             of_commit = self._lowest.setdefault(commit, {})
             lowest = min(sequences)

@@ -32,8 +32,9 @@ SPREAD_MAX: Final = 16
 
 
 class RoundRobin:
-    """Assigns events without a hint to the partitions in turns. All links of a log share one object, so that
-    links with one event each also spread.
+    """Assigns events without a hint to the partitions in turns.
+
+    All links of a log share one object, so that links with one event each also spread.
 
     Usually each partition in turn gets one event. If the batch has more events than the log has partitions,
     and the log has more than SPREAD_MAX, the batch is split into at most SPREAD_MAX runs of adjacent events,

@@ -35,7 +35,7 @@ Certificate = Mapping[str, Any]
 
 
 def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | None:
-    """Returns the user that the certificate belongs to; None if no rule matches."""
+    """Return the user that the certificate belongs to; None if no rule matches."""
     names = names_of(certificate)
     for rule in rules:
         for name in names[rule.name]:
@@ -46,7 +46,7 @@ def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | No
 
 
 def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
-    """Returns the certificate's names by kind."""
+    """Return the certificate's names by kind."""
     subject = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names: dict[CertificateName, list[str]] = {kind: [] for kind in CertificateName}
     # Only the most specific common name counts: it comes last.
@@ -59,7 +59,8 @@ def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
 
 
 def distinguished_name(certificate: Certificate) -> str:
-    """Returns the subject as RFC 4514 writes it, the most specific part first:
+    """Return the subject as RFC 4514 writes it, the most specific part first.
+
     `CN=alice,OU=ops,O=Example`.
     """
     entries = [

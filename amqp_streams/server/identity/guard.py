@@ -1,5 +1,6 @@
-"""Which mechanisms a client is offered, and the checks of passwords, keys and tokens. One guard for each
-node.
+"""Which mechanisms a client is offered, and the checks of passwords, keys and tokens.
+
+One guard for each node.
 
 Law: nothing here reveals to an unauthenticated client whether a user exists, neither by text nor by time. Log
 lines never contain passwords, proofs or tokens. Mechanisms that send the client's secret are offered over
@@ -101,8 +102,10 @@ class Around(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The identity of a connection. `user`: None for anonymous. `groups`: as the credentials name them.
-    `expires_ms`: when the credentials expire, since 1970.
+    """The identity of a connection.
+
+    `user`: None for anonymous. `groups`: as the credentials name them. `expires_ms`: when the credentials
+    expire, since 1970.
     """
 
     user: str | None = None
@@ -156,8 +159,10 @@ class Guard:
         self._settings = settings
 
     def reload_tokens(self) -> bool | None:
-        """Read the keys for tokens again. Returns False if they are not usable: the old keys stay, and the
-        reason is logged. None: tokens are not configured.
+        """Read the keys for tokens again.
+
+        Returns False if they are not usable: the old keys stay, and the reason is logged. None: tokens are
+        not configured.
         """
         oauth = self._settings.oauth
         try:
@@ -170,7 +175,7 @@ class Guard:
     # -- what is offered
 
     def mechanisms(self, channel: ByteChannel) -> dict[str, Callable[[], Mechanism]]:
-        """Returns the mechanisms for this client, strongest first.
+        """Return the mechanisms for this client, strongest first.
 
         Never empty: a client that may not log in at all is offered EXTERNAL only, which fails without making
         the client send a secret.
@@ -232,8 +237,9 @@ class Guard:
         return self._checks.ask(peer_network(peer), asked, wanted=wanted, on_result=checked)
 
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
-        """Returns the user's SCRAM keys, or, for an unknown user, keys that look like real ones. If the user
-        was added before SCRAM was supported, a log line contains the remedy.
+        """Return the user's SCRAM keys, or, for an unknown user, keys that look like real ones.
+
+        If the user was added before SCRAM was supported, a log line contains the remedy.
         """
         assert self._keys is not None, "SCRAM is offered where there are keys"
         known = self._keys.called(user)

@@ -1,5 +1,6 @@
-"""The queue of passwords that wait for a check. A check takes tens of milliseconds of a thread and 64 MiB, so
-only a few run at a time.
+"""The queue of passwords that wait for a check.
+
+A check takes tens of milliseconds of a thread and 64 MiB, so only a few run at a time.
 
 Laws: the queue is bounded, and one address uses at most half of it. Addresses are served round-robin. A
 password whose result is no longer wanted is not checked.
@@ -28,8 +29,10 @@ class _Check:
 
 
 class PasswordChecks:
-    """The checks of one node. Everything except the check itself runs on the event loop's thread. `on_loop`
-    schedules a call on that thread.
+    """The checks of one node.
+
+    Everything except the check itself runs on the event loop's thread. `on_loop` schedules a call on that
+    thread.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class PasswordChecks:
         wanted: Callable[[], bool],
         on_result: Callable[[bool], None],
     ) -> bool:
-        """Queue a password check. `wanted` is asked before the check whether the result is still needed.
-        `on_result` is called with the result.
+        """Queue a password check.
+
+        `wanted` is asked before the check whether the result is still needed. `on_result` is called with the
+        result.
 
         Returns False if too many checks are waiting; `on_result` is then not called.
         """

@@ -1,5 +1,6 @@
-"""The first part of a connection: bytes pass the SASL layer until the client is identified. A thin shell
-around `SaslServer`.
+"""The first part of a connection: bytes pass the SASL layer until the client is identified.
+
+A thin shell around `SaslServer`.
 
 It writes the layer's output, passes its questions to the guard and returns the answers. In the end it calls
 `admit` or closes the channel.
@@ -31,8 +32,9 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 class SecurityLayer:
-    """The security layer of one connection. `admit` is called at most once, with the login and the bytes that
-    followed the layer.
+    """The security layer of one connection.
+
+    `admit` is called at most once, with the login and the bytes that followed the layer.
     """
 
     __slots__ = ("_admit", "_asking", "_channel", "_counted", "_guard", "_held", "_sasl")
@@ -100,8 +102,9 @@ class SecurityLayer:
                     self._hold("too many passwords are waiting for a check")
 
     def _wanted(self) -> bool:
-        """Whether the client still waits for the result. If too many logins have failed in the meantime, it
-        must not get the result.
+        """Whether the client still waits for the result.
+
+        If too many logins have failed in the meantime, it must not get the result.
         """
         return self._sasl is not None and not self._sasl.done and not self._held and not self._limited()
 

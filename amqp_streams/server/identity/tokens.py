@@ -30,7 +30,8 @@ class TokenCheck:
         self._keys: Final = list(_read_keys(settings))
 
     def verify(self, token: str) -> Success | Failure:
-        """Returns the user, the groups and the time of expiry of a token, or the reason why it is not valid.
+        """Return the user, the groups and the time of expiry of a token, or the reason why it is not valid.
+
         Takes some hundred microseconds.
         """
         settings = self.settings

@@ -76,8 +76,10 @@ def user_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The contents of the file. `called`: the name in the file, by the name itself and by its form after
-    SASLprep. `iterations`: the different numbers of iterations among the stored keys. `stamp`: see `_stamp`.
+    """The contents of the file.
+
+    `called`: the name in the file, by the name itself and by its form after SASLprep. `iterations`: the
+    different numbers of iterations among the stored keys. `stamp`: see `_stamp`.
     """
 
     users: Mapping[str, Credentials]
@@ -226,8 +228,10 @@ class UsersFile:
         return any(matches) and isinstance(stored, str) and len(password) <= PASSWORD_CHARACTERS_MAX
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """The user's SCRAM keys. For an unknown user or a user without keys: keys that look like real ones
-        and that no password matches. The work is the same in all cases.
+        """The user's SCRAM keys.
+
+        For an unknown user or a user without keys: keys that look like real ones and that no password
+        matches. The work is the same in all cases.
         """
         own = self.called(name) or prepared_name(name)
         lure = format_keys(algorithm, self._lure(own, algorithm))
@@ -243,14 +247,16 @@ class UsersFile:
         return replace(keys, iterations=counts[keys.salt[0] % len(counts)])
 
     def has_keys(self, name: str, algorithm: ScramAlgorithm) -> bool:
-        """Whether this user has keys for this algorithm. A user that was added before SCRAM was supported
-        needs a new password first.
+        """Whether this user has keys for this algorithm.
+
+        A user that was added before SCRAM was supported needs a new password first.
         """
         return isinstance(self._credentials(name).get(algorithm.lower()), str)
 
     def offers(self, algorithm: ScramAlgorithm) -> bool:
-        """Whether any user has keys for this algorithm. If none has, the node does not offer it, because
-        clients would choose it and fail.
+        """Whether any user has keys for this algorithm.
+
+        If none has, the node does not offer it, because clients would choose it and fail.
         """
         return bool(self._contents.iterations[algorithm])
 
@@ -315,6 +321,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """A value that changes with the file, because the file is always replaced and never written in place.
+
     None: the file does not exist.
     """
     try:
@@ -391,8 +398,9 @@ def _check_keys(algorithm: ScramAlgorithm, name: str, text: str) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a temporary file, sync it, rename it, sync the folder: after a crash, either the old file or the
-    new one exists.
+    """Write a temporary file, sync it, rename it, sync the folder.
+
+    After a crash, either the old file or the new one exists.
     """
     # mkstemp creates it with mode 0600
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -27,8 +27,9 @@ class Throttled(Hashable, Protocol):
 
 
 class Bucket:
-    """A token bucket: tokens arrive at `rate` per second, up to BURST_MS worth. Spending may leave a debt.
-    Times come from a monotonic clock.
+    """A token bucket: tokens arrive at `rate` per second, up to BURST_MS worth.
+
+    Spending may leave a debt. Times come from a monotonic clock.
     """
 
     __slots__ = ("_level", "_rate", "_stamp_ms")
@@ -44,7 +45,7 @@ class Bucket:
         return max(1, self._rate * BURST_MS // 1000)
 
     def level(self, now_ms: int) -> int:
-        """Returns the available bytes. Negative: a debt."""
+        """Return the available bytes. Negative: a debt."""
         passed_ms, self._stamp_ms = max(0, now_ms - self._stamp_ms), max(now_ms, self._stamp_ms)
         self._level = min(float(self.capacity), self._level + self._rate * passed_ms / 1000)
         return int(self._level // 1)
@@ -113,15 +114,18 @@ class Throttle:
         return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity
 
     def credit(self, link: Throttled) -> int:
-        """How many messages a producer may be granted. 0: none now; `go_on` is called later. The links share
-        one window, because granted credit stays until it is used.
+        """How many messages a producer may be granted.
+
+        0: none now; `go_on` is called later. The links share one window, because granted credit stays until
+        it is used.
         """
         self._member(link)
         return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
 
     def deliveries(self, link: Throttled) -> int:
-        """How many messages a consumer may be sent, if they are as large as earlier ones. 0: none now;
-        `go_on` is called later.
+        """How many messages a consumer may be sent, if they are as large as earlier ones.
+
+        0: none now; `go_on` is called later.
         """
         return self._messages(link, self._bucket.capacity)
 
@@ -148,8 +152,9 @@ class Throttle:
         )
 
     def debt_ms(self) -> int:
-        """How many milliseconds until the debt is paid, if it exceeds the capacity: credit alone then does
-        not limit this user. Otherwise 0.
+        """How many milliseconds until the debt is paid, if it exceeds the capacity.
+
+        Credit alone then does not limit this user. Otherwise 0.
         """
         now_ms = self._clock_ms()
         return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
@@ -221,8 +226,9 @@ class Throttle:
             self._later(min(max(SLICE_MS, wait_ms), BURST_MS), self._turn)
 
     def _turn(self) -> None:
-        """Give each waiting link an equal share of the available bytes. A link that owes more than its share
-        keeps waiting.
+        """Give each waiting link an equal share of the available bytes.
+
+        A link that owes more than its share keeps waiting.
         """
         self._scheduled = False
         level = self._bucket.level(self._clock_ms())

@@ -1,5 +1,6 @@
-"""Limits failed logins with token buckets: one for each address, each user, and each user at an address where
-it has logged in before.
+"""Limits failed logins with token buckets.
+
+One for each address, each user, and each user at an address where it has logged in before.
 
 Laws: only failures are counted. A success resets nothing, so that knowing one password does not help to guess
 others. A user who has logged in from an address before has a separate bucket there: failures of other clients

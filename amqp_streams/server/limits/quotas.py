@@ -102,7 +102,7 @@ class Account:
         )
 
     def status(self) -> QuotaStatus:
-        """Returns the figures of this account."""
+        """Return the figures of this account."""
         refused = QuotaStatus(
             self.name, connections_refused=self.refused["connections"], links_refused=self.refused["links"]
         )
@@ -140,7 +140,7 @@ class Quotas:
         self._gone = QuotaStatus(OTHERS)
 
     def of(self, user: str | None) -> Account:
-        """Returns the account of a user. None: the account of all anonymous connections."""
+        """Return the account of a user. None: the account of all anonymous connections."""
         account = self._accounts.get(user)
         if account is None:
             if len(self._accounts) >= ACCOUNTS_MAX:
@@ -155,8 +155,9 @@ class Quotas:
             account.change(self._quota(user))
 
     def status(self) -> Iterable[QuotaStatus]:
-        """Yields the figures of the users that waited or were refused: the first SHOWN_MAX, then the sum of
-        the others.
+        """Yield the figures of the users that waited or were refused.
+
+        The first SHOWN_MAX, then the sum of the others.
         """
         others, shown = self._gone, 0
         for account in self._accounts.values():

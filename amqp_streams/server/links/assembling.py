@@ -17,8 +17,9 @@ from amqp_streams.wire.types import Array, Symbol, Timestamp
 
 
 class Writers(dict[int, AnnotationWriter]):
-    """One writer for each partition, created when the partition is first read: the partitions of a link may
-    change (4.6.5).
+    """One writer for each partition, created when the partition is first read.
+
+    The partitions of a link may change (4.6.5).
     """
 
     def __missing__(self, partition: int) -> AnnotationWriter:

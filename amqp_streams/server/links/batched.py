@@ -1,5 +1,6 @@
-"""A consumer's link with batched deliveries: each delivery carries many events. This is an extension of the
-standard: see docs/batched-deliveries.md. `wire/batches.py` has the byte format.
+"""A consumer's link with batched deliveries: each delivery carries many events.
+
+This is an extension of the standard: see docs/batched-deliveries.md. `wire/batches.py` has the byte format.
 
 Laws: credit counts deliveries, a quota counts bytes. Any outcome of a batch settles the whole batch, and the
 node does not send it again. Outside of Proton, a link holds at most what one read of the store returned.
@@ -130,8 +131,9 @@ class BatchedLink(ConsumerLink):
                 self._deliver(draft)  # the next offset must reach the client before the drained flow does
 
     def _room(self) -> int:
-        """How many bytes the next delivery may have. A delivery with a single event may exceed this. 0: the
-        user's quota is used up.
+        """How many bytes the next delivery may have.
+
+        A delivery with a single event may exceed this. 0: the user's quota is used up.
 
         The link keeps a quota by waiting after a batch, not by sending smaller batches: each batch may be as
         large as the quota of one second.
@@ -143,8 +145,10 @@ class BatchedLink(ConsumerLink):
         return min(room, max(BYTES_MIN, throttle.rate)) if throttle.deliveries(self) else 0
 
     def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int]:
-        """Read the next batch. Returns the batch and its cost in the budget; (None or an empty batch, 0)
-        means that the log has no more events.
+        """Read the next batch.
+
+        Returns the batch and its cost in the budget; (None or an empty batch, 0) means that the log has no
+        more events.
         """
         node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
         single = len(partitions) == 1

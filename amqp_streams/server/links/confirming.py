@@ -1,5 +1,6 @@
-"""Deliveries to durable consumers that settle second: the node settles them when the cursor that covers them
-is on the disk. Spec: AMQP 2.6.12, 2.8.3.
+"""Deliveries to durable consumers that settle second.
+
+The node settles them when the cursor that covers them is on the disk. Spec: AMQP 2.6.12, 2.8.3.
 
 Law: a receiver that sees its delivery settled may rely on the node having stored its outcome. A delivery's
 pointer is invalid after it is settled or its link has ended, so the code that settles a delivery first
@@ -24,8 +25,9 @@ class Confirmed(Hashable, Protocol):
 
 
 class Confirming:
-    """The deliveries of all links that wait for a cursor to be written. `again`: requests another write after
-    a failure.
+    """The deliveries of all links that wait for a cursor to be written.
+
+    `again`: requests another write after a failure.
     """
 
     def __init__(self, again: Callable[[], None]) -> None:

@@ -1,5 +1,6 @@
-"""A consumer's link: sends a log's records, as far as credit allows. Spec: Event Streams 4.3, 4.4, 4.5, 5.1;
-AMQP 2.6.7, 2.6.12.
+"""A consumer's link: sends a log's records, as far as credit allows.
+
+Spec: Event Streams 4.3, 4.4, 4.5, 5.1; AMQP 2.6.7, 2.6.12.
 
 Laws: a closed or evicted link sends nothing more, and later settlements on it do not count. A link that hands
 over sends nothing more and ends after all its deliveries are settled. Its unsettled records stay for the next
@@ -159,8 +160,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._send(run)
 
     def _pump_full(self) -> None:
-        """Stop sending until the client settles. If the client drains, it may wait for the answer before it
-        settles, so the drain is answered.
+        """Stop sending until the client settles.
+
+        If the client drains, it may wait for the answer before it settles, so the drain is answered.
 
         The answer is sent at the second call only: Proton writes a flow before the dispositions that were
         queued with it, so the settlements that make room may still follow.
@@ -182,8 +184,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.owner.stall(self)
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach with `closed` and the reason. The cursor becomes free at once, without waiting for the
-        client's detach.
+        """Detach with `closed` and the reason.
+
+        The cursor becomes free at once, without waiting for the client's detach.
         """
         if self.alive and not self.closing:
             self.report_settled()
@@ -194,9 +197,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.effects.soon()
 
     def evict(self, error: PeerError, by: Owner | None = None) -> None:
-        """Close now because another link owns the cursor or the partition. If the client does not read what
-        was sent before, its connection is cut: otherwise it would receive old deliveries after the new owner
-        has begun.
+        """Close now because another link owns the cursor or the partition.
+
+        If the client does not read what was sent before, its connection is cut: otherwise it would receive
+        old deliveries after the new owner has begun.
 
         Frames on one connection (`by`) stay in order, and a deleted log has no new owner: neither case needs
         the cut.
@@ -214,8 +218,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
             )
 
     def leave(self, error: PeerError, within_ms: int) -> None:
-        """Hand over: send nothing more, and close with this error when all deliveries are settled, or after
-        `within_ms`.
+        """Hand over: send nothing more, and close when all deliveries are settled.
+
+        Close with this error, at the latest after `within_ms`.
         """
         if not self.alive or self.closing or self.leaving is not None:
             return
@@ -255,6 +260,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
 
     def _held(self, delivery: Pointer) -> bool:
         """Keep a finished delivery unsettled until its cursor is on the disk, if the receiver settles second.
+
         Returns False if the delivery is to be settled now.
         """
         record = records.done_with(delivery)
@@ -272,8 +278,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.service.pump_later(self)
 
     def _note(self, partition: int, number: int) -> None:
-        """Record that this record is finished. Consecutive records, the usual case, are reported to the node
-        in one call.
+        """Record that this record is finished.
+
+        Consecutive records, the usual case, are reported to the node in one call.
         """
         if number == self._after and partition == self._partition:
             self._after = number + 1
@@ -289,14 +296,15 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.service.cursors_moved()
 
     def report(self) -> None:
-        """Finish a series of `disposition` calls: report the settlements to the node, and close if the link
-        was waiting for them.
+        """Finish a series of `disposition` calls.
+
+        Report the settlements to the node, and close if the link was waiting for them.
         """
         self.report_settled()
         self._leave_if_settled()
 
     def _returned(self, returned: records.Returned) -> bool:
-        """Returns whether the record of a delivery that the client gave back will be sent again."""
+        """Return whether the record of a delivery that the client gave back will be sent again."""
         verdict = outcome.after(
             _OUTCOMES.get(returned.state, outcome.Outcome.NONE),
             delivery_count=returned.attempt,
@@ -363,8 +371,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
         return sum(map(len, messages))
 
     def _gone(self, run: Run, count: int) -> None:
-        """Record that the first `count` records of the run were sent. Without settlements by the client, sent
-        means finished.
+        """Record that the first `count` records of the run were sent.
+
+        Without settlements by the client, sent means finished.
         """
         if self.presettled and self.keeps:
             self.service.node.sent(self.grant, run, count)

@@ -1,5 +1,6 @@
-"""Links that carry requests and answers instead of events: `<address>/$info` and `$management`. Spec: Event
-Streams 6; AMQP Management 1.0.
+"""Links that carry requests and answers instead of events: `<address>/$info` and `$management`.
+
+Spec: Event Streams 6; AMQP Management 1.0.
 
 Laws: all work is done in `Turns`, which limits it to a few milliseconds per loop iteration for the whole
 node. The node computes an answer only if the client has granted credit for it and has read the earlier
@@ -34,8 +35,9 @@ log = structlog.get_logger("amqp_streams")
 
 
 class InfoLink(OutgoingLink[Informing]):
-    """The link of `<address>/$info`: one message for each credit, with a pause in between. Spec: Event
-    Streams 6.
+    """The link of `<address>/$info`: one message for each credit, with a pause in between.
+
+    Spec: Event Streams 6.
     """
 
     __slots__ = ("scheduled", "sent", "waiting")
@@ -235,8 +237,9 @@ class ReplyLink(OutgoingLink[Replying]):
         self._waiting: dict[Requester, None] = {}
 
     def reserve(self, by: Requester) -> bool:
-        """Reserve credit for the answer to one more request. Returns False if no credit is free; `by` is then
-        scheduled again as soon as credit is.
+        """Reserve credit for the answer to one more request.
+
+        Returns False if no credit is free; `by` is then scheduled again as soon as credit is.
         """
         # A link that ended gives its reservation back.
         self._reserved = {each for each in self._reserved if each.alive and not each.closing}

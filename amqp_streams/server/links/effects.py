@@ -1,4 +1,5 @@
 """Carries out what the node decided about links: answers attaches, closes links, makes consumers hand over.
+
 Spec: Event Streams 4.5; AMQP 2.6.1.
 
 Law: effects are carried out in order and before anything else is sent, so that the old owner's link has ended
@@ -43,8 +44,9 @@ class Effects:
         self._links[link.grant] = link
 
     def detached(self, link: AnyLink, *, closed: bool = False) -> None:
-        """Make the node forget a link that is gone, or that will send nothing more. A second call has no
-        effect.
+        """Make the node forget a link that is gone, or that will send nothing more.
+
+        A second call has no effect.
 
         The caller requests the resulting effects with `soon` or `carry_out`.
         """
@@ -52,15 +54,16 @@ class Effects:
             self._node.detach(link.grant, self._now_ms(), closed=closed)
 
     def consumer(self, grant: Consuming) -> ConsumerLink | None:
-        """Returns the link with this grant; None if it is gone or will send nothing more."""
+        """Return the link with this grant; None if it is gone or will send nothing more."""
         link = self._links.get(grant)
         return link if isinstance(link, ConsumerLink) else None
 
     # -- carrying out
 
     def soon(self) -> None:
-        """Carry out the effects at the end of this loop iteration. For callers that must finish their own
-        work first.
+        """Carry out the effects at the end of this loop iteration.
+
+        For callers that must finish their own work first.
         """
         if not self._scheduled:
             self._scheduled = True

@@ -1,5 +1,6 @@
-"""Flow frames that Proton does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without
-credit (2.6.7).
+"""Flow frames that Proton does not send by itself.
+
+Answers to `echo` (AMQP 2.7.4), and to a drain without credit (2.6.7).
 
 Proton is asked for a flow of the session, which has the exact transfer numbers at this point of the output.
 The flows of links are built from it and follow it.
@@ -33,8 +34,10 @@ class Flows:
             self._owed[link] = None
 
     def echo(self, attached: Iterable[AnyLink]) -> None:
-        """Answer a flow frame that has `echo` set. Proton does not report which link the frame concerns, so
-        the state of all links and sessions of the connection is sent.
+        """Answer a flow frame that has `echo` set.
+
+        Proton does not report which link the frame concerns, so the state of all links and sessions of the
+        connection is sent.
         """
         for link in attached:
             if not link.alive or link.closing:
@@ -51,8 +54,9 @@ class Flows:
             self._engine.ask_session_flow(session)
 
     def write(self) -> bytes:
-        """Returns the owed flow frames. A link that still has deliveries in Proton's output is not included:
-        its flow must follow them.
+        """Return the owed flow frames.
+
+        A link that still has deliveries in Proton's output is not included: its flow must follow them.
         """
         if not self._owed:
             return b""
@@ -77,7 +81,7 @@ def _by_session(owed: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[Outgoin
 
 
 def _session_flow(written: bytes) -> Frame | None:
-    """Returns the last flow frame of a session in these bytes."""
+    """Return the last flow frame of a session in these bytes."""
     # Only the last one has the state after everything that was written before it.
     for frame in reversed(list(read_frames(written))):
         if (
@@ -90,7 +94,7 @@ def _session_flow(written: bytes) -> Frame | None:
 
 
 def _link_flow(state: Frame, link: OutgoingLink[Any]) -> bytes:
-    """Returns the flow frame of a link, with the session's numbers from `state`."""
+    """Return the flow frame of a link, with the session's numbers from `state`."""
     fields = {
         name: int(value)
         for name, value in read_performative(state.body).fields.items()

@@ -75,8 +75,9 @@ class Service(Protocol):
         """Call `link.committed` after the commit with the number `receipt.sequence` has ended."""
 
     def overloaded(self, link: "Committing") -> bool:
-        """Returns whether too many bytes wait for the disk. If so, grant no credit; `link.top_up` is called
-        when there is space.
+        """Return whether too many bytes wait for the disk.
+
+        If so, grant no credit; `link.top_up` is called when there is space.
         """
 
     def pump_later(self, link: "Pumped") -> None:
@@ -140,16 +141,18 @@ class Owner(Protocol):
         """Pump this link again after earlier output was sent."""
 
     def links_changed(self) -> None:
-        """Note that a link of this connection needs another kind of service than before, for example
-        `watched`.
+        """Note that a link of this connection needs another kind of service than before.
+
+        For example, its `watched` has changed.
         """
 
     def cut(self, reason: str) -> None:
         """End the connection at once, without a close frame. Unsent data is dropped."""
 
     def reply_link(self, address: str | None) -> "Replier | None":
-        """Returns the link of this connection that carries answers to this address, or None. Without an
-        address: the only reply link, if there is exactly one.
+        """Return the link of this connection that carries answers to this address, or None.
+
+        Without an address: the only reply link, if there is exactly one.
         """
 
 
@@ -160,8 +163,9 @@ class LinkEffects(Protocol):
         """Register a link: effects may concern it from now on."""
 
     def detached(self, link: "AnyLink", *, closed: bool = False) -> None:
-        """Make the node forget a link that is gone, or that will send nothing more. A second call has no
-        effect. `closed`: the client ended the link for good.
+        """Make the node forget a link that is gone, or that will send nothing more.
+
+        A second call has no effect. `closed`: the client ended the link for good.
         """
 
     def soon(self) -> None:
@@ -195,8 +199,9 @@ class Replier(Protocol):
     """A link that carries answers."""
 
     def reserve(self, by: Requester) -> bool:
-        """Reserve credit for the answer to one more request. Returns False if no credit is left; `by` is
-        scheduled again when there is.
+        """Reserve credit for the answer to one more request.
+
+        Returns False if no credit is left; `by` is scheduled again when there is.
         """
 
     def post(self, by: Requester, message: bytes) -> None:
@@ -293,7 +298,7 @@ class IncomingLink(Link[G_co]):
         """How the client names the link on the connection (channel and handle); None: not known."""
 
     def arrived(self) -> receiving.Arrivals:
-        """Returns the complete messages that have arrived.
+        """Return the complete messages that have arrived.
 
         Closes the link if a message exceeds `size_max`.
         """

@@ -1,5 +1,6 @@
-"""Links that carry no events: attaches that are not answered yet, and receivers without a source. Spec: AMQP
-2.6.3; Event Streams 4.5.1.
+"""Links that carry no events: attaches that are not answered yet, and receivers without a source.
+
+Spec: AMQP 2.6.3; Event Streams 4.5.1.
 
 A pending attach is open at the client only: the node sends its attach frame after it granted or denied the
 request. The link counts toward the limits, and ends with the client's detach, session or connection like
@@ -32,8 +33,9 @@ class PendingLink(Link[Pending]):
         self._answer = answer
 
     def answer(self, outcome: Consuming | PeerError) -> bool:
-        """Grant or deny the attach. Returns False if the client has left, in which case the grant must be
-        returned to the node.
+        """Grant or deny the attach.
+
+        Returns False if the client has left, in which case the grant must be returned to the node.
         """
         if not self.alive or self.closing:
             return False

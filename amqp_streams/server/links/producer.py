@@ -1,5 +1,6 @@
-"""A producer's link: receives transfers and appends them to a log, or, with a null target, to the logs that
-the messages name. Spec: Event Streams 4.1, 4.2.
+"""A producer's link: receives transfers and appends them to a log.
+
+With a null target, it appends each message to the log that the message names. Spec: Event Streams 4.1, 4.2.
 """
 
 from array import array
@@ -46,8 +47,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.second = second
 
     def top_up(self) -> None:
-        """Grant credit before it runs out. No credit is granted while too many bytes wait for the disk, or
-        while the user's quota is used up.
+        """Grant credit before it runs out.
+
+        No credit is granted while too many bytes wait for the disk, or while the user's quota is used up.
         """
         if not self.alive or self.closing:
             return
@@ -73,8 +75,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.owner.flush()
 
     def settled_by_sender(self, delivery: Pointer) -> bool:
-        """Settle a delivery that the sender settled after our outcome (rcv-settle-mode second). Returns False
-        if the delivery is a new message instead.
+        """Settle a delivery that the sender settled after our outcome (rcv-settle-mode second).
+
+        Returns False if the delivery is a new message instead.
         """
         if not outcomes.answered(delivery) or not outcomes.settled_by_peer(delivery):
             return False
@@ -106,8 +109,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return taken
 
     def _formats(self, arrivals: receiving.Arrivals) -> Formats:
-        """Returns the message-formats, or None if all are 0. Messages whose format is unknown are refused and
-        removed from `arrivals`.
+        """Return the message-formats, or None if all are 0.
+
+        Messages whose format is unknown are refused and removed from `arrivals`.
         """
         deliveries, messages, formats = arrivals.deliveries, arrivals.messages, arrivals.formats
         # Rare: a client wrote the message-format in a form that the node cannot read.
@@ -142,9 +146,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 )
 
     def _hold_back(self, debt_ms: int) -> None:
-        """Stop reading from the client until it has paid off the bytes by which it exceeded its quota: credit
-        counts messages and cannot prevent that. The pause is shorter than the idle timeout, so that the
-        connection does not appear dead.
+        """Stop reading from the client until it has paid off the bytes by which it exceeded its quota.
+
+        Credit counts messages and cannot prevent that. The pause is shorter than the idle timeout, so that
+        the connection does not appear dead.
         """
         if debt_ms:
             self.owner.pause(Pause.QUOTA)

@@ -1,5 +1,7 @@
-"""Attach frames: translates the client's source and target into an `AttachRequest`, and a grant into the
-source and target of the answer. Spec: AMQP 2.7.3, 3.5.
+"""Translates between attach frames and the requests and grants of the node.
+
+The client's source and target become an `AttachRequest`, and a grant becomes the source and target of the
+answer. Spec: AMQP 2.7.3, 3.5.
 
 Law: the answer states what is in force. Filters that the node does not apply are left out. A source is
 durable only where its cursor is kept; durable then means `configuration`: the source outlives the link, the
@@ -70,8 +72,9 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
 
 
 def require_whole(owner: Owner, what: str, *cut: str) -> None:
-    """Refuse names with a NUL character. Proton ends a name at the NUL, and the rest could name something
-    else.
+    """Refuse names with a NUL character.
+
+    Proton ends a name at the NUL, and the rest could name something else.
 
     Raises:
         PeerError: one of the names in `cut` was cut at a NUL.
@@ -127,7 +130,7 @@ def _made_up(grant: Replying) -> str:
 
 
 def _capabilities(terminus: Terminus) -> frozenset[str]:
-    """Returns the capabilities that the client wants. Values of unknown types are ignored."""
+    """Return the capabilities that the client wants. Values of unknown types are ignored."""
     value = read_value(terminus.capabilities)
     items = value.items if isinstance(value, Array) else value if isinstance(value, list) else (value,)
     return frozenset(str(item) for item in items if isinstance(item, str))

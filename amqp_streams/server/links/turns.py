@@ -1,5 +1,7 @@
-"""A limit for work that takes long: `$info`, `$management`, and whatever clients request faster than the node
-can do it. The whole node spends a few milliseconds of each loop iteration on it.
+"""A limit for work that takes long.
+
+`$info`, `$management`, and whatever clients request faster than the node can do it. The whole node spends a
+few milliseconds of each loop iteration on it.
 
 Law: however many links send requests, events, heartbeats and health probes are served in between.
 """
@@ -78,8 +80,9 @@ class Turns:
             self._soon(self._turn)
 
     def hold(self, connection: int, size: int) -> bool:
-        """Count a waiting request of this connection. Returns False, and does not count it, if too many bytes
-        are waiting already.
+        """Count a waiting request of this connection.
+
+        Returns False, and does not count it, if too many bytes are waiting already.
         """
         held = self._held.get(connection, 0)
         if held and held + size > CONNECTION_BYTES_MAX:

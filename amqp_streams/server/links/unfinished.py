@@ -1,5 +1,6 @@
-"""Incomplete messages: a limit for the bytes that all links hold, and for the time that each message may
-take.
+"""Incomplete messages.
+
+A limit for the bytes that all links hold, and for the time that each message may take.
 
 Law: a client that does not finish its messages does not stop others. At the limit, the user that holds the
 most bytes loses its oldest incomplete message. A link whose message gets no more data is closed.
@@ -65,8 +66,9 @@ class Unfinished:
         self._users: Final[dict[str | None, _User]] = {}
 
     def holds(self, link: Holder, size: int) -> None:
-        """Set how many bytes this link holds. While the sum exceeds the limit, links are closed, possibly
-        this one.
+        """Set how many bytes this link holds.
+
+        While the sum exceeds the limit, links are closed, possibly this one.
         """
         user = self._users.setdefault(link.owner.user, _User())
         held = user.links.get(link)
@@ -91,8 +93,9 @@ class Unfinished:
             )
 
     def expire(self) -> None:
-        """Close the links whose message got no data for `silence_ms`. Time during which the node itself does
-        not read from the connection does not count.
+        """Close the links whose message got no data for `silence_ms`.
+
+        Time during which the node itself does not read from the connection does not count.
         """
         now_ms = self._clock_ms()
         # Copies: closing a link changes both dictionaries.

@@ -138,8 +138,9 @@ class AdminServer:
             log.info("admin_listening", address=str(acceptor.address), tls=listener.tls)
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Stop accepting, close idle connections, wait up to `drain_s` for requests and WebSockets, then cut
-        the remaining ones.
+        """Stop accepting, and close all connections.
+
+        Idle connections are closed at once. Requests and WebSockets have up to `drain_s`, then they are cut.
         """
         self.phase = Phase.STOPPING
         for acceptor in self._acceptors:
@@ -167,8 +168,10 @@ class AdminServer:
         return cast("asyncio.BaseProtocol", make(config=self._config, server_state=self._state, app_state={}))
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
-        """Accept every connection. At the limit, close the oldest connection of the network with the most:
-        one client cannot keep probes out.
+        """Accept every connection.
+
+        At the limit, close the oldest connection of the network with the most: one client cannot keep probes
+        out.
         """
         # Ended connections are removed only now: counting each end would cost every request.
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
@@ -295,8 +298,9 @@ async def _in_words(request: Request, error: HTTPException) -> Response:
 
 
 def _one_request(app: ASGIApp) -> ASGIApp:
-    """Close each HTTP connection after its first answer: an idle connection would occupy one of
-    HTTP_CONNECTIONS_MAX.
+    """Close each HTTP connection after its first answer.
+
+    An idle connection would occupy one of HTTP_CONNECTIONS_MAX.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,8 +315,9 @@ def _one_request(app: ASGIApp) -> ASGIApp:
 
 
 class _Http(H11Protocol):
-    """uvicorn's HTTP/1.1 with time limits: REQUEST_S until the request is complete, ANSWER_S until the answer
-    is sent.
+    """uvicorn's HTTP/1.1 with time limits.
+
+    REQUEST_S until the request is complete, ANSWER_S until the answer is sent.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,5 @@
 """The interface between a byte stream to a client (TCP, TLS, WebSocket) and the AMQP connection that uses it.
+
 Both sides are called on the event loop's thread only.
 """
 
@@ -28,8 +29,9 @@ class ByteChannel(Protocol):
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The client's verified certificate, as `ssl.SSLSocket.getpeercert` returns it. None or empty: no
-        certificate.
+        """The client's verified certificate, as `ssl.SSLSocket.getpeercert` returns it.
+
+        None or empty: no certificate.
         """
 
     def write(self, data: bytes) -> None:
@@ -55,8 +57,9 @@ class Connection(Protocol):
     """The consumer of the bytes. A `ConnectionFactory` creates it when the channel is established."""
 
     def received(self, data: memoryview) -> None:
-        """Process received bytes. The view is valid during this call only. Never raises because of what a
-        client sends.
+        """Process received bytes.
+
+        The view is valid during this call only. Never raises because of what a client sends.
         """
 
     def drained(self) -> None:

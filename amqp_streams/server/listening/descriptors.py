@@ -13,7 +13,8 @@ PER_PARTITION: Final = 2
 
 
 def connections_possible(wanted: int, *, descriptors: int, partitions: int) -> int:
-    """Returns the limit on connections: `wanted`, or what the descriptors allow. With many partitions it is
-    at least half of the descriptors.
+    """Return the limit on connections: `wanted`, or what the descriptors allow.
+
+    With many partitions it is at least half of the descriptors.
     """
     return min(wanted, max(descriptors // 2, descriptors - KEPT - PER_PARTITION * partitions))

@@ -76,8 +76,9 @@ class Channel(asyncio.BufferedProtocol):
             transport.write(data)
 
     def pending(self) -> int:
-        """See ByteChannel. With TLS, bytes that wait below the encryption (at most about 64 KiB and one
-        write) are not counted.
+        """See ByteChannel.
+
+        With TLS, bytes that wait below the encryption (at most about 64 KiB and one write) are not counted.
         """
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
@@ -94,8 +95,10 @@ class Channel(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """See ByteChannel. Bytes that the client still sends are read and dropped: closing a socket with
-        unread bytes sends a reset, which would destroy our last frames on the way.
+        """See ByteChannel.
+
+        Bytes that the client still sends are read and dropped: closing a socket with unread bytes sends a
+        reset, which would destroy our last frames on the way.
         """
         if self._closing:
             return
@@ -145,7 +148,7 @@ class Channel(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._pause_again)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        """Returns the process's receive buffer."""
+        """Return the process's receive buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -263,8 +266,9 @@ class Listeners:
         return True
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Stop accepting, close every channel, wait up to `drain_s` for clients to read what is buffered,
-        then cut the remaining ones.
+        """Stop accepting, and close every channel.
+
+        Clients have up to `drain_s` to read what is buffered, then the remaining channels are cut.
         """
         self.stop()
         for channel in list(self.channels):

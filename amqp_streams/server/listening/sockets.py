@@ -41,8 +41,10 @@ log = structlog.get_logger("amqp_streams.server")
 
 @dataclass(frozen=True, slots=True)
 class BoundAddress:
-    """The address on which a listener listens. If the configured port is 0, this is the port that the system
-    chose; a host name is resolved to an address.
+    """The address on which a listener listens.
+
+    If the configured port is 0, this is the port that the system chose; a host name is resolved to an
+    address.
     """
 
     host: str
@@ -90,8 +92,10 @@ class Admission:
         return len(self._members)
 
     def enter(self, member: object, *, peer: str, send_away: Callable[[], None] | None = None) -> bool:
-        """Count `member`. Returns False at the limit (counted in `refused` and logged). With `send_away`, the
-        member is unauthenticated until `opened`, and `send_away` closes it.
+        """Count `member`.
+
+        Returns False at the limit (counted in `refused` and logged). With `send_away`, the member is
+        unauthenticated until `opened`, and `send_away` closes it.
         """
         network = peer_network(peer)
         if len(self._members) >= self.limit:
@@ -116,8 +120,9 @@ class Admission:
         self.opened(member)
 
     def _make_room(self, network: str) -> bool:
-        """Close an unauthenticated connection to make room for one from `network`. Returns False if there is
-        none.
+        """Close an unauthenticated connection to make room for one from `network`.
+
+        Returns False if all connections have logged in.
         """
         # Of equal networks it is this one: closing one of another would leave this one with the most.
         busiest = self._unauthenticated.largest(network)
@@ -150,7 +155,7 @@ class Seldom:
 
 
 async def bind(listener: Listener) -> list[socket.socket]:
-    """Returns listening sockets for every address of `listener.host`; a name may have several.
+    """Return listening sockets for every address of `listener.host`; a name may have several.
 
     IPv6 sockets accept IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
 
@@ -207,6 +212,7 @@ def _close_all(sockets: list[socket.socket]) -> None:
 
 class Acceptor:
     """Accepts connections on one bound socket and creates a protocol for each, with TLS if `tls` is given.
+
     `tls` returns the current context.
 
     `enter` counts a new protocol and returns whether it is admitted. `leave` undoes this for a protocol whose
@@ -330,7 +336,7 @@ class Acceptor:
 
 
 def _reason(error: OSError) -> str:
-    """Returns why a handshake failed. Never empty: a client that closes its connection leaves no text."""
+    """Return why a handshake failed. Never empty: a client that closes its connection leaves no text."""
     if isinstance(error, ConnectionError) and not str(error):
         return (
             "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"

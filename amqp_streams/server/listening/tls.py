@@ -21,8 +21,9 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Create a context that presents `settings.certificate`. With `client_ca`, it asks clients for a
-    certificate that is signed by it.
+    """Create a context that presents `settings.certificate`.
+
+    With `client_ca`, it asks clients for a certificate that is signed by it.
 
     Raises:
         ConfigError: a file is missing, not readable, encrypted, or not a certificate or key; or key and

@@ -47,8 +47,9 @@ class Underneath(Protocol):
 
 
 def chosen_subprotocol(offered: list[str]) -> str | None:
-    """Returns the sub-protocol to use, or None if none of the client's is known. The registered name is
-    preferred.
+    """Return the sub-protocol to use, or None if none of the client's is known.
+
+    The registered name is preferred.
     """
     return next((name for name in SUBPROTOCOLS if name in offered), None)
 
@@ -95,8 +96,9 @@ class WebSocketChannel:
         self._to_send.set()
 
     def pending(self) -> int:
-        """See ByteChannel. Bytes that wait below the WebSocket (at most about 64 KiB and one message) are not
-        counted.
+        """See ByteChannel.
+
+        Bytes that wait below the WebSocket (at most about 64 KiB and one message) are not counted.
         """
         return self._queued
 
@@ -130,8 +132,9 @@ class WebSocketChannel:
     # -- its life
 
     async def run(self, factory: ConnectionFactory, subprotocol: str) -> None:
-        """Accept the WebSocket, carry bytes until either side ends, and notify the connection. Returns when
-        the channel has ended.
+        """Accept the WebSocket, carry bytes until either side ends, and notify the connection.
+
+        Returns when the channel has ended.
         """
         try:
             await self._socket.accept(subprotocol)
@@ -194,7 +197,7 @@ class WebSocketChannel:
             await self._to_send.wait()
 
     def _next(self) -> bytes:
-        """Returns the next bytes to send, at most SEND_BYTES."""
+        """Return the next bytes to send, at most SEND_BYTES."""
         taken: list[bytes] = []
         room = SEND_BYTES
         while self._queue and room:

@@ -125,7 +125,7 @@ class Metrics:
         self.registry.register(_Made(self._collect))
 
     async def shared_text(self) -> bytes:
-        """Returns the exposition, which is built at most once in SHARED_S however many requests arrive."""
+        """Return the exposition, which is built at most once in SHARED_S however many requests arrive."""
         if self._shared is None or (self._shared.done() and time.monotonic() - self._shared_at > SHARED_S):
             self._shared, self._shared_at = asyncio.ensure_future(self.text()), time.monotonic()
             self._shared.add_done_callback(self._forget_failed)
@@ -172,7 +172,7 @@ class Metrics:
 
 
 def node_metrics(status: NodeStatus) -> Iterator[Metric]:
-    """Returns the node's figures as metric families."""
+    """Return the node's figures as metric families."""
     yield _gauge("ready", "1 while the node serves clients.", float(status.ready))
     yield _gauge("connections", "Open AMQP connections.", status.connections)
     links = _family(GaugeMetricFamily, "links", "Attached links by the role of the client.", "role")
@@ -194,7 +194,7 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
 
 
 def disk_metrics(data_dir: Path) -> Iterator[Metric]:
-    """Returns the space on the file system of the data directory; nothing if the system cannot report it."""
+    """Return the space on the file system of the data directory; nothing if the system cannot report it."""
     try:
         figures = os.statvfs(data_dir)
     except OSError:
@@ -423,7 +423,7 @@ class _Made(Collector):
         return self._families()
 
     def describe(self) -> Iterator[Metric]:
-        """Returns nothing: otherwise registering the collector would compute all figures."""
+        """Return nothing: otherwise registering the collector would compute all figures."""
         return iter(())
 
 

@@ -18,8 +18,9 @@ GROUP_LAGS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """The figures of one event log. Counters start at zero with the process. `_in`: accepted. `_out`: sent to
-    consumers.
+    """The figures of one event log.
+
+    Counters start at zero with the process. `_in`: accepted. `_out`: sent to consumers.
 
     `repeated`: events of idempotent producers that were accepted but not stored again.
     """
@@ -35,8 +36,9 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer link on one partition. `position`: the offset of the next event that it gets. `lag`: the
-    number of events from there to the end.
+    """One consumer link on one partition.
+
+    `position`: the offset of the next event that it gets. `lag`: the number of events from there to the end.
 
     `group`, `epoch`: the consumer group and the link's epoch in it; None outside of groups.
     """
@@ -53,8 +55,10 @@ class ConsumerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One consumer group. `members`: containers. `waiting`: links that wait for a partition. `moves`: links
-    that were asked to hand over since the start of the process.
+    """One consumer group.
+
+    `members`: containers. `waiting`: links that wait for a partition. `moves`: links that were asked to hand
+    over since the start of the process.
 
     `lags`: how many events the group's cursor is behind, by partition.
     """
@@ -69,8 +73,9 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class QuotaStatus:
-    """How often and how long the links of one user waited for the quota, and what the quota refused. Since
-    the start of the process.
+    """How often and how long the links of one user waited for the quota, and what the quota refused.
+
+    Since the start of the process.
     """
 
     user: str
@@ -82,7 +87,7 @@ class QuotaStatus:
     links_refused: int = 0
 
     def __add__(self, other: "QuotaStatus") -> "QuotaStatus":
-        """Returns the sum, with the user name of the left operand."""
+        """Return the sum, with the user name of the left operand."""
         return QuotaStatus(
             self.user,
             self.waits_in + other.waits_in,
@@ -129,11 +134,11 @@ class StatusSource(Protocol):
         """Why the node does not serve normally; None if it does. Cheap enough for a frequent health probe."""
 
     def status(self) -> NodeStatus:
-        """Returns the current figures."""
+        """Return the current figures."""
 
 
 def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, ...]:
-    """Returns the figures of every log."""
+    """Return the figures of every log."""
     statuses = []
     for name, stored in logs.items():
         counters = node.counters[name]
@@ -150,7 +155,7 @@ def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, 
 
 
 def consumer_statuses(node: Node, count_max: int) -> tuple[ConsumerStatus, ...]:
-    """Returns one figure for each partition of each consumer link, at most `count_max`."""
+    """Return one figure for each partition of each consumer link, at most `count_max`."""
     return tuple(islice(_consumer_statuses(node), count_max))
 
 
@@ -175,8 +180,9 @@ def _consumer_statuses(node: Node) -> Iterator[ConsumerStatus]:
 def group_statuses(
     figures: Sequence[GroupFigures], moves: Mapping[tuple[str, str], int]
 ) -> tuple[GroupStatus, ...]:
-    """Returns the figures of consumer groups. `moves`: how many links were asked to hand over, by log and
-    group.
+    """Return the figures of consumer groups.
+
+    `moves`: how many links were asked to hand over, by log and group.
     """
     return tuple(
         GroupStatus(

@@ -187,7 +187,7 @@ class Cursors:
             raise PeerError(names.UNAUTHORIZED_ACCESS, f"the cursor of this {whose} belongs to another user")
 
     def advance(self, cursor: Cursor, partition: int, position: int) -> None:
-        """All records below `position` are settled. A lower position than the current one changes nothing."""
+        """Move to `position`: all records below it are settled. A lower position changes nothing."""
         # Redelivery and late settlements may report a lower position.
         if position > cursor.positions[partition]:
             cursor.positions[partition] = position

@@ -32,7 +32,7 @@ class Held:
         self._holders: Final[OrderedDict[Holder, int]] = OrderedDict()
 
     def hold(self, holder: Holder, chunk: Chunk) -> None:
-        """This holder has read this chunk and has no other.
+        """Record that this holder has read this chunk and has no other.
 
         The chunks that were read longest ago are dropped for it.
         """

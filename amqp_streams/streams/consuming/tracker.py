@@ -47,7 +47,7 @@ class Tracker:
         self.next = max(self.next, position)
 
     def settled(self, first: int, count: int = 1) -> None:
-        """These records are final: accepted, rejected, or removed from the log.
+        """Record that records are final: accepted, rejected, or removed from the log.
 
         Records that are already settled are ignored.
         """

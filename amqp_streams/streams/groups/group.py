@@ -116,7 +116,7 @@ class Group:
         }
 
     def forget_want(self, member: str) -> None:
-        """This member has what it wanted, or wants no more: its reserved partitions become free for all."""
+        """Free the reserved partitions of a member that has what it wanted, or wants no more."""
         self.wants.pop(member, None)
         for slot in self.slots.values():
             if slot.reserved == member:

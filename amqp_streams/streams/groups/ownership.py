@@ -109,7 +109,7 @@ class Ownership:
             self._forget_if_idle(group.name)
 
     def recorded(self, link: GroupLink, failure: StorageError | None, now_ms: int) -> list[Change]:
-        """The epoch of a `Record` is on the disk, or could not be written."""
+        """Process the end of the write of a `Record`'s epoch."""
         slot = self._writing.pop(link)
         slot.writing.remove(link)
         if failure is None:
@@ -128,7 +128,7 @@ class Ownership:
         return [Refused(link, error), *self.release(link, now_ms)]
 
     def release(self, link: GroupLink, now_ms: int) -> list[Change]:
-        """The link has ended, in any state. A second call changes nothing."""
+        """Remove a link that has ended, in any state. A second call changes nothing."""
         if link.state is GroupLinkState.GONE:
             return []
         group = self._groups[link.group]
