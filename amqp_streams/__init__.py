@@ -1,5 +1,6 @@
-"""An event stream engine: a durable, partitioned event log served over AMQP 1.0 (OASIS Event Stream
-Extensions).
+"""An event stream engine.
+
+A durable, partitioned event log served over AMQP 1.0 (OASIS Event Stream Extensions).
 """
 
 __version__ = "0.1.0"

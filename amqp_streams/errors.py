@@ -1,5 +1,6 @@
-"""The errors of this package. The class states whose fault it is: the peer's or the environment's. Our own
-faults are asserts.
+"""The errors of this package.
+
+The class states whose fault it is: the peer's or the environment's. Our own faults are asserts.
 """
 
 from collections.abc import Mapping

@@ -65,8 +65,9 @@ class LogSetting:
 
     @property
     def field(self) -> str:
-        """The name as an identifier, for example `retention_ms`: in Python, the configuration file and
-        `--json`.
+        """The name as an identifier, for example `retention_ms`.
+
+        In Python, the configuration file and `--json`.
         """
         return self.name.replace("-", "_")
 
@@ -129,8 +130,9 @@ BY_FIELD: Final = {setting.field: setting for setting in LOG_SETTINGS}
 
 
 class LogSettingValues(TypedDict, total=False):
-    """Settings as a caller passes them, in the units of the table. A missing value and None stand for the
-    node's default.
+    """Settings as a caller passes them, in the units of the table.
+
+    A missing value and None stand for the node's default.
     """
 
     partitions: int | None

@@ -44,8 +44,10 @@ _WIDTHS: Final = {0x41: 1, 0x42: 1, 0x55: 2, 0x81: 9}
 
 
 class Outgoing(NamedTuple):
-    """The event of a request. `lines`: its header fields as bytes, except the attribute of
-    `MessageTranscoder.apart`. `own`: the value of that attribute.
+    """The event of a request.
+
+    `lines`: its header fields as bytes, except the attribute of `MessageTranscoder.apart`. `own`: the value
+    of that attribute.
     """
 
     attributes: dict[str, Value]
@@ -78,8 +80,9 @@ class MessageTranscoder:
         self._content_types: Final[Memory[bytes, _Known]] = Memory(4096, 128)
 
     def outgoing(self, message: bytes) -> Outgoing | None:
-        """Returns the event of a message with the usual layout. None: use the general decoder, which also
-        finds out whether the message is valid.
+        """Return the event of a message with the usual layout.
+
+        None: use the general decoder, which also finds out whether the message is valid.
         """
         try:
             return self._outgoing(message)
@@ -184,7 +187,7 @@ class MessageTranscoder:
 
 
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:
-    """Returns the data, and whether the message ends with it."""
+    """Return the data, and whether the message ends with it."""
     front = message[at : at + 4]
     if front == DATA_BINARY32:
         data = message[at + 8 :]

@@ -1,5 +1,6 @@
-"""Rules for the names and values of context attributes. Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3;
-0.3 likewise.
+"""Rules for the names and values of context attributes.
+
+Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3; 0.3 likewise.
 
 Law: an event that passes `check` can be written in every binding, and reading returns it unchanged.
 
@@ -112,7 +113,11 @@ def check_value(name: str, text: str) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name. Raises InvalidEventError if an attribute cannot have it."""
+    """Return the name.
+
+    Raises:
+        InvalidEventError: an attribute cannot have it.
+    """
     if not is_name(name):
         text = f"{name[:NAME_LENGTH_MAX]!r} is not an attribute name: use lower-case letters and digits"
         raise InvalidEventError(text)
@@ -142,8 +147,9 @@ def is_media_type(text: str) -> bool:
 
 
 def text_of(value: Value) -> str:
-    """Returns the canonical string of a value, as headers have it and filters compare it. Spec: CloudEvents
-    1.0, 2.3.
+    """Return the canonical string of a value, as headers have it and filters compare it.
+
+    Spec: CloudEvents 1.0, 2.3.
     """
     if type(value) is str:
         return value
@@ -153,7 +159,7 @@ def text_of(value: Value) -> str:
 
 
 def shown(value: object) -> str:
-    """Returns a value as an error message shows it, with at most 80 characters."""
+    """Return a value as an error message shows it, with at most 80 characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
 

@@ -1,5 +1,6 @@
-"""A CloudEvent in memory: context attributes and data, independent of a transport. Spec: CloudEvents 1.0, 2
-and 3.
+"""A CloudEvent in memory: context attributes and data, independent of a transport.
+
+Spec: CloudEvents 1.0, 2 and 3.
 
 Law: `data` and the values of attributes are exactly those of the sender, in whichever modes the event is
 received and sent.
@@ -19,7 +20,9 @@ SPEC_VERSIONS: Final = ("1.0", "0.3")
 
 @dataclass(frozen=True, slots=True)
 class CloudEvent:
-    """One event. `attributes`: all context attributes by their lower-case names, including `specversion` and
+    """One event.
+
+    `attributes`: all context attributes by their lower-case names, including `specversion` and
     `datacontenttype`.
 
     `data`: None for an event without data, which differs from an event with empty data. `datacontenttype` is

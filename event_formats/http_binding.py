@@ -1,5 +1,6 @@
-"""Events in HTTP requests and responses. Spec: HTTP binding 1.0.2 (and 0.3), 3.1 binary, 3.2 structured, 3.3
-batched.
+"""Events in HTTP requests and responses.
+
+Spec: HTTP binding 1.0.2 (and 0.3), 3.1 binary, 3.2 structured, 3.3 batched.
 
 Laws: in binary mode the body is the data, byte for byte. Content-Type alone decides the mode. A message that
 cannot be read is refused with a reason.
@@ -52,7 +53,7 @@ class HttpMessage(NamedTuple):
 
 
 def from_http(headers: Headers, body: bytes) -> CloudEvent:
-    """Returns the event in a message in binary or structured mode.
+    """Return the event in a message in binary or structured mode.
 
     Raises:
         InvalidEventError: the message does not contain a valid event.
@@ -69,9 +70,10 @@ def from_http(headers: Headers, body: bytes) -> CloudEvent:
 def events_from_http(
     headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX
 ) -> Sequence[CloudEvent]:
-    """Returns the events in a message in any mode.
+    """Return the events in a message in any mode.
 
-    Raises: as `from_http`, and TooManyEventsError for a batch of more than `count_max` events.
+    Raises:
+        as `from_http`, and TooManyEventsError for a batch of more than `count_max` events.
     """
     attributes, content_type = _read(headers)
     if content_type is not None and (mode := mode_of(content_type)) is not Mode.BINARY:
@@ -82,8 +84,9 @@ def events_from_http(
 
 
 def mode_of_http(headers: Headers) -> Mode | None:
-    """Returns the mode that the headers announce; None if they do not announce an event. Nothing else is
-    checked.
+    """Return the mode that the headers announce; None if they do not announce an event.
+
+    Nothing else is checked.
     """
     specversion = False
     for name, value in headers:
@@ -99,7 +102,7 @@ def mode_of_http(headers: Headers) -> Mode | None:
 
 
 def to_binary(event: CloudEvent) -> HttpMessage:
-    """Returns the message in binary mode. The event must fit that mode (`fits_binary`)."""
+    """Return the message in binary mode. The event must fit that mode (`fits_binary`)."""
     headers: list[tuple[str, str]] = []
     for name, value in event.attributes.items():
         if name == CONTENT_TYPE:
@@ -112,7 +115,7 @@ def to_binary(event: CloudEvent) -> HttpMessage:
 
 
 def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
-    """Returns the message in the wanted mode; in structured mode also if binary mode cannot carry the event.
+    """Return the message in the wanted mode; in structured mode also if binary mode cannot carry the event.
 
     Common servers refuse more than `HEADER_BYTES_MAX` of headers. Every receiver must read structured mode
     (HTTP binding, 3).
@@ -125,17 +128,17 @@ def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
 
 
 def to_structured(event: CloudEvent) -> HttpMessage:
-    """Returns the message in structured mode, as JSON."""
+    """Return the message in structured mode, as JSON."""
     return HttpMessage([(_TYPE_FIELD, STRUCTURED_JSON + "; charset=utf-8")], json_format.write_event(event))
 
 
 def to_batch(events: Sequence[CloudEvent]) -> HttpMessage:
-    """Returns one message with all events, as JSON."""
+    """Return one message with all events, as JSON."""
     return HttpMessage([(_TYPE_FIELD, BATCH_JSON + "; charset=utf-8")], json_format.write_batch(events))
 
 
 def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
-    """Returns the attributes in headers by name, and the content type.
+    """Return the attributes in headers by name, and the content type.
 
     If the content type announces an event, attributes in headers that are not valid are ignored: the event in
     the body counts.
@@ -183,7 +186,7 @@ def _binary(attributes: dict[str, Value], content_type: str | None, body: bytes)
 
 
 def _classify(name: bytes) -> str:
-    """Returns the attribute that a header stands for, or one of `_SPECIAL`."""
+    """Return the attribute that a header stands for, or one of `_SPECIAL`."""
     text = name.decode("latin-1").lower()
     known = _OTHER
     if text == _TYPE_FIELD:
@@ -196,7 +199,7 @@ def _classify(name: bytes) -> str:
 
 
 def _fault_of_name(name: bytes) -> InvalidEventError | None:
-    """Returns why a header with the prefix of attributes is not an attribute; None if it is one."""
+    """Return why a header with the prefix of attributes is not an attribute; None if it is one."""
     try:
         check_name(name.decode("latin-1").lower()[len(HTTP_PREFIX) :])
     except InvalidEventError as error:

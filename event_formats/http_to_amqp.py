@@ -65,8 +65,10 @@ assert SPEC_VERSIONS == ("1.0", "0.3"), "both have the same rules for the attrib
 
 
 class _Known(NamedTuple):
-    """A remembered header: its bits, its bytes in the message (an attribute, or the section with the content
-    type), and its number (of Content-Length).
+    """A remembered header.
+
+    Its bits, its bytes in the message (an attribute, or the section with the content type), and its number
+    (of Content-Length).
     """
 
     which: int
@@ -81,7 +83,7 @@ class Head(NamedTuple):
     length: int
 
     def message(self, data: bytes) -> bytes:
-        """Returns the whole message. `data` must have the announced length."""
+        """Return the whole message. `data` must have the announced length."""
         return b"".join((self.front, data_head(len(data)), data))
 
 
@@ -105,7 +107,7 @@ class RequestTranscoder:
         self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
 
     def head(self, headers: Sequence[tuple[bytes, bytes]], added: Sequence[bytes] = ()) -> Head | None:
-        """Returns the beginning of the message for a request; None if the request is unusual.
+        """Return the beginning of the message for a request; None if the request is unusual.
 
         `headers`: with names in lower case. `added`: encoded attributes (`amqp_binding.writing.attribute`)
         that the message gets in addition to those of the request.
@@ -157,7 +159,7 @@ class RequestTranscoder:
         return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
 
     def _named(self, name: bytes) -> _Known:
-        """Returns the bits of an attribute's name, and its key in the message."""
+        """Return the bits of an attribute's name, and its key in the message."""
         text = name[3:].decode("latin-1")
         try:
             check_name(text)

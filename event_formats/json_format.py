@@ -32,8 +32,9 @@ _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
 class _Number(str):
-    """The text of a JSON number. It is not converted, to save time: most numbers are in `data`, which is only
-    skipped.
+    """The text of a JSON number.
+
+    It is not converted, to save time: most numbers are in `data`, which is only skipped.
     """
 
     __slots__ = ()
@@ -62,8 +63,9 @@ def read_event(body: bytes) -> CloudEvent:
 
 
 def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
-    """Returns attributes and data of an event without checking the attributes. The value of an attribute is a
-    str or bool, or the JSON text of another value.
+    """Return attributes and data of an event without checking the attributes.
+
+    The value of an attribute is a str or bool, or the JSON text of another value.
 
     Raises:
         InvalidEventError: the text is not JSON, `specversion` is missing, the data cannot be read, or an
@@ -91,7 +93,7 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
 
 
 def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
-    """Returns the members of an event, and the text of its data, with one run of the JSON parser.
+    """Return the members of an event, and the text of its data, with one run of the JSON parser.
 
     None: the text of the data cannot be located in this way; read member by member.
     """
@@ -158,8 +160,9 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 
 
 def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
-    """Returns the event as a JSON object. Data is written as JSON or text if its type is that, otherwise in
-    Base64.
+    """Return the event as a JSON object.
+
+    Data is written as JSON or text if its type is that, otherwise in Base64.
 
     `binary`: write the data of a 1.0 event always in Base64. In 0.3 this is not possible: Base64 needs the
     attribute `datacontentencoding` there, which would change the event.
@@ -186,7 +189,7 @@ def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
 
 
 def write_batch(events: Sequence[CloudEvent]) -> bytes:
-    """Returns the events as a JSON array."""
+    """Return the events as a JSON array."""
     return b"[" + b",".join(map(write_event, events)) + b"]"
 
 
@@ -200,7 +203,7 @@ def is_json_text(data: bytes) -> bool:
 
 
 def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
-    """Returns the data as a JSON value that reading returns byte for byte; None if no value does."""
+    """Return the data as a JSON value that reading returns byte for byte; None if no value does."""
     content_type = attributes.get(CONTENT_TYPE)
     encoded = _in_base64(attributes)
     if isinstance(content_type, str) and is_json(content_type) and not encoded:
@@ -230,7 +233,7 @@ def _decoded(body: bytes) -> str:
 
 
 def _event(text: str, at: int) -> tuple[CloudEvent, int]:
-    """Returns the event that begins at `at`, and where it ends."""
+    """Return the event that begins at `at`, and where it ends."""
     members, slices, end = _members(text, at)
     data_at, value, binary = slices.get(DATA), members.pop(DATA, None), members.pop(DATA_BASE64, None)
     attributes = {
@@ -246,8 +249,10 @@ def _event(text: str, at: int) -> tuple[CloudEvent, int]:
 
 
 def _data(attributes: Mapping[str, object], raw: str | None, value: object, binary: object) -> bytes | None:
-    """Returns the data as bytes. `raw`, `value`: JSON text and value of the member `data`; `binary`: value of
-    `data_base64`. At most one of the members may exist.
+    """Return the data as bytes.
+
+    `raw`, `value`: JSON text and value of the member `data`; `binary`: value of `data_base64`. At most one of
+    the members may exist.
     """
     if binary is not None:
         if attributes.get("specversion") == "0.3":
@@ -271,8 +276,9 @@ def _data(attributes: Mapping[str, object], raw: str | None, value: object, bina
 
 
 def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], int]:
-    """Returns the members of a JSON object: values by name, and the position of each value in the text. Also
-    returns where the object ends.
+    """Return the members of a JSON object: values by name, and the position of each value in the text.
+
+    Also returns where the object ends.
     """
     if text[at : at + 1] != "{":
         raise InvalidEventError(f"an event is a JSON object, not {shown(text[at : at + 20])}")

@@ -1,5 +1,6 @@
-"""Media types: the content mode that they announce, and whether data is JSON. Spec: HTTP binding 3, JSON
-format 3.1.
+"""Media types: the content mode that they announce, and whether data is JSON.
+
+Spec: HTTP binding 3, JSON format 3.1.
 """
 
 from enum import StrEnum
@@ -26,8 +27,9 @@ class Mode(StrEnum):
 
 
 def mode_of(content_type: str) -> Mode:
-    """Returns the mode that a content type announces. A type that does not begin with application/cloudevents
-    announces binary mode.
+    """Return the mode that a content type announces.
+
+    A type that does not begin with application/cloudevents announces binary mode.
 
     Raises:
         UnsupportedFormatError: the event format is not JSON, or the charset is not UTF-8.
@@ -71,8 +73,9 @@ def is_unicode(content_type: str) -> bool:
 
 
 def essence(content_type: str) -> tuple[str, str]:
-    """Returns type and subtype in lower case without parameters, and the charset in lower case, or "" without
-    one.
+    """Return type and subtype in lower case without parameters, and the charset in lower case.
+
+    The charset is "" if the media type has none.
     """
     media_type, _, parameters = content_type.partition(";")
     charset = ""

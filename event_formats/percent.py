@@ -18,15 +18,16 @@ _BACKSLASHED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
 def encoded(text: str) -> str:
-    """Returns the value of the header. Space, double quote, percent sign and everything that is not printable
-    ASCII are written as %XX of their UTF-8.
+    """Return the value of the header.
+
+    Space, double quote, percent sign and everything that is not printable ASCII are written as %XX of their
+    UTF-8.
     """
     return text if _PLAIN.fullmatch(text) else quote(text, safe=_SAFE)
 
 
 def decoded(name: str, value: bytes) -> str:
-    """Returns the value of the attribute `name`. A % that does not begin an escape remains a %.
-
+    """Return the value of the attribute `name`. A % that does not begin an escape remains a %.
 
     Raises:
         InvalidEventError: the bytes are not UTF-8, before or after they are decoded.

@@ -1,4 +1,5 @@
 """Patterns of LIKE, which FILTEX 6.4.3.2 and CESQL 3.4.3 define alike: `%` matches any characters, `_` one.
+
 Pure.
 
 A pattern is a sequence of pieces between its `%`. Law: each piece has a fixed length and matches at its first
@@ -19,7 +20,7 @@ Search: TypeAlias = Callable[[str, int, int], int]
 
 
 def plain_matcher(pieces: Sequence[Piece]) -> Matcher:
-    """Returns a function that decides whether a whole text matches pieces without `_`."""
+    """Return a function that decides whether a whole text matches pieces without `_`."""
     texts = ["".join(character or "" for character in piece) for piece in pieces]
     match texts:
         case [exact]:
@@ -81,5 +82,5 @@ def wildcard_matcher(
 
 
 def compiled(piece: Piece) -> re.Pattern[str]:
-    """Returns the regular expression of one piece."""
+    """Return the regular expression of one piece."""
     return re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL)

@@ -1,5 +1,6 @@
-"""[io] The log of a process, on stderr: each line has an event name and key=value pairs. The records of the
-standard library's loggers have the same form.
+"""[io] The log of a process, on stderr: each line has an event name and key=value pairs.
+
+The records of the standard library's loggers have the same form.
 
 Laws: a value whose key names a secret is masked. A text from a peer cannot begin a new line or contain a
 control sequence.
@@ -92,8 +93,9 @@ def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any])
 def escape_controls(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """A structlog processor that escapes control characters, so that a text from a peer cannot begin a new
-    line or control a terminal.
+    """A structlog processor that escapes control characters.
+
+    A text from a peer must not begin a new line or control a terminal.
     """
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():

@@ -68,8 +68,9 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
 def _at_times(
     options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge
 ) -> dict[int, int]:
-    """Return the offsets of the partitions of one log at their times. Sends one request for each distinct
-    time.
+    """Return the offsets of the partitions of one log at their times.
+
+    Sends one request for each distinct time.
     """
     found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
     wanted: dict[int, list[int]] = {}

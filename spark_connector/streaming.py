@@ -1,5 +1,6 @@
-"""[io] `spark.readStream`: micro-batches of offset ranges. Each event is read exactly once, because Spark's
-checkpoint contains the ends of the micro-batches.
+"""[io] `spark.readStream`: micro-batches of offset ranges.
+
+Each event is read exactly once, because Spark's checkpoint contains the ends of the micro-batches.
 
 Spark creates one reader for each run of a query, in a separate process, and pickles another one for the
 tasks. So a reader does not open connections before Spark calls it. These calls were measured with PySpark

@@ -15,8 +15,9 @@ _settled: set[int] = set()
 
 
 def settle() -> None:
-    """Exclude all objects that exist now from garbage collection. Only the first call in a process has an
-    effect.
+    """Exclude all objects that exist now from garbage collection.
+
+    Only the first call in a process has an effect.
 
     Call it at the end of a task, when everything that tasks need is loaded. Garbage of later tasks is still
     collected. In a process that PySpark's daemon did not start, the call does nothing.

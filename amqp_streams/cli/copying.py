@@ -32,7 +32,8 @@ class Source(Protocol):
     ) -> list[ReceivedEvent]:
         """The next of the present events; none at their end.
 
-        Raises TimedOutError if neither is known in time.
+        Raises:
+            TimedOutError: neither is known in time.
         """
 
     def settle(self, events: Iterable[ReceivedEvent]) -> None:

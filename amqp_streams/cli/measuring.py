@@ -152,8 +152,9 @@ async def _produce(producer: Producer, events: int, measurement: Measurement, la
 async def _timed(
     outcome: Awaitable[Receipt], was_due: float, measurement: Measurement, events: int, latencies: Latencies
 ) -> None:
-    """Wait for the last event of a batch. Its outcome counts for all, because outcomes of a producer arrive
-    in order.
+    """Wait for the last event of a batch.
+
+    Its outcome counts for all, because outcomes of a producer arrive in order.
     """
     try:
         await outcome

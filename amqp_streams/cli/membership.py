@@ -55,11 +55,11 @@ class Member:
         self.consumer.settle(events)
 
     def assigned(self, partition: str) -> None:
-        """A partition was assigned."""
+        """Report that a partition was assigned."""
         say(f"partition {partition} was assigned to this member")
 
     def revoked(self, partition: str) -> None:
-        """A partition was revoked."""
+        """Report that a partition was revoked."""
         if not self.leaving:
             say(f"partition {partition} was revoked")
 

@@ -137,8 +137,9 @@ def file_contents() -> Contents:
 
 
 def variable_of(name: Name) -> str:
-    """Return the environment variable of a setting: `("tls", "client_ca")` is
-    `AMQP_STREAMS_TLS_CLIENT_CA`.
+    """Return the environment variable of a setting.
+
+    `("tls", "client_ca")` is `AMQP_STREAMS_TLS_CLIENT_CA`.
     """
     return sources.variable_of(PREFIX, name)
 
@@ -152,8 +153,9 @@ def node_settings(
 ) -> NodeSettings:
     """Build and validate the settings of a node.
 
-    Raises: ConfigError: one line for each setting that is not valid, with its name, its source and the valid
-    values.
+    Raises:
+        ConfigError: one line for each setting that is not valid, with its name, its source and the valid
+        values.
     """
     known = {variable_of(name): name for name in settable()}
     try:
@@ -197,8 +199,9 @@ def _from_file(path: Path) -> dict[Name, Given]:
 
 
 def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Name, object]]:
-    """Flatten tables to settings, by their names in the file. An empty table of a log is a log with the
-    defaults.
+    """Flatten tables to settings, by their names in the file.
+
+    An empty table of a log is a log with the defaults.
     """
     model: type[BaseModel] | None = NodeSettings if not above else _SECTIONS.get(above[0])
     if len(above) == 2 and above[0] == "logs":

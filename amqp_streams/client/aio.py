@@ -1,5 +1,6 @@
-"""The asyncio client: `async with connect(url) as client`, then producers, consumers, log information and
-management.
+"""The asyncio client.
+
+`async with connect(url) as client`, then producers, consumers, log information and management.
 
 Every method that waits takes `timeout` in seconds (None: no limit) and raises `TimedOutError` when the time
 is over. All objects belong to the event loop in which they were created.
@@ -61,8 +62,9 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """A client of an event log node. It opens more connections if its links do not fit into one, and
-    reconnects after a loss.
+    """A client of an event log node.
+
+    It opens more connections if its links do not fit into one, and reconnects after a loss.
 
     Created by `connect`.
     """
@@ -141,8 +143,9 @@ class Client:
         `start`: LATEST or "latest", EARLIEST or "earliest", AfterOffset(42) or AfterTime. LATEST means events
         that are accepted after the attach, also with `filters`.
 
-        Raises: ValueError, TypeError if `start` is not valid; ValueError if `durable` is used outside a group
-        and `connect` was not given a container_id.
+        Raises:
+            ValueError, TypeError if `start` is not valid; ValueError if `durable` is used outside a group and
+            `connect` was not given a container_id.
         """
         if durable is not None and group is None and not self._named:
             message = (
@@ -229,8 +232,8 @@ class Client:
         that has another `LogInfo.incarnation`. `timeout`: the maximum number of seconds in which the node
         sends nothing.
 
-        Raises: ValueError at once if a number is out of range. While iterating: what `RangeReader.take`
-        raises.
+        Raises:
+            ValueError at once if a number is out of range. While iterating: what `RangeReader.take` raises.
         """
         return RangeReader(
             self._pool,
@@ -249,7 +252,8 @@ class Client:
     async def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
         """Read the partitions, offsets and settings of a log from its `$info` address.
 
-        Raises: LinkRefusedError if the log does not exist, ConnectionLostError, TimedOutError.
+        Raises:
+            LinkRefusedError if the log does not exist, ConnectionLostError, TimedOutError.
         """
         return await within(timeout, f"information on {log}", self._again(lambda wire: read_info(wire, log)))
 
@@ -262,8 +266,9 @@ class Client:
         more than 10,000 partitions together, the client sends several requests, and the parts of the answer
         are of different moments. `missing_ok`: leave out logs that do not exist instead of raising an error.
 
-        Raises: ManagementError (404: a log does not exist; 403: no permission), LinkRefusedError,
-        ConnectionLostError, TimedOutError.
+        Raises:
+            ManagementError (404: a log does not exist; 403: no permission), LinkRefusedError,
+            ConnectionLostError, TimedOutError.
         """
         listed = [logs] if isinstance(logs, str) else list(logs)
         asked = ask_extents(self._asker.ask, listed, missing_ok=missing_ok)
@@ -282,7 +287,8 @@ class Client:
         If no such event exists, the offset is that of the next event to be stored. `partitions` None: all
         partitions. `timestamp_ms`: milliseconds since 1970 UTC.
 
-        Raises: what `extents` raises.
+        Raises:
+            what `extents` raises.
         """
         given = [partitions] if isinstance(partitions, str | int) else partitions
         body = extents_body(
@@ -302,8 +308,9 @@ class Client:
         await within(self._timeout, "connecting", self._pool.connect())
 
     async def close(self) -> None:
-        """Close all connections. Producers and consumers that are still open end with ClosedError: close them
-        first.
+        """Close all connections.
+
+        Producers and consumers that are still open end with ClosedError: close them first.
         """
         await self._pool.close()
 
@@ -358,8 +365,9 @@ def connect(
     connection on which nothing arrives for so long counts as lost. `redirects_max`: how many redirects in a
     row a link follows to another container; 0: none.
 
-    Raises: ValueError at once if a URL is not valid. When entered: ConnectError, AuthenticationError,
-    TimedOutError.
+    Raises:
+        ValueError at once if a URL is not valid. When entered: ConnectError, AuthenticationError,
+        TimedOutError.
     """
     addresses = [Address.parse(one) for one in ([url] if isinstance(url, str) else url)]
     if not addresses:

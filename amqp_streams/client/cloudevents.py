@@ -40,7 +40,8 @@ def to_event(cloud_event: BaseCloudEvent) -> Event:
 
     Data of type bytes or str (as UTF-8) is sent as it is. All other data is sent as JSON.
 
-    Raises: InvalidEventError: an attribute is not valid, or the data cannot be written as JSON.
+    Raises:
+        InvalidEventError: an attribute is not valid, or the data cannot be written as JSON.
     """
     attributes = {
         check_name(name): _value(name, value) for name, value in cloud_event.get_attributes().items()
@@ -68,8 +69,9 @@ def from_event(event: Event | ReceivedEvent | bytes, *, raw: bool = False) -> Ba
     The SDK decodes the data by its content type to a JSON value, text or bytes. `raw`: leave the data as
     bytes.
 
-    Raises: InvalidEventError: the event is not a CloudEvent, or its time is a leap second or before the year
-    1, which Python cannot represent.
+    Raises:
+        InvalidEventError: the event is not a CloudEvent, or its time is a leap second or before the year 1,
+        which Python cannot represent.
     """
     read = decode(event if isinstance(event, bytes) else event.encode())
     attributes: dict[str, Any] = dict(read.attributes)

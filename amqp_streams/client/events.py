@@ -56,7 +56,8 @@ class Event:
     def encode(self) -> bytes:
         """Return the AMQP message.
 
-        Raises: WireError: a value has no AMQP type.
+        Raises:
+            WireError: a value has no AMQP type.
         """
         front = (
             self._annotations() if self.annotations else b"" if self.key is None else key_section(self.key)

@@ -1,5 +1,7 @@
-"""What the engine and the client add to a message for one hop: the target partition when it is sent, and
-partition, offset and timestamp when it is delivered. All are delivery annotations.
+"""What the engine and the client add to a message for one hop.
+
+The target partition when it is sent, and partition, offset and timestamp when it is delivered. All are
+delivery annotations.
 
 Law: for bytes that are not an AMQP message every function raises WireError and nothing else. Spec: Event
 Streams 4.6.2, 4.6.4, 5.1.
@@ -106,8 +108,9 @@ def _decode(message: bytes) -> EventPosition:
 
 
 def associated_of(message: bytes) -> tuple[str, ...] | None:
-    """Return the partitions that the link is associated with from this delivery on, or None if the delivery
-    does not name them.
+    """Return the partitions that the link is associated with from this delivery on.
+
+    None if the delivery does not name them.
 
     Spec: Event Streams 4.6.5.
     """

@@ -53,7 +53,8 @@ class AfterOffset:
 
     Offsets belong to one partition. A consumer of several partitions applies the same offset to each of them.
 
-    Raises: TypeError if `offset` is not an int; ValueError if no event can have this offset.
+    Raises:
+        TypeError if `offset` is not an int; ValueError if no event can have this offset.
     """
 
     offset: int
@@ -74,7 +75,8 @@ class AfterOffset:
 class AfterTime:
     """Events stored after this time in milliseconds since 1970 UTC (exclusive).
 
-    Raises: TypeError if `timestamp_ms` is not an int.
+    Raises:
+        TypeError if `timestamp_ms` is not an int.
     """
 
     timestamp_ms: int
@@ -98,7 +100,8 @@ def start_of(given: StartAt) -> Start:
 
     An offset alone is refused: it does not show whether its event is included.
 
-    Raises: ValueError if the text is not a start; TypeError if the type is wrong.
+    Raises:
+        ValueError if the text is not a start; TypeError if the type is wrong.
     """
     if isinstance(given, Start):
         return given
@@ -155,8 +158,9 @@ NO_RETRY: Final = RetryPolicy(attempts_max=0)
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """How `amqps://` and `wss://` are secured. Without `ca_file` the client trusts the system's certificate
-    authorities.
+    """How `amqps://` and `wss://` are secured.
+
+    Without `ca_file` the client trusts the system's certificate authorities.
 
     `certificate_file` and `key_file`: the client certificate, sent if the peer requests one (SASL EXTERNAL).
     `server_hostname`: the name to expect in the peer's certificate instead of the host of the URL.
@@ -195,8 +199,9 @@ class SaslOptions:
 
 
 def sql_filter(text: str) -> Described:
-    """Return a filter for `Client.consumer(filters={"any name": …})`: only events for which the condition is
-    true.
+    """Return a filter for `Client.consumer(filters={"any name": …})`.
+
+    Only events for which the condition is true.
 
     An example is `kind = 'alarm'`. The condition is SQL as in AMQP Filter Expressions 1.0, section 6: a name
     without prefix is an application property, `p.subject` is a field of the properties section,

@@ -1,5 +1,6 @@
-"""Functions for the bytes of AMQP messages, for programs that read or write messages themselves (AMQP 1.0
-core 3.2). Pure.
+"""Functions for the bytes of AMQP messages (AMQP 1.0 core 3.2). Pure.
+
+For programs that read or write messages themselves.
 
 `Producer.post_batch` accepts such bytes, and `Consumer.receive_raw` returns them. This module re-exports what
 users of the client may use of the `wire` package.

@@ -1,5 +1,6 @@
-"""An event as a consumer receives it: the bytes of its message, decoded only when a field is read (AMQP 1.0
-core 3.2).
+"""An event as a consumer receives it.
+
+The bytes of its message, decoded only when a field is read (AMQP 1.0 core 3.2).
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,9 @@ from amqp_streams.wire.sections import group_key
 
 
 class ReceivedEvent:
-    """A received event. A field is decoded when it is first read, and raises WireError if the message is
-    broken.
+    """A received event.
+
+    A field is decoded when it is first read, and raises WireError if the message is broken.
 
     The fields are those of `Event`, and in addition `offset`, `partition`, `timestamp_ms` (when the node
     stored the event) and `delivery_annotations`. `message`: the AMQP message including delivery annotations.
@@ -71,8 +73,9 @@ class ReceivedEvent:
 
     @property
     def body(self) -> object:
-        """The body: bytes of the data sections, the value of an amqp-value, or the list of all elements of
-        the sequences.
+        """The body of the message.
+
+        Bytes of the data sections, the value of an amqp-value, or the list of all elements of the sequences.
 
         None if the message has no body.
         """
@@ -111,8 +114,9 @@ class ReceivedEvent:
 
     @property
     def revoked(self) -> bool:
-        """Whether the link ended before the event was settled. The node sends the event again, here or to
-        another consumer.
+        """Whether the link ended before the event was settled.
+
+        The node sends the event again, here or to another consumer.
 
         Always False with settle="auto", except in consumer groups.
         """
@@ -211,8 +215,9 @@ def _data(message: bytes, section: Section) -> object:
 
 
 def _texts(message: bytes, section: Section) -> object:
-    """Read application properties. Most are short strings, which are read directly; the codec decodes the
-    others.
+    """Read application properties.
+
+    Most are short strings, which are read directly; the codec decodes the others.
 
     If anything is unexpected, the codec reads the whole section again, so that errors are always the codec's.
     """

@@ -51,7 +51,7 @@ _content_types: Final[Memory[bytes, str]] = Memory(2048, 128)
 
 
 def decode(message: bytes) -> CloudEvent:
-    """Returns the event in a message, with or without delivery annotations, of any program.
+    """Return the event in a message, with or without delivery annotations, of any program.
 
     Raises:
         InvalidEventError: the message does not contain a valid event.
@@ -67,7 +67,7 @@ def decode(message: bytes) -> CloudEvent:
 
 
 def identity(message: bytes) -> tuple[str, str]:
-    """Returns the id and the source in a message that `decode` refuses: for logs and dead letters.
+    """Return the id and the source in a message that `decode` refuses: for logs and dead letters.
 
     Each has at most `IDENTITY_MAX` characters. It is "" if it cannot be read.
     """
@@ -85,7 +85,7 @@ def identity(message: bytes) -> tuple[str, str]:
 
 
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
-    """Returns the headers that `encode` put into a message in addition to the event (`passed_on`)."""
+    """Return the headers that `encode` put into a message in addition to the event (`passed_on`)."""
     if _HEADER_PREFIX not in message:
         return []
     try:
@@ -173,7 +173,7 @@ def _decode(message: bytes) -> CloudEvent:
 
 
 def _attributes(message: bytes, section: Section) -> dict[str, Value]:
-    """Returns the attributes in the application properties."""
+    """Return the attributes in the application properties."""
     found = attributes_in(message, section.start, section.end, _names, _read_name)
     if found is None:
         return _unusual_attributes(message, section)
@@ -223,7 +223,7 @@ def _moment(name: str, at_ms: int) -> str:
 
 
 def _content_type(message: bytes, section: Section) -> str | None:
-    """Returns the content-type in a properties section, a symbol or string; None without one."""
+    """Return the content-type in a properties section, a symbol or string; None without one."""
     text = message[section.start : section.end]
     known = _content_types.get(text)
     if known is None:
@@ -246,8 +246,9 @@ def _decoded_content_type(message: bytes, section: Section) -> str | None:
 
 
 def _body(message: bytes, body: list[Section]) -> bytes | None:
-    """Returns the bytes of the data sections, or of a value section with binary or text: some clients write
-    that.
+    """Return the bytes of the data sections, or of a value section with binary or text.
+
+    Some clients write that.
     """
     pieces: list[bytes] = []
     for section in body:
@@ -269,7 +270,7 @@ def _body(message: bytes, body: list[Section]) -> bytes | None:
 
 
 def _read_name(key: bytes) -> str:
-    """Returns the attribute that an application property stands for; "" if it is not an attribute."""
+    """Return the attribute that an application property stands for; "" if it is not an attribute."""
     text = key.decode()
     name = text[_PREFIX_LENGTH:] if text.startswith(AMQP_PREFIXES) else ""
     if name == CONTENT_TYPE:

@@ -40,8 +40,9 @@ _content_types: Final[Memory[str, bytes]] = Memory(2048, 256)
 
 
 def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> bytes:
-    """Returns a message with the event: in binary mode if that can carry it (`fits_binary`), otherwise in
-    structured mode.
+    """Return a message with the event.
+
+    In binary mode if that can carry it (`fits_binary`), otherwise in structured mode.
 
     `passed_on`: headers of the event's request that the message also carries, with names in lower case.
     """
@@ -78,7 +79,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
 
 
 def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
-    """Returns the message in structured mode. Data is Base64, so that every reader gets it byte for byte."""
+    """Return the message in structured mode. Data is Base64, so that every reader gets it byte for byte."""
     key = event.attributes.get(KEY)
     front = b"" if key is None else key_section(text_of(key))
     front += content_type_section(STRUCTURED_JSON)
@@ -93,7 +94,7 @@ def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
 
 
 def attribute(name: str, value: Value) -> bytes:
-    """Encodes an attribute as key and value of the application properties."""
+    """Encode an attribute as key and value of the application properties."""
     if type(value) is int:
         return attribute_key(name) + (
             _BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True)
@@ -102,12 +103,12 @@ def attribute(name: str, value: Value) -> bytes:
 
 
 def attribute_key(name: str) -> bytes:
-    """Encodes an attribute's name as a key of the application properties."""
+    """Encode an attribute's name as a key of the application properties."""
     return _keys.keep(name, encode_value(AMQP_PREFIX + name))
 
 
 def properties_section(inside: bytes, count: int) -> bytes:
-    """Returns application properties. `inside`: the encoded keys and values; `count`: of the entries."""
+    """Return application properties. `inside`: the encoded keys and values; `count`: of the entries."""
     size, items = len(inside), 2 * count
     if size < _SHORT_MAX and items <= _SHORT_MAX:
         return APPLICATION_PROPERTIES_MAP8 + bytes((size + 1, items)) + inside
@@ -115,7 +116,7 @@ def properties_section(inside: bytes, count: int) -> bytes:
 
 
 def content_type_section(content_type: str) -> bytes:
-    """Returns a properties section with only a content-type."""
+    """Return a properties section with only a content-type."""
     section = _content_types.get(content_type)
     if section is None:
         fields = [*[None] * CONTENT_TYPE_FIELD, Symbol(content_type)]
@@ -124,5 +125,5 @@ def content_type_section(content_type: str) -> bytes:
 
 
 def data_head(size: int) -> bytes:
-    """Returns the head of a data section, which `size` bytes of data follow."""
+    """Return the head of a data section, which `size` bytes of data follow."""
     return DATA_BINARY8 + bytes((size,)) if size <= _SHORT_MAX else DATA_BINARY32 + size.to_bytes(4)

@@ -39,8 +39,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The errors of a product. `complain` writes an error to stderr, as a line of JSON if its argument is
-    True.
+    """The errors of a product.
+
+    `complain` writes an error to stderr, as a line of JSON if its argument is True.
     """
 
     failures: tuple[type[Exception], ...]
@@ -49,8 +50,9 @@ class Faults:
 
 
 class Program(click.Group):
-    """The commands of `table`. A command is imported when it is used, so that help and completion
-    are fast.
+    """The commands of `table`.
+
+    A command is imported when it is used, so that help and completion are fast.
     """
 
     def __init__(self, *arguments: Any, table: Mapping[str, Entry], faults: Faults, **more: Any) -> None:
@@ -126,8 +128,9 @@ class Program(click.Group):
 
 
 def _open_standard_descriptors() -> None:
-    """Open the standard descriptors that the parent closed (`>&-`). Otherwise a socket or file that is opened
-    later gets the number of stdout, and output is written into it.
+    """Open the standard descriptors that the parent closed (`>&-`).
+
+    Otherwise a socket or file that is opened later gets the number of stdout, and output is written into it.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -139,8 +142,9 @@ def _open_standard_descriptors() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Discard buffered output, because its reader has closed stdout: the interpreter's flush at exit would
-    fail.
+    """Discard buffered output, because its reader has closed stdout.
+
+    The interpreter's flush at exit would fail.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

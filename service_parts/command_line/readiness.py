@@ -1,5 +1,6 @@
-"""[io] Reports to the parent process that a service listens, and where: in a file, on a descriptor, or to
-systemd.
+"""[io] Reports to the parent process that a service listens, and where.
+
+In a file, on a descriptor, or to systemd.
 
 The report is one line, a JSON object, for example {"amqp": ["127.0.0.1:5672"]}. A reader never sees a part of
 the file, because it is written under another name and renamed. It is removed when the service ends.
@@ -17,7 +18,7 @@ Ready = Callable[[Mapping[str, object]], None]
 
 @contextmanager
 def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str | None) -> Iterator[Ready]:
-    """Yields the function that the service calls when it listens.
+    """Yield the function that the service calls when it listens.
 
     `notify_socket`: the variable `NOTIFY_SOCKET` that systemd sets.
     """

@@ -1,5 +1,6 @@
-"""[io] The common part of the commands `serve`: flags for settings, `--config`, `--schema`, `--check`, and
-the report of readiness.
+"""[io] The common part of the commands `serve`.
+
+Flags for settings, `--config`, `--schema`, `--check`, and the report of readiness.
 """
 
 import json
@@ -21,7 +22,7 @@ Decorator = Callable[[_Command], _Command]
 
 
 def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
-    """Returns a function that creates the flag of a setting.
+    """Return a function that creates the flag of a setting.
 
     Its help names the environment variable. The value is checked later, together with all settings.
     """
@@ -35,7 +36,7 @@ def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
 
 
 def service_options(prefix: str, *, check: str) -> Decorator[Any]:
-    """Adds the flags that are not settings: `config`, `check`, `schema`, `ready_file` and `ready_fd`.
+    """Add the flags that are not settings: `config`, `check`, `schema`, `ready_file` and `ready_fd`.
 
     `check`: the help of that flag.
     """
@@ -72,7 +73,7 @@ def service_options(prefix: str, *, check: str) -> Decorator[Any]:
 
 
 def given_flags(flags: Mapping[str, object]) -> dict[Name, object]:
-    """Returns the values of the flags of `setting_option`, by the names of their settings."""
+    """Return the values of the flags of `setting_option`, by the names of their settings."""
     return {tuple(key.split("__")): value for key, value in flags.items()}
 
 

@@ -30,7 +30,7 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def reason(problem: Mapping[str, Any]) -> str:
-    """Returns why a value is not valid, as the end of a sentence that begins with the setting's name.
+    """Return why a value is not valid, as the end of a sentence that begins with the setting's name.
 
     `problem`: an entry of `ValidationError.errors()`.
     """

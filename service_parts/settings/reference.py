@@ -1,5 +1,6 @@
-"""The contents of a configuration file, derived from the models of its settings: for the JSON schema and the
-reference pages. Pure.
+"""The contents of a configuration file, derived from the models of its settings.
+
+For the JSON schema and the reference pages. Pure.
 
 A field that is a model is a table; a tuple of models is an array of tables; a dictionary of models is a table
 of named tables. A model with a validator that runs before its fields is written as one text
@@ -108,7 +109,7 @@ class Contents:
 
 
 def contents(model: type[BaseModel]) -> Contents:
-    """Returns everything that a file for this model may contain, in the order of the model."""
+    """Return everything that a file for this model may contain, in the order of the model."""
     settings, sections = [], []
     for name, field in model.model_fields.items():
         inner, form = _inner_model(field)
@@ -123,7 +124,7 @@ def contents(model: type[BaseModel]) -> Contents:
 
 
 def json_schema(file: Contents, title: str) -> dict[str, object]:
-    """Returns the JSON schema of the file, for editors.
+    """Return the JSON schema of the file, for editors.
 
     Only arrays of tables have required settings: a flag or a variable may set what the file leaves out.
     """
@@ -201,13 +202,13 @@ def _present(**bounds: float | None) -> dict[str, object]:
 
 
 def _names(name: str, field: FieldInfo) -> list[str]:
-    """Returns the name that a file uses, then the other names that it may use."""
+    """Return the name that a file uses, then the other names that it may use."""
     alias = field.validation_alias
     return [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [name]
 
 
 def _inner_model(field: FieldInfo) -> tuple[type[BaseModel] | None, Form]:
-    """Returns the model of a field that is a section, and its form; None for other fields."""
+    """Return the model of a field that is a section, and its form; None for other fields."""
     kind, _ = _plain(field.annotation, ())
     origin, arguments = get_origin(kind), get_args(kind)
     form = {tuple: Form.ARRAY, dict: Form.NAMED}.get(origin, Form.TABLE) if origin else Form.TABLE
@@ -253,7 +254,7 @@ def _number(bounds: Iterable[Any], choose: Any) -> float | None:
 
 
 def _plain(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Returns a type without `None` and `Annotated`, and the metadata of `Annotated`."""
+    """Return a type without `None` and `Annotated`, and the metadata of `Annotated`."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         told = [one for each in more for one in (each.metadata if isinstance(each, FieldInfo) else [each])]
@@ -265,7 +266,7 @@ def _plain(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[Any, 
 
 
 def _shape(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Shape, Any, tuple[Any, ...]]:
-    """Returns a setting's shape, the type of one value, and that type's metadata."""
+    """Return a setting's shape, the type of one value, and that type's metadata."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         listed = (
@@ -295,7 +296,7 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> Kind:
 
 
 def _default(field: FieldInfo) -> object:
-    """Returns the default as a JSON value; None if the field does not have a default, or it is empty."""
+    """Return the default as a JSON value; None if the field does not have a default, or it is empty."""
     default = field.default
     if default in (PydanticUndefined, None, ()):
         return None

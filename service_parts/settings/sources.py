@@ -1,5 +1,6 @@
-"""[io] Reads settings from flags, the environment and a TOML file, and names a setting and its source in
-errors.
+"""[io] Reads settings from flags, the environment and a TOML file.
+
+Errors name the setting and its source.
 
 Law: **a setting has one name**. The setting `tls.certificate` of the file is the flag `--tls-certificate` and
 the variable `TLS_CERTIFICATE` with the prefix of the program.
@@ -30,26 +31,27 @@ class Given:
 
 
 def flag_of(name: Name) -> str:
-    """Returns the flag of a setting: `--tls-client-ca` for `("tls", "client_ca")`."""
+    """Return the flag of a setting: `--tls-client-ca` for `("tls", "client_ca")`."""
     return "--" + "-".join(name).replace("_", "-")
 
 
 def variable_of(prefix: str, name: Name) -> str:
-    """Returns the variable of a setting: `AMQP_STREAMS_TLS_CLIENT_CA` for `("tls", "client_ca")` and the
-    prefix `AMQP_STREAMS_`.
+    """Return the variable of a setting.
+
+    `AMQP_STREAMS_TLS_CLIENT_CA` for `("tls", "client_ca")` and the prefix `AMQP_STREAMS_`.
     """
     return prefix + "_".join(name).upper()
 
 
 def from_flags(flags: Mapping[Name, object]) -> dict[Name, Given]:
-    """Returns the settings that flags give. None and an empty tuple mean that a flag was not used."""
+    """Return the settings that flags give. None and an empty tuple mean that a flag was not used."""
     return {name: Given(value, flag_of(name)) for name, value in flags.items() if value not in (None, ())}
 
 
 def from_environment(
     environment: Mapping[str, str], known: Mapping[str, Name], lists: Collection[Name]
 ) -> dict[Name, Given]:
-    """Returns the settings that the variables in `known` give.
+    """Return the settings that the variables in `known` give.
 
     `lists`: settings with several values, which spaces or commas separate.
     """
@@ -83,7 +85,7 @@ def refuse_unknown(
 def from_file(
     path: Path, leaves: Callable[[Mapping[str, object]], Iterable[tuple[Name, object]]]
 ) -> dict[Name, object]:
-    """Returns the settings of a TOML file. `leaves` splits its tables into settings.
+    """Return the settings of a TOML file. `leaves` splits its tables into settings.
 
     Raises:
         SettingError: the file cannot be read or is not valid TOML.
@@ -112,7 +114,7 @@ def from_folder(folder: Path, value: object) -> object:
 
 
 def nested(values: Mapping[Name, object]) -> dict[str, Any]:
-    """Returns nested tables: the value of `("tls", "key")` is at `["tls"]["key"]`.
+    """Return nested tables: the value of `("tls", "key")` is at `["tls"]["key"]`.
 
     No name may be the beginning of another name.
     """
@@ -130,7 +132,7 @@ def nested(values: Mapping[Name, object]) -> dict[str, Any]:
 def explained(
     error: ValidationError, given: Mapping[Name, Given], known: Callable[[Name, str], str | None]
 ) -> Iterator[str]:
-    """Yields a line for each problem: the setting, its source, and what is wrong.
+    """Yield a line for each problem: the setting, its source, and what is wrong.
 
     `known` takes a name and Pydantic's type of the problem, and returns the words for unknown and missing
     settings; None for Pydantic's other problems.

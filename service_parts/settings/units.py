@@ -42,6 +42,7 @@ def duration_ms(text: str) -> int:
 
 def byte_count(text: str) -> int:
     """Parse a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000).
+
     Upper and lower case are equal.
 
     Raises:

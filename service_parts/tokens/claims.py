@@ -21,8 +21,9 @@ NAME_CHARACTERS_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The required issuer, the audiences of which a token must have at least one, and the allowed
-    algorithms.
+    """What a token must contain: the issuer, an audience, and an allowed algorithm.
+
+    A token must have at least one of the audiences.
     """
 
     issuer: str
@@ -49,8 +50,9 @@ _OPTIONS: Final[Options] = {
 
 
 def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """Verify the signature, the issuer and the audience of a token, and return its claims. Call `expiry_ms`
-    for its times.
+    """Verify the signature, the issuer and the audience of a token, and return its claims.
+
+    Call `expiry_ms` for its times.
 
     Raises:
         BadTokenError: the token is not a JWT, none of `keys` signed it, or its issuer or audience is wrong.
@@ -87,7 +89,7 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
 
 
 def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
-    """Returns when a token expires, in milliseconds since 1970, if clocks may differ by `leeway_ms`.
+    """Return when a token expires, in milliseconds since 1970, if clocks may differ by `leeway_ms`.
 
     Raises:
         BadTokenError: it is expired or not valid yet, or a time in it is not a number.
@@ -103,8 +105,9 @@ def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> object:
-    """Returns a claim by its name, otherwise by its path, such as `realm_access.roles`; None if it
-    is absent.
+    """Return a claim by its name, otherwise by its path, such as `realm_access.roles`.
+
+    None if it is absent.
     """
     if name in claims:
         return claims[name]
@@ -115,8 +118,9 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def group_names(value: object) -> frozenset[str]:
-    """Returns the groups in a claim: a list of names, or a text of names that spaces separate, as
-    in `scope`.
+    """Return the groups in a claim.
+
+    A list of names, or a text of names that spaces separate, as in `scope`.
     """
     names = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     good = [name for name in names if isinstance(name, str) and 1 <= len(name) <= NAME_CHARACTERS_MAX]

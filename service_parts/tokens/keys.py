@@ -54,7 +54,7 @@ class Key:
 
 
 def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
-    """Returns the keys in a JWKS or PEM file that are for one of `algorithms`.
+    """Return the keys in a JWKS or PEM file that are for one of `algorithms`.
 
     Raises:
         SettingError: the file cannot be read or has no such key. The message names the file.
@@ -73,7 +73,7 @@ def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
 
 
 def secret_key(path: Path) -> Key:
-    """Returns the secret in a file, for the symmetric algorithms.
+    """Return the secret in a file, for the symmetric algorithms.
 
     Raises:
         SettingError: the file cannot be read, other users can read it, or the secret is too short. The
@@ -90,7 +90,7 @@ def secret_key(path: Path) -> Key:
 
 
 def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """Returns the contents of a file.
+    """Return the contents of a file.
 
     Raises:
         SettingError: the file cannot be read or is too large. The message names the file.
@@ -108,8 +108,10 @@ def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
 
 
 def _jwks(data: bytes) -> Iterator[Key]:
-    """Reads a JWKS (RFC 7517). Skips keys for encryption, keys that must not verify, unknown kinds, and
-    secrets, which `secret_key` reads from a file of their own.
+    """Read a JWKS (RFC 7517).
+
+    Skips keys for encryption, keys that must not verify, unknown kinds, and secrets, which `secret_key` reads
+    from a file of their own.
     """
     for entry in json.loads(data)["keys"]:
         if (
@@ -140,12 +142,12 @@ def _pem(data: bytes) -> Iterator[Key]:
 
 
 def _public(key: Any) -> Any:
-    """Returns the public key, also of a private key that is in a JWKS by mistake."""
+    """Return the public key, also of a private key that is in a JWKS by mistake."""
     return key.public_key() if hasattr(key, "public_key") else key
 
 
 def _algorithms(key: object) -> frozenset[str]:
-    """Returns the algorithms of a key; empty for a key that is too weak."""
+    """Return the algorithms of a key; empty for a key that is too weak."""
 
     match key:
         case rsa.RSAPublicKey():

@@ -1,5 +1,6 @@
-"""[io] The requests of the source to a node: extents of logs, the offset of a time, and the events of a
-range.
+"""[io] The requests of the source to a node.
+
+Extents of logs, the offset of a time, and the events of a range.
 
 This is the only module of the source that uses the engine's client. It retries temporary failures.
 """
@@ -55,8 +56,10 @@ def _state(extent: LogExtent) -> LogState:
 def offsets_at(
     options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int
 ) -> dict[int, int]:
-    """Return, for each partition, the offset of the first event that was stored at `time_ms` (since 1970 UTC)
-    or later; without such an event, the offset of the next event.
+    """Return, for each partition, the offset from which on events are not older than a time.
+
+    It is the offset of the first event that was stored at `time_ms` (since 1970 UTC) or later; without such
+    an event, the offset of the next event.
 
     Raises:
         StreamNotFoundError: the log does not exist.

@@ -121,8 +121,9 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
 
 
 def without_catalogue(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of the user, without provider, owner, comment and properties, which Spark's
-    catalogue adds.
+    """Return the options that the user gave.
+
+    Spark's catalogue adds provider, owner, comment and properties, which are left out.
     """
     if "provider" not in {name.lower() for name in given}:
         return given

@@ -40,8 +40,9 @@ ALL: Final = READ | WRITE
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`default`: text as a user would write it; None: the option does not have a default. `aliases`: other
-    names.
+    """`default`: text as a user would write it; None: the option does not have a default.
+
+    `aliases`: other names.
     """
 
     name: str

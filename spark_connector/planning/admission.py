@@ -1,4 +1,5 @@
 """How far a micro-batch reads: from the positions of the query towards the ends of the logs, within limits.
+
 Pure.
 
 A batch stays within its limits, unless a single event is larger than `maxBytesPerTrigger`. If events exist
@@ -23,8 +24,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The events of a partition that a query has not read: offsets `start` to `end` (exclusive), with about
-    `cost` bytes each.
+    """The events of a partition that a query has not read.
+
+    Offsets `start` to `end` (exclusive), with about `cost` bytes each.
     """
 
     stream: str
@@ -67,8 +69,9 @@ def position_of(start: Offsets, stream: str, state: LogState, index: int) -> int
 
 
 def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool = False) -> Offsets:
-    """Return the end of the next batch, or `start` itself if a next batch is not needed. `hold`: read nothing
-    yet.
+    """Return the end of the next batch, or `start` itself if a next batch is not needed.
+
+    `hold`: read nothing yet.
 
     The first batch exists even if it reads nothing: its end contains the start of the query, which is missing
     in Spark's checkpoint otherwise.
@@ -154,7 +157,8 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
 
 
 def held_back(total: int, at_least: int | None, waited_ms: int, at_most_ms: int) -> bool:
-    """Return whether a batch waits: fewer than `at_least` offsets exist, and the maximum wait has
-    not passed.
+    """Return whether a batch waits.
+
+    Fewer than `at_least` offsets exist, and the maximum wait has not passed.
     """
     return at_least is not None and total < at_least and waited_ms < at_most_ms

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One partition: the offset of its earliest event, the offset of its next event, and the bytes between
-    them.
+    """The extent of one partition.
+
+    The offset of its earliest event, the offset of its next event, and the bytes between them.
     """
 
     earliest: int

@@ -1,4 +1,5 @@
 """The positions of a query in its logs, as JSON in Spark's checkpoint, and positions as users write them.
+
 Pure.
 
     {"version": 1, "streams": {"temps": {"incarnation": "…", "next": {"0": 1200, "1": 1180}}}}
@@ -117,8 +118,10 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where to begin or end. `named`: for partitions that the user named. `others`: for all other partitions.
-    `incarnations`: of the logs, if known.
+    """Where to begin or end.
+
+    `named`: for partitions that the user named. `others`: for all other partitions. `incarnations`: of the
+    logs, if known.
     """
 
     others: Edge
@@ -147,8 +150,9 @@ _NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 def parse_positions(text: str, others: Edge) -> Positions:
-    """Parse `startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of
-    `lastProgress`, or the whole `lastProgress`.
+    """Parse `startingOffsets` or `endingOffsets`.
+
+    A word, JSON for each partition, an offset of `lastProgress`, or the whole `lastProgress`.
 
     Raises:
         OffsetError: the text has another form.
@@ -177,8 +181,9 @@ def parse_positions(text: str, others: Edge) -> Positions:
 
 
 def parse_times(text: str | None, others: int | None) -> Times:
-    """Parse `startingOffsetsByTimestamp` or `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms
-    since 1970 UTC.
+    """Parse `startingOffsetsByTimestamp` or `endingOffsetsByTimestamp`.
+
+    `{"LOG": {"0": 1700000000000}}`, ms since 1970 UTC.
 
     Raises:
         OffsetError: the text has another form.

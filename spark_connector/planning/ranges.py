@@ -230,8 +230,9 @@ def _gone(wanted: OffsetRange, reason: str) -> list[Loss]:
 
 
 def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Loss]]:
-    """Return the part of `wanted` that exists, and the losses. A range whose end is before its start is a
-    loss.
+    """Return the part of `wanted` that exists, and the losses.
+
+    A range whose end is before its start is a loss.
     """
     if held is None:
         return replace(wanted, end=wanted.start), _gone(wanted, "the partition no longer exists")

@@ -1,5 +1,6 @@
-"""The state of the logs, with few requests: Spark asks an idle source ninety times a second. Pure: the clock
-and the request are arguments.
+"""The state of the logs, with few requests: Spark asks an idle source ninety times a second.
+
+Pure: the clock and the request are arguments.
 
 While no new events arrive, one request is sent every `every_ms`, so new events are noticed at most that
 much later. After a batch, the next request follows at once.

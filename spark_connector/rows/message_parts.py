@@ -115,8 +115,9 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
 
 
 def _plain(messages: Sequence[bytes]) -> list[Body]:
-    """Return the bodies if each message is a single data section of the same width; otherwise an
-    empty list.
+    """Return the bodies if each message is a single data section of the same width.
+
+    Otherwise an empty list.
     """
     if not messages:
         return []

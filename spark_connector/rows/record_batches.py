@@ -1,5 +1,6 @@
-"""Converts runs of messages to Arrow record batches. Pure, except for Arrow and log lines about unreadable
-messages.
+"""Converts runs of messages to Arrow record batches.
+
+Pure, except for Arrow and log lines about unreadable messages.
 
 Only the sections that the columns need are read, and each distinct section is decoded once for each batch.
 Offsets, times and constants do not become Python objects. `mode` decides whether a message that cannot be
@@ -70,8 +71,9 @@ class RowMaker:
             yield from self._cut(self._batch(stream, partition, run))
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Split a batch that is larger than the limit. Columns can be larger than the messages they come
-        from.
+        """Split a batch that is larger than the limit.
+
+        Columns can be larger than the messages they come from.
         """
         if batch.nbytes <= self._bytes_max or batch.num_rows <= 1:
             yield batch

@@ -20,8 +20,9 @@ class Run:
 
 
 def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
-    """Yield the same events in runs of at most `rows_max` rows and `bytes_max` bytes. Small runs are
-    combined.
+    """Yield the same events in runs of at most `rows_max` rows and `bytes_max` bytes.
+
+    Small runs are combined.
 
     A single event that is larger than `bytes_max` is a run of its own.
     """

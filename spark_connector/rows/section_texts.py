@@ -125,8 +125,9 @@ FIELDS: Final = {
 
 
 def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
-    """Return maps in the form of Arrow: the index where each map begins (None: a null), all keys,
-    all values.
+    """Return maps in the form of Arrow.
+
+    The index where each map begins (None: a null), all keys, all values.
     """
     starts: list[int | None] = []
     keys: list[str] = []

@@ -1,5 +1,6 @@
-"""The columns that a DataFrame must have to be written, and their types. Pure; checked once, when the write
-is planned.
+"""The columns that a DataFrame must have to be written, and their types.
+
+Pure; checked once, when the write is planned.
 
 The columns select one of two layouts: messages (`body` and other AMQP fields) or CloudEvents (`id`, `source`,
 `type`, …).
@@ -25,8 +26,9 @@ ATTRIBUTES: Final = ("string", "binary", "boolean", *INTEGERS)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a DataFrame: its name, Spark's name of its type, and for a map ("*") or struct the types of
-    its values.
+    """A column of a DataFrame.
+
+    Its name, Spark's name of its type, and for a map ("*") or struct the types of its values.
     """
 
     name: str
@@ -36,8 +38,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The rule for a column: one of `types` (Spark's names), or a map from strings or a struct with values of
-    the types `inside`.
+    """The rule for a column.
+
+    One of `types` (Spark's names), or a map from strings or a struct with values of the types `inside`.
     """
 
     types: tuple[str, ...] = ()

@@ -42,8 +42,9 @@ def texts(column: pa.Array) -> list[bytes | None]:
 
 
 def body_sections(column: pa.Array) -> Pieces:
-    """Return the bodies. Binary: a data section. String: an amqp-value with a string. Null: an amqp-value of
-    null.
+    """Return the bodies.
+
+    Binary: a data section. String: an amqp-value with a string. Null: an amqp-value of null.
     """
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     heads, long = (_TEXT_SHORT, _TEXT_LONG) if is_text else (_DATA_SHORT, _DATA_LONG)
@@ -76,8 +77,9 @@ def key_sections(keys: Sequence[str | None]) -> Pieces:
 
 
 def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
-    """Return the properties sections with the columns of PROPERTY_COLUMNS that are not null; empty if all are
-    null.
+    """Return the properties sections with the columns of PROPERTY_COLUMNS that are not null.
+
+    Empty if all are null.
     """
     fields = [
         [_NULL] * rows if (column := columns.get(name)) is None else write(column)
@@ -122,8 +124,9 @@ def entries_of(
 
 
 def values(column: pa.Array) -> Pieces:
-    """Return each value, encoded as string, binary, boolean, int (up to 32 bits), long, float, double or
-    timestamp.
+    """Return each value in its encoding of AMQP.
+
+    The types are string, binary, boolean, int (up to 32 bits), long, float, double and timestamp.
 
     Null: b"".
     """
@@ -200,7 +203,9 @@ PROPERTY_COLUMNS: Final = frozenset(name for name, _ in _PROPERTIES)
 
 
 def _properties(given: Sequence[bytes]) -> bytes:
-    """The fields in order are message-id, user-id, to, subject, reply-to, correlation-id, content-type,
+    """Encode the properties.
+
+    The fields in order are message-id, user-id, to, subject, reply-to, correlation-id, content-type,
     content-encoding, absolute-expiry-time, creation-time.
     """
     message_id, subject, correlation_id, content_type, creation_time = given

@@ -201,8 +201,9 @@ class _Links:
 
 
 def _first(error: Exception) -> Exception:
-    """Return the error of a failed send: the rejection of an event, if one was rejected, else the first
-    failure.
+    """Return the error of a failed send.
+
+    The rejection of an event, if one was rejected, else the first failure.
     """
     if not isinstance(error, SendError):
         return error

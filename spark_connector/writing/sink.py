@@ -43,8 +43,9 @@ class Written(WriterCommitMessage):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "BatchWriter":
-    """Return the writer for `write`. Sends a request to the node, so that errors appear before the job
-    begins.
+    """Return the writer for `write`.
+
+    Sends a request to the node, so that errors appear before the job begins.
 
     Raises:
         OptionError, SchemaError: an option or a column is not valid.
@@ -60,8 +61,9 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
-    """Return the writer for `writeStream`. Spark calls it for every micro-batch, so it does not send a
-    request.
+    """Return the writer for `writeStream`.
+
+    Spark calls it for every micro-batch, so it does not send a request.
 
     Raises:
         OptionError, SchemaError: an option or a column is not valid.

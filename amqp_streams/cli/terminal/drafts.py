@@ -68,7 +68,11 @@ class Drafter(Protocol):
     """One line in, one draft out (None: the line is not an event, such as the header of a CSV file)."""
 
     def __call__(self, line: bytes, number: int) -> Draft | None:
-        """The draft of line `number` (from 1). Raises InputError if the line is not valid."""
+        """The draft of line `number` (from 1).
+
+        Raises:
+            InputError: the line is not valid.
+        """
 
 
 @dataclass(frozen=True, slots=True)

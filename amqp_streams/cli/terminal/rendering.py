@@ -88,8 +88,9 @@ def as_json(event: Shown) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """A value of AMQP's type system in JSON's: bytes as `{"base64": …}`, described values as `{"descriptor":
-    …, "value": …}`.
+    """A value of AMQP's type system in JSON's.
+
+    Bytes as `{"base64": …}`, described values as `{"descriptor": …, "value": …}`.
     """
     for kind, convert in _PLAIN:
         if isinstance(value, kind):

@@ -22,8 +22,9 @@ _NO_DEFAULT: Final = "no bound"
 
 
 def setting_options(*, create: bool) -> Callable[[_F], _F]:
-    """Add options for the settings of a log. A command receives `Bound` values by field name, None if not
-    given.
+    """Add options for the settings of a log.
+
+    A command receives `Bound` values by field name, None if not given.
 
     With `create`: every setting, with its default. Otherwise only settings that can be changed; the value
     `none` removes a limit.
@@ -48,7 +49,11 @@ def _option(setting: LogSetting, *, create: bool) -> Callable[[_F], _F]:
 
 
 def _read(setting: LogSetting, text: str, *, clearable: bool) -> Bound:
-    """Parse a value of this setting. Raises ValueError if the text is not valid."""
+    """Parse a value of this setting.
+
+    Raises:
+        ValueError: the text is not valid.
+    """
     if clearable and text == _NONE:
         return Bound(None)
     try:

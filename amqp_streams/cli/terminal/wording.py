@@ -35,8 +35,9 @@ def sentence(error: BaseException) -> str:
 
 
 def condition(error: BaseException) -> str | int | None:
-    """Return the code that programs can compare: an AMQP condition, or the status of an answer. None: it has
-    none.
+    """Return the code that programs can compare: an AMQP condition, or the status of an answer.
+
+    None: it has none.
     """
     if isinstance(error, EndpointError):
         return error.condition
@@ -54,8 +55,9 @@ def is_missing(error: BaseException) -> bool:
 
 
 def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
-    """Return the error for a log that is not among `logs`. It suggests the nearest name, or how to list and
-    create logs.
+    """Return the error for a log that is not among `logs`.
+
+    It suggests the nearest name, or how to list and create logs.
     """
     near = get_close_matches(log, list(logs), n=1)
     advice = (
@@ -67,8 +69,9 @@ def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
 
 
 def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
-    """Return the error for a consumer group that is not among the groups of a log. It suggests the nearest
-    name.
+    """Return the error for a consumer group that is not among the groups of a log.
+
+    It suggests the nearest name.
     """
     near = get_close_matches(group, list(groups), n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams group list {log}'"
@@ -76,8 +79,9 @@ def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
 
 
 def _unreachable(error: ConnectError) -> str:
-    """Return why the connection failed. The client's message is the address, then the operating system's
-    text.
+    """Return why the connection failed.
+
+    The client's message is the address, then the operating system's text.
     """
     words = str(error) or str(type(error).__doc__)
     cause = next(

@@ -51,7 +51,8 @@ class Background:
     def schedule(self, callback: Callable[..., object], *arguments: object) -> None:
         """Schedule a call of `callback` on the loop's thread and return without waiting for it.
 
-        Raises: ClosedError if the thread was stopped.
+        Raises:
+            ClosedError if the thread was stopped.
         """
         try:
             self.loop.call_soon_threadsafe(callback, *arguments)
@@ -69,8 +70,9 @@ class Background:
 
 
 class Pending:
-    """An event without an outcome yet. `result` waits for its receipt and raises the errors of
-    `Producer.send`.
+    """An event without an outcome yet.
+
+    `result` waits for its receipt and raises the errors of `Producer.send`.
     """
 
     __slots__ = ("_entry", "_known", "_producer", "_room")
@@ -89,7 +91,8 @@ class Pending:
     def result(self, timeout: float | None = 30.0) -> Receipt:
         """Wait at most `timeout` seconds for the receipt.
 
-        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError.
+        Raises:
+            RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError.
         """
         if not self._known.wait(timeout):
             obstacle = self._producer.obstacle

@@ -56,7 +56,8 @@ class Producer(Wrapper[aio.Producer]):
         Call `result()` of the returned object, or `flush`, to get the outcome. `timeout`: the maximum wait
         for space, in seconds.
 
-        Raises: TimedOutError, SequenceError, WireError, ClosedError.
+        Raises:
+            TimedOutError, SequenceError, WireError, ClosedError.
         """
         if sequence is not None and self._inner.producer_id is None:
             raise SequenceError(NO_NUMBERS)

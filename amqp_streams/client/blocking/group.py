@@ -33,8 +33,9 @@ class GroupConsumer(Wrapper[group.GroupConsumer]):
         return self._inner.partitions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Iterate over the events without an end. Events of partitions that were taken away meanwhile are
-        skipped.
+        """Iterate over the events without an end.
+
+        Events of partitions that were taken away meanwhile are skipped.
 
         If the program leaves the loop, the next `for` or `receive` starts with the events that it has not
         seen.

@@ -19,8 +19,9 @@ class RangeReader(Wrapper[aio.RangeReader]):
 
     @property
     def position(self) -> int:
-        """Offset of the next event to read. In a `for` loop it can be a few runs ahead of the run in the
-        loop.
+        """Offset of the next event to read.
+
+        In a `for` loop it can be a few runs ahead of the run in the loop.
         """
         return self._inner.position
 

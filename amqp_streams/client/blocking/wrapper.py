@@ -1,5 +1,6 @@
-"""Make a blocking method from the asyncio method that it runs: same parameters, same defaults, same
-documentation.
+"""Make a blocking method from the asyncio method that it runs.
+
+Same parameters, same defaults, same documentation.
 
 The defaults of every call are therefore written only once, in the asyncio client, and type checkers and
 `help()` show the parameters of the asyncio method.
@@ -44,8 +45,9 @@ def waits(
 def makes(
     method: Callable[Concatenate[_Inner, _P], _Made], wrapper: Callable[[Background, _Made], _Shown]
 ) -> Callable[Concatenate[Wrapper[_Inner], _P], _Shown]:
-    """Make a method that creates an asyncio object with `method` and returns the blocking object that wraps
-    it.
+    """Make a method that creates an object and returns the blocking object around it.
+
+    `method` creates the asyncio object.
     """
 
     @wraps(method)

@@ -1,5 +1,6 @@
-"""The URL of a node: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`; IPv6 hosts in
-brackets.
+"""The URL of a node: `amqp://user:password@host:port`, `amqps://`, `ws://`, `wss://`.
+
+IPv6 hosts in brackets.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +47,8 @@ class Address:
     def parse(cls, url: str) -> "Address":
         """Parse a URL. Without a scheme it is amqp.
 
-        Raises: ValueError: unknown scheme, no host, or a port that is not valid.
+        Raises:
+            ValueError: unknown scheme, no host, or a port that is not valid.
         """
         parts = urlsplit(url if "://" in url else f"amqp://{url}")
         if parts.scheme not in _PORTS:

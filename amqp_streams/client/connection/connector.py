@@ -1,5 +1,6 @@
-"""Keeps one connection open: reconnects after a loss with growing waits, and tries the next address if one
-does not answer.
+"""Keeps one connection open.
+
+Reconnects after a loss with growing waits, and tries the next address if one does not answer.
 """
 
 import asyncio
@@ -40,8 +41,9 @@ class Rotation:
         return self.addresses[self._next]
 
     def failed(self, address: Address) -> None:
-        """Record that `address` did not answer: try the next one, unless another connection has already
-        switched.
+        """Record that `address` did not answer.
+
+        Try the next one, unless another connection has already switched.
         """
         # Several connections may fail with the same address at once: change the address only once.
         if self.current is address:
@@ -82,8 +84,9 @@ class Connector:
 
     @property
     def room(self) -> int:
-        """How many links can be added. At least one while the connection is being opened, because the limit
-        is unknown.
+        """How many links can be added.
+
+        At least one while the connection is being opened, because the limit is unknown.
         """
         return 1 if self._wire is None else self._wire.room
 
@@ -100,8 +103,9 @@ class Connector:
     async def connect(self) -> None:
         """Open the first connection.
 
-        Raises: ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
-        policy.
+        Raises:
+            ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+            policy.
         """
         if self._retry.first_connect:
             try:

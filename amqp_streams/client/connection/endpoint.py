@@ -1,5 +1,6 @@
-"""What producers and consumers have in common: they attach, attach again after a loss, follow redirects, and
-fail for good.
+"""What producers and consumers have in common.
+
+They attach, attach again after a loss, follow redirects, and fail for good.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ _logger: Final = logging.getLogger("amqp_streams.client")
 
 
 def refused_for_a_limit(error: AmqpStreamsError) -> bool:
-    """Whether an attach or a session was refused because a limit was reached, not because of what was
-    requested.
+    """Whether an attach or a session was refused because a limit was reached.
+
+    Otherwise, it was refused because of what was requested.
     """
     if not isinstance(error, LinkRefusedError | SessionError):
         return False
@@ -78,7 +80,8 @@ class Signal:
     async def wait_until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Wait until `condition` is true. It is evaluated after each `fire`.
 
-        Raises: TimedOutError, which names `what`, after `timeout` seconds.
+        Raises:
+            TimedOutError, which names `what`, after `timeout` seconds.
         """
         if condition():
             return
@@ -119,7 +122,8 @@ class Endpoint(ABC):
     async def open(self, *, timeout: float | None = 30.0) -> None:
         """Attach for the first time.
 
-        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        Raises:
+            LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
         if self._task is not None:
             message = "this producer or consumer was opened before: create a new one"
@@ -158,8 +162,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _inspect(self, attachment: Attachment) -> None:
-        """Check the peer's attach. Raises LinkRefusedError if the peer ignored something that was
-        requested.
+        """Check the peer's attach.
+
+        Raises:
+            LinkRefusedError: the peer ignored something that was requested.
         """
 
     @abstractmethod
@@ -179,8 +185,9 @@ class Endpoint(ABC):
         return error
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Wait for `condition`. Raises TimedOutError, which names `what` and, if known, why the link is
-        missing.
+        """Wait for `condition`.
+
+        Raises TimedOutError, which names `what` and, if known, why the link is missing.
         """
         try:
             await self._signal.wait_until(condition, timeout, what)
@@ -328,7 +335,8 @@ class Endpoint(ABC):
         return RedirectError(error.condition, f"{error.description} ({why})", error.info)
 
     def _forget_redirects(self) -> None:
-        """Attach at the client's own node next time. That node knows which container serves the partition
-        now.
+        """Attach at the client's own node next time.
+
+        That node knows which container serves the partition now.
         """
         self._elsewhere, self._address, self._redirects = None, self.log, 0

@@ -21,8 +21,9 @@ class LinkFormats:
         self._endpoint: Final = finder.find_link(name)
 
     def pop(self, deliveries: Sequence[Pointer]) -> Sequence[int]:
-        """Return the message-formats of unsettled deliveries; empty if all are 0. Ask once for each
-        delivery.
+        """Return the message-formats of unsettled deliveries; empty if all are 0.
+
+        Ask once for each delivery.
         """
         if not self._finder.waiting:
             return ()

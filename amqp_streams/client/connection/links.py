@@ -145,8 +145,9 @@ class SenderLink(Link):
     def outcome_of(
         self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]
     ) -> None:
-        """Read a changed delivery. If it has an outcome, append its event to one of the lists and settle
-        it.
+        """Read a changed delivery.
+
+        If it has an outcome, append its event to one of the lists and settle it.
         """
         state = outcomes.peer_state(delivery)
         # Not a final outcome: the peer may change the state until it settles.
@@ -184,8 +185,9 @@ class ReceiverLink(Link):
         """With `keeps_unread`: the messages that were not taken when the peer detached."""
 
     def formats_of(self, deliveries: Sequence[Delivery]) -> Sequence[int]:
-        """Return the message-formats of taken, unsettled deliveries; empty if all are 0. Ask once for each
-        delivery.
+        """Return the message-formats of taken, unsettled deliveries; empty if all are 0.
+
+        Ask once for each delivery.
         """
         return self.formats.pop(deliveries) if self.formats is not None and self.alive else ()
 
@@ -205,8 +207,9 @@ class ReceiverLink(Link):
 
     @property
     def durable(self) -> bool:
-        """Whether the peer keeps the cursor of this source after the link ends (AMQP 1.0 core 3.5.5,
-        3.5.6).
+        """Whether the peer keeps the cursor of this source after the link ends.
+
+        Spec: AMQP 1.0 core 3.5.5, 3.5.6.
         """
         return self.alive and termini.peer_source(self.pointer).outlives_link
 
@@ -216,8 +219,9 @@ class ReceiverLink(Link):
         return super().credit + len(self._aside)
 
     def room(self, most: int) -> int:
-        """Return how much credit may be granted, so that at most `most` messages are unread, and at most this
-        link's share of the memory.
+        """Return how much credit may be granted.
+
+        At most `most` messages are then unread, and at most this link's share of the memory.
         """
         return min(most, self.session.unread.messages(self._size)) - self.credit
 
@@ -227,8 +231,9 @@ class ReceiverLink(Link):
             links.grant(self.pointer, credit)
 
     def drain(self, credit: int) -> None:
-        """Allow the peer to send `credit` more messages, and ask it to return unused credit at once (AMQP 1.0
-        core 2.6.7).
+        """Allow the peer to send `credit` more messages, and drain.
+
+        The peer returns unused credit at once (AMQP 1.0 core 2.6.7).
         """
         if self.alive and not self.detached:
             links.drain(self.pointer, credit)
@@ -244,8 +249,9 @@ class ReceiverLink(Link):
 
     @property
     def window_full(self) -> bool:
-        """Whether so many deliveries are unsettled that the node sends nothing more until some are
-        settled.
+        """Whether too many deliveries are unsettled.
+
+        The node then sends nothing more until some are settled.
         """
         most = links.connection_properties(self.pointer).get(names.UNSETTLED_MAX)
         return isinstance(most, int) and links.unsettled(self.pointer) >= most
@@ -267,8 +273,9 @@ class ReceiverLink(Link):
         return taken.messages, taken.deliveries, taken.aborted
 
     def set_aside(self) -> None:
-        """Move unread messages out of the session's window, so that other links of the session can
-        receive.
+        """Move unread messages out of the session's window.
+
+        The other links of the session can then receive.
         """
         unread = self.session.unread
         while self.alive and unread.set_aside < SET_ASIDE_BYTES_MAX:

@@ -13,7 +13,8 @@ from amqp_streams.wire.security.bearer import is_token
 async def credentials_for(address: Address, tls: TlsOptions | None, sasl: SaslOptions) -> Credentials:
     """Return the credentials for a connection to `address`. Calls the token function if the options have one.
 
-    Raises: ConnectError: the token function failed, or its result is not a valid token.
+    Raises:
+        ConnectError: the token function failed, or its result is not a valid token.
     """
     return Credentials(
         address.user,

@@ -38,15 +38,18 @@ class ClientMechanism(Protocol):
         """Return the answer to a challenge. Raises AuthenticationError."""
 
     def finish(self, data: bytes | None) -> None:
-        """The peer accepts the login, with this data. Raises AuthenticationError if the peer has not proved
-        its identity.
+        """Process the data with which the peer accepts the login.
+
+        Raises:
+            AuthenticationError: the peer has not proved its identity.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials of a client. Without user and token: EXTERNAL if `external` (a client certificate is
-    sent), else ANONYMOUS.
+    """The credentials of a client.
+
+    Without user and token: EXTERNAL if `external` (a client certificate is sent), else ANONYMOUS.
 
     `private`: secrets may be sent, because the connection has TLS or stays on this machine. `only`: the
     mechanisms that may be used, best first; None: all.
@@ -61,8 +64,9 @@ class Credentials:
     nonce: Callable[[], str] = field(default=_nonce, repr=False)
 
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms for which the credentials suffice, best first, whether the connection permits them
-        or not.
+        """The mechanisms for which the credentials suffice, best first.
+
+        The connection may not permit each of them.
         """
         if self.token is not None:
             able: tuple[str, ...] = (OAUTHBEARER, XOAUTH2)
@@ -80,8 +84,9 @@ class Credentials:
     def choose(self, offered: list[str], hostname: str | None = None) -> tuple[str, ClientMechanism]:
         """Choose the best mechanism that the peer offers.
 
-        Raises: AuthenticationError: no mechanism matches, or none may be used on this connection; the message
-        names what the peer offers.
+        Raises:
+            AuthenticationError: no mechanism matches, or none may be used on this connection; the message
+            names what the peer offers.
         """
         # In the order of our preference, not of the peer's: a peer could otherwise choose the weakest.
         common = [name for name in self.mechanisms() if name in offered]

@@ -1,5 +1,6 @@
-"""The connections of a client: as many as its links need, and those to containers that links were redirected
-to.
+"""The connections of a client.
+
+As many as its links need, and those to containers that links were redirected to.
 
 Laws: a link uses the first connection that has space. Unused connections are closed, except the first.
 Several addresses belong to one node, or to nodes that replace each other: every connection begins with the
@@ -81,8 +82,9 @@ class Pool:
     async def connect(self) -> None:
         """Open the first connection.
 
-        Raises: ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
-        policy.
+        Raises:
+            ConnectError: no address answers; with `retry.first_connect`, also after the retries of the
+            policy.
         """
         await self._first.connect()
 
@@ -108,14 +110,16 @@ class Pool:
     async def question_wire(self) -> Wire:
         """Return the connection for short requests: the first one, even if it has no space for more links.
 
-        Raises: the same as `wire`.
+        Raises:
+            the same as `wire`.
         """
         return await self._first.wire()
 
     def elsewhere(self, address: Address) -> "Pool":
         """Return the connections to another container. They are opened when needed.
 
-        Raises: ConnectError: the client is connected to too many containers.
+        Raises:
+            ConnectError: the client is connected to too many containers.
         """
         found = self._elsewhere.get(address)
         if found is None:

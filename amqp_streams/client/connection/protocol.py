@@ -1,5 +1,6 @@
-"""One AMQP connection of a client without I/O: bytes in, bytes and protocol events out (AMQP 1.0 core part
-2).
+"""One AMQP connection of a client without I/O.
+
+Bytes in, bytes and protocol events out (AMQP 1.0 core part 2).
 
 Law: `receive`, `tick` and `end` never raise because of what the peer does. They report it as `Closed` or
 `Detached`. After `Closed` no more events follow. Links share sessions (`sessions.py`), so the number of links
@@ -136,8 +137,9 @@ class ConnectionProtocol:
 
     @property
     def fault(self) -> AmqpStreamsError | None:
-        """The error after which Proton sends nothing but heartbeats; None: no error. Read it after
-        `take_output`.
+        """The error after which Proton sends nothing but heartbeats; None: no error.
+
+        Read it after `take_output`.
         """
         return (
             ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
@@ -189,10 +191,12 @@ class ConnectionProtocol:
         properties: Mapping[str, object] | None = None,
         capabilities: Sequence[str] = (),
     ) -> SenderLink:
-        """Attach a link that sends to `address`. `capabilities`: the capabilities to request of the target
-        (AMQP 1.0 core 3.5.4).
+        """Attach a link that sends to `address`.
 
-        Raises: NoRoomError; WireError if a property has no AMQP type.
+        `capabilities`: the capabilities to request of the target (AMQP 1.0 core 3.5.4).
+
+        Raises:
+            NoRoomError; WireError if a property has no AMQP type.
         """
         session = self._session()
         link = SenderLink(f"producer-{uuid4().hex}", session)
@@ -221,7 +225,8 @@ class ConnectionProtocol:
         request that the source keeps its cursor after the link ends (AMQP 1.0 core 3.5.5, 3.5.6).
         `capabilities`: the capabilities to request of the source (3.5.3).
 
-        Raises: NoRoomError; WireError if a filter or property has no AMQP type.
+        Raises:
+            NoRoomError; WireError if a filter or property has no AMQP type.
         """
         session = self._session()
         link = ReceiverLink(name or f"consumer-{uuid4().hex}", session, MESSAGE_BYTES_MAX)
@@ -279,8 +284,9 @@ class ConnectionProtocol:
         self._detaching[link.pointer] = link
 
     def _free_spent(self) -> None:
-        """Free links that both sides have detached. Not earlier, because their last frames must be sent
-        first.
+        """Free links that both sides have detached.
+
+        Not earlier, because their last frames must be sent first.
         """
         spent = [
             link

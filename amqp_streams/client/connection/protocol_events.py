@@ -10,8 +10,9 @@ from amqp_streams.proton.sending import Sendable
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The peer answered the `open`: links may be attached. `event_streams`: it supports Event Streams
-    (section 3.1).
+    """The peer answered the `open`: links may be attached.
+
+    `event_streams`: it supports Event Streams (section 3.1).
     """
 
     container: str
@@ -49,8 +50,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of events of one link, in the order of arrival: `accepted`, and `refused` with the
-    errors.
+    """The outcomes of events of one link, in the order of arrival.
+
+    `accepted`, and `refused` with the errors.
     """
 
     link: SenderLink

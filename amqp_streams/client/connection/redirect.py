@@ -18,7 +18,8 @@ _DIGITS_MAX: Final = 5
 def target(info: Mapping[str, object], came_from: Address) -> Address:
     """Return the address of the container in a redirect's `info`. User and path are those of `came_from`.
 
-    Raises: ValueError: it has no host or port, or is less secure; the message says which.
+    Raises:
+        ValueError: it has no host or port, or is less secure; the message says which.
     """
     host = info.get(names.REDIRECT_NETWORK_HOST) or info.get(names.REDIRECT_HOSTNAME)
     if not isinstance(host, str):

@@ -90,8 +90,9 @@ class Sessions:
             self._engine.free_links([link.pointer for link in spent], SESSION_BYTES_MAX)
 
     def relieve(self, links: set[Link]) -> None:
-        """Move unread bytes out of the windows of shared sessions that fill up, so that their other links can
-        receive.
+        """Move unread bytes out of the windows of shared sessions that fill up.
+
+        The other links of these sessions can then receive.
         """
         for session in {link.session for link in links}:
             if len(session.links) > 1 and sessions.incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:

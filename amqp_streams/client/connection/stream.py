@@ -38,10 +38,10 @@ class Listener(Protocol):
         """Bytes arrived. The view is valid during this call only."""
 
     def writable(self) -> None:
-        """The stream is not full any more."""
+        """Continue: the stream is not full any more."""
 
     def lost(self, error: Exception | None) -> None:
-        """The stream has ended. Called once."""
+        """Process the end of the stream. Called once."""
 
 
 class Stream(asyncio.BufferedProtocol):
@@ -76,8 +76,9 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
-        """Return the read buffer. It is a memoryview because asyncio's TLS slices it, and slicing a bytearray
-        copies.
+        """Return the read buffer.
+
+        It is a memoryview because asyncio's TLS slices it, and slicing a bytearray copies.
         """
         return self._view
 
@@ -182,7 +183,8 @@ class WebSocketStream(Stream):
 async def open_stream(address: Address, tls: TlsOptions | None, listener: Listener) -> Stream:
     """Connect to `address`.
 
-    Raises: ConnectError with the address and the reason.
+    Raises:
+        ConnectError with the address and the reason.
     """
     loop = asyncio.get_running_loop()
     stream = WebSocketStream(listener, address) if address.websocket else Stream(listener)

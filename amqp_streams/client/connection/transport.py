@@ -1,5 +1,6 @@
-"""One connection to a node: joins a byte stream to the protocol without I/O, and passes protocol events to
-the links.
+"""One connection to a node.
+
+Joins a byte stream to the protocol without I/O, and passes protocol events to the links.
 
 Law: after `on_lost` was called, no link of this connection is used again.
 """
@@ -75,10 +76,12 @@ class Attachment:
         self.on_outcomes: Final = on_outcomes
 
     async def wait(self, limit_s: float | None = ATTACH_S_MAX) -> None:
-        """Wait until the peer accepts the attach. `limit_s` None: the peer may delay it, as it does in
-        consumer groups.
+        """Wait until the peer accepts the attach.
 
-        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        `limit_s` None: the peer may delay it, as it does in consumer groups.
+
+        Raises:
+            LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
         try:
             async with asyncio.timeout(limit_s):
@@ -155,7 +158,8 @@ class Wire:
     ) -> "Wire":
         """Connect, authenticate, and open.
 
-        Raises: ConnectError: the connection failed; AuthenticationError: the login failed.
+        Raises:
+            ConnectError: the connection failed; AuthenticationError: the login failed.
         """
         credentials = await credentials_for(address, tls, sasl)
         hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
@@ -196,7 +200,8 @@ class Wire:
     ) -> Attachment:
         """Start a link that sends. `brief`: the link lasts for one answer, and may use the reserved links.
 
-        Raises: ConnectionLostError if this connection is lost; NoRoomError if it has no space for a link.
+        Raises:
+            ConnectionLostError if this connection is lost; NoRoomError if it has no space for a link.
         """
         self._check(brief=brief)
         link = self._protocol.open_sender(address, properties=properties, capabilities=capabilities)
@@ -293,8 +298,9 @@ class Wire:
         self.flush_soon()
 
     def send_later(self, attachment: Attachment) -> None:
-        """Like `send_soon`, but only when the current output is written. That may take until the peer opens
-        its window.
+        """Like `send_soon`, but only when the current output is written.
+
+        That may take until the peer opens its window.
         """
         self._eager[attachment] = None
 

@@ -1,5 +1,6 @@
-"""How many attaches a member of a consumer group keeps waiting, and when it retries. Pure; times are in
-seconds.
+"""How many attaches a member of a consumer group keeps waiting, and when it retries.
+
+Pure; times are in seconds.
 
 Laws: never more links than partitions. A node may refuse attaches instead of keeping them waiting; then the
 member sends one at a time and waits longer before each.
@@ -32,8 +33,9 @@ class Ending(Enum):
 
 
 class Candidates:
-    """The attaches of one member that wait for a partition. `partitions`: how many the log has; None: not
-    known.
+    """The attaches of one member that wait for a partition.
+
+    `partitions`: how many the log has; None: not known.
     """
 
     def __init__(self, most: int, retry: RetryPolicy, prefix: str) -> None:
@@ -85,8 +87,9 @@ class Candidates:
     def ended(
         self, name: str, error: AmqpStreamsError, *, held: bool, lasted_s: float, now_s: float
     ) -> Ending:
-        """Record that a link ended, and return what to do. `held`: it had a partition; otherwise it was
-        waiting for one.
+        """Record that a link ended, and return what to do.
+
+        `held`: it had a partition; otherwise it was waiting for one.
 
         `lasted_s`: how long the link owned the partition, or waited.
         """

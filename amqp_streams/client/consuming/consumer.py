@@ -45,8 +45,9 @@ _HEADS_MAX: Final = 64
 
 
 class Consumer(Endpoint):
-    """Receives the events of one log, or of one partition. Created by `Client.consumer`; use it with `async
-    with`.
+    """Receives the events of one log, or of one partition.
+
+    Created by `Client.consumer`; use it with `async with`.
 
     After a lost connection it continues after the last received event. Released events come again on the same
     link, but not on a new one. A durable consumer continues at the first unsettled event instead, because the
@@ -115,22 +116,22 @@ class Consumer(Endpoint):
 
     @property
     def link_properties(self) -> dict[str, object]:
-        """The link properties that the node sent in its attach: `event-streams-partition`,
-        `event-streams-epoch`.
-        """
+        """The properties `event-streams-partition` and `event-streams-epoch` of the node's attach."""
         return {} if self._link is None else self._link.properties
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions whose events the link brings now. Empty while no link is attached, or if the node
-        names none.
+        """The partitions whose events the link brings now.
+
+        Empty while no link is attached, or if the node names none.
         """
         return () if self._link is None else self._partitions
 
     @property
     def epoch(self) -> int | None:
-        """The epoch with which this consumer owns its partition (Event Streams 4.5.2). None: no consumer
-        group.
+        """The epoch with which this consumer owns its partition (Event Streams 4.5.2).
+
+        None: no consumer group.
         """
         epoch = self.link_properties.get(names.EPOCH)
         return int(epoch) if isinstance(epoch, int) else None
@@ -145,7 +146,8 @@ class Consumer(Endpoint):
 
         Returns an empty list if no event arrives within `timeout` seconds (None: no limit).
 
-        Raises: LinkError, ConnectionLostError, ClosedError.
+        Raises:
+            LinkError, ConnectionLostError, ClosedError.
         """
         if self._taken:
             return [self._taken.popleft() for _ in range(min(max_events, len(self._taken)))]
@@ -165,8 +167,9 @@ class Consumer(Endpoint):
     async def receive_retained(
         self, max_events: int = 500, timeout: float | None = None
     ) -> list[ReceivedEvent]:
-        """Return the next events that are already in the log. An empty list: all that pass the filters were
-        received.
+        """Return the next events that are already in the log.
+
+        An empty list: all that pass the filters were received.
 
         The consumer drains the link to detect the end (AMQP 1.0 core 2.6.7). Raises what `receive` raises,
         and TimedOutError if neither an event nor the end comes within `timeout` seconds.
@@ -183,8 +186,9 @@ class Consumer(Endpoint):
         return events
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """Return the next events as the bytes of AMQP messages with delivery annotations: the fastest way to
-        receive.
+        """Return the next events as the bytes of AMQP messages with delivery annotations.
+
+        The fastest way to receive.
 
         `raw_formats` then has their message-formats. Raises what `receive` raises; ValueError with
         settle="manual", because bytes cannot be settled.
@@ -213,8 +217,9 @@ class Consumer(Endpoint):
         self._taken.extendleft(reversed(events))
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Give events an outcome. Skips events that are settled or came on a link that was lost. Never
-        waits.
+        """Give events an outcome.
+
+        Skips events that are settled or came on a link that was lost. Never waits.
         """
         link = self._link
         ours: list[Delivery] = []
@@ -293,8 +298,9 @@ class Consumer(Endpoint):
         return messages, deliveries
 
     def _at_end(self) -> bool:
-        """Whether the node has reported that it has no more events. If it was not asked yet, ask it with a
-        drain.
+        """Whether the node has reported that it has no more events.
+
+        If it was not asked yet, ask it with a drain.
         """
         link = self._link
         if link is None:
@@ -350,8 +356,9 @@ class Consumer(Endpoint):
                 self._attachment.wire.flush_soon()
 
     def _give_back(self, count: int) -> None:
-        """Return credit to the node: in portions, because each flow frame costs time, but before it is used
-        up.
+        """Return credit to the node.
+
+        In portions, because each flow frame costs time, but before it is used up.
         """
         self._owed += count
         link = self._link

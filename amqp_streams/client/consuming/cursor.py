@@ -44,9 +44,10 @@ class Cursor:
         kept: bool = False,
         assigned: bool = False,
     ) -> None:
-        """`redelivers`: events may arrive again on the same link because the program releases some. `kept`:
-        the node keeps the cursor and knows where to continue. `assigned`: the node chooses the partition at
-        each attach.
+        """`redelivers`: events may arrive again on the same link because the program releases some.
+
+        `kept`: the node keeps the cursor and knows where to continue. `assigned`: the node chooses the
+        partition at each attach.
         """
         self._start = start
         self._partition: Final = partition
@@ -69,8 +70,9 @@ class Cursor:
         return _with_events(self._after)
 
     def anchor(self, ends: Mapping[str, int | None]) -> None:
-        """Store the ends of the partitions when the consumer first attached: offset of the latest event, or
-        None if empty.
+        """Store the ends of the partitions when the consumer first attached.
+
+        Offset of the latest event, or None if empty.
         """
         self.anchored = True
         self._after.clear()
@@ -79,8 +81,9 @@ class Cursor:
                 self._after.setdefault(partition, _BEFORE_ALL if latest is None else latest)
 
     def other_log(self, incarnation: str | None, container: str = "") -> bool:
-        """Store the log's incarnation. Return True if the log was deleted and recreated: it must be read from
-        its beginning.
+        """Store the log's incarnation.
+
+        Return True if the log was deleted and recreated: it must be read from its beginning.
 
         A log may be spread over several containers, each with its own incarnation, so incarnations are
         compared per container.
@@ -179,8 +182,9 @@ class Cursor:
 
 
 def _position(message: bytes) -> EventPosition:
-    """Return the position of a message; a message that cannot be decoded has none and must not stop the
-    others.
+    """Return the position of a message.
+
+    A message that cannot be decoded has none and must not stop the others.
     """
     try:
         return position_of(message)

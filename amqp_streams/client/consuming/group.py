@@ -130,7 +130,8 @@ class GroupConsumer:
         Returns an empty list if no event arrives within `timeout` seconds (None: no limit). Events of one
         partition are in order. Check `revoked` before you process an event that you have kept for some time.
 
-        Raises: LinkError, ConnectionLostError, ClosedError.
+        Raises:
+            LinkError, ConnectionLostError, ClosedError.
         """
         if max_events < 1:
             message = f"max_events must be at least 1 (got {max_events})"
@@ -152,8 +153,9 @@ class GroupConsumer:
         return events
 
     def __aiter__(self) -> Self:
-        """Iterate over the events without an end. With settle="auto" each is settled when the program asks
-        for the next.
+        """Iterate over the events without an end.
+
+        With settle="auto" each is settled when the program asks for the next.
         """
         return self
 
@@ -167,8 +169,9 @@ class GroupConsumer:
         return event
 
     def put_back(self, events: Sequence[ReceivedEvent]) -> None:
-        """Return received events that the program has not used. The next `receive` starts with those that
-        still belong to this member.
+        """Return received events that the program has not used.
+
+        The next `receive` starts with those that still belong to this member.
         """
         # By identity: equal events are different deliveries.
         back = set(map(id, events))
@@ -191,7 +194,8 @@ class GroupConsumer:
     async def open(self, *, timeout: float | None = 30.0) -> None:
         """Join the group. Does not wait for a partition, because other members may own all of them.
 
-        Raises: LinkRefusedError, ConnectionLostError, TimedOutError.
+        Raises:
+            LinkRefusedError, ConnectionLostError, TimedOutError.
         """
         if self._supervisor is not None:
             message = "this consumer was opened before: create a new one"
@@ -274,8 +278,9 @@ class GroupConsumer:
             self.settle(handed)
 
     def _top_up(self, share: Share) -> None:
-        """Grant credit for the events that the program will process soon. In portions, but before the credit
-        is used up.
+        """Grant credit for the events that the program will process soon.
+
+        In portions, but before the credit is used up.
         """
         ahead, unread = self._pace.ahead(len(self._shares)), share.link.credit
         room = share.link.room(min(ahead, self._credit - share.unsettled))
@@ -304,7 +309,8 @@ class GroupConsumer:
     async def _serve(self) -> None:
         """Keep the right number of attaches waiting, until a connection is lost.
 
-        Raises: EndpointError; ConnectionLostError if the client cannot reconnect.
+        Raises:
+            EndpointError; ConnectionLostError if the client cannot reconnect.
         """
         self._lost = False
         wire = await self._pool.question_wire()
@@ -420,8 +426,9 @@ class GroupConsumer:
         self._schedule_callback(self._on_revoked, share.partition)
 
     def _schedule_callback(self, callback: Callable[[str], object] | None, partition: str) -> None:
-        """Call a callback of the program in its own loop iteration, so that an exception in it does not
-        affect the links.
+        """Call a callback of the program in its own loop iteration.
+
+        An exception in it then does not affect the links.
         """
         if callback is not None:
             asyncio.get_running_loop().call_soon(callback, partition)

@@ -1,5 +1,6 @@
-"""Measures how fast the program processes events, so that no more are prefetched than it needs. Pure; times
-are in seconds.
+"""Measures how fast the program processes events, so that no more are prefetched than it needs.
+
+Pure; times are in seconds.
 
 Why: a partition moves to another member only after everything sent has been settled. Unread events delay
 that, or are sent twice.
@@ -16,13 +17,15 @@ _STEP: Final = 4
 
 
 class Pace:
-    """Measures how long the program works on the events that it received. Time spent waiting for events does
-    not count.
+    """Measures how long the program works on the events that it received.
+
+    Time spent waiting for events does not count.
     """
 
     def __init__(self, ahead_s: float, most: int) -> None:
-        """`ahead_s`: how long the prefetched events should last. `most`: the maximum for one partition at any
-        speed.
+        """`ahead_s`: how long the prefetched events should last.
+
+        `most`: the maximum for one partition at any speed.
         """
         assert most > 0
         self._ahead_s: Final = ahead_s
@@ -34,8 +37,9 @@ class Pace:
         self._bound = FIRST
 
     def asked(self, now_s: float) -> None:
-        """Record that the program asks for more events: it has processed, or nearly processed, what it
-        received.
+        """Record that the program asks for more events.
+
+        It has processed, or nearly processed, what it received.
         """
         if self._given:
             keep = max(0.5, 1 - self._given / _MEMORY)
@@ -51,8 +55,9 @@ class Pace:
         self._given_s = now_s
 
     def ahead(self, partitions: int) -> int:
-        """Return how many events of each partition may be in flight or unread, if the member owns
-        `partitions`.
+        """Return how many events of each partition may be in flight or unread.
+
+        `partitions`: how many partitions the member owns.
         """
         return max(1, min(self._most, self._bound // partitions if self._done else FIRST))
 

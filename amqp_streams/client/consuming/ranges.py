@@ -1,5 +1,6 @@
-"""Reads a range of one partition in batches, as fast as possible. Batches are described in
-docs/batched-deliveries.md.
+"""Reads a range of one partition in batches, as fast as possible.
+
+Batches are described in docs/batched-deliveries.md.
 
 Laws: every event from `start` to before `end` that exists and that the filter matches is returned once and in
 order, also if connections are lost meanwhile. The end of the range is certain: either a batch reached it, or
@@ -38,8 +39,9 @@ error of a disk may pass; a damaged record fails each time.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Consecutive events of one partition. Event i has `offsets[i]`, `timestamps_ms[i]` (when the node stored
-    it) and `messages[i]`.
+    """Consecutive events of one partition.
+
+    Event i has `offsets[i]`, `timestamps_ms[i]` (when the node stored it) and `messages[i]`.
 
     A message is the AMQP message as its producer sent it, without delivery annotations. `message_formats`: by
     index, only those that are not 0.
@@ -122,11 +124,13 @@ class RangeReader(Endpoint):
         return self._incarnation
 
     async def take(self, batches_max: int = 1) -> list[Run]:
-        """Return the next runs, at most `batches_max`. Waits for the first one. An empty list: the range is
-        complete.
+        """Return the next runs, at most `batches_max`.
 
-        Raises: TimedOutError (the node sent nothing for `timeout` seconds), LinkRefusedError, LinkError,
-        ConnectionLostError, ClosedError.
+        Waits for the first one. An empty list: the range is complete.
+
+        Raises:
+            TimedOutError (the node sent nothing for `timeout` seconds), LinkRefusedError, LinkError,
+            ConnectionLostError, ClosedError.
         """
         if self._task is None and not self._done:
             await self.open(timeout=self._timeout)

@@ -101,8 +101,9 @@ class _Line:
                 self._answered(ReceivedEvent(message))
 
     def _answered(self, reply: ReceivedEvent) -> None:
-        """Pass an answer to the call that waits for it. An answer that is not valid, or that no call waits
-        for, is ignored.
+        """Pass an answer to the call that waits for it.
+
+        An answer that is not valid, or that no call waits for, is ignored.
         """
         try:
             answer = self._waiting.get(str(reply.correlation_id))

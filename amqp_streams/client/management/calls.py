@@ -29,7 +29,8 @@ _T = TypeVar("_T")
 def on_the_wire(settings: LogSettingValues) -> dict[str, object]:
     """Return the settings that have a value, by their names on the wire.
 
-    Raises: TypeError: a setting is unknown.
+    Raises:
+        TypeError: a setting is unknown.
     """
     unknown = sorted(settings.keys() - BY_FIELD.keys())
     if unknown:
@@ -51,8 +52,9 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 
 
 class Management:
-    """Creates, lists, describes, changes and deletes logs; lists, moves and deletes cursors and consumer
-    groups.
+    """Creates, lists, describes, changes and deletes logs.
+
+    Lists, moves and deletes cursors and consumer groups.
 
     Each call raises ManagementError with a status (404, 409, …) if the node refuses it. No call is repeated
     when the connection is lost: after ConnectionLostError it is unknown whether the node carried it out.
@@ -64,8 +66,9 @@ class Management:
     async def create_log(
         self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]
     ) -> LogInfo:
-        """Create a log; it is durable when this returns. The settings are those of
-        `amqp_streams.log_settings`.
+        """Create a log; it is durable when this returns.
+
+        The settings are those of `amqp_streams.log_settings`.
         """
         return log_info(name, await self._ask("CREATE", name, on_the_wire(settings), timeout))
 
@@ -119,8 +122,9 @@ class Management:
         )
 
     async def delete_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> None:
-        """Delete a cursor: the next link with its name begins at its own start. Refused (409) while a link
-        uses the cursor.
+        """Delete a cursor: the next link with its name begins at its own start.
+
+        Refused (409) while a link uses the cursor.
         """
         await self._ask("DELETE", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log)
 

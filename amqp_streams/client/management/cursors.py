@@ -1,4 +1,5 @@
 """The cursors that a node keeps, of subscriptions and of consumer groups, as `$management` reports them.
+
 Pure.
 """
 

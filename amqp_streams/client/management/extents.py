@@ -35,8 +35,9 @@ class PartitionExtent:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """The bounds of a log's partitions. `incarnation` distinguishes it from other logs of the same name,
-    earlier or later.
+    """The bounds of a log's partitions.
+
+    `incarnation` distinguishes it from other logs of the same name, earlier or later.
     """
 
     log: str
@@ -45,10 +46,12 @@ class LogExtent:
 
 
 async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
-    """Return the extents of logs, by name. If the node refuses because of too many partitions (400), each
-    half is requested separately.
+    """Return the extents of logs, by name.
 
-    Raises: what `ask` and `read_extents` raise.
+    If the node refuses because of too many partitions (400), each half is requested separately.
+
+    Raises:
+        what `ask` and `read_extents` raise.
     """
     try:
         return read_extents(await ask(names.EXTENTS, extents_body(logs, missing_ok=missing_ok)))
@@ -82,7 +85,8 @@ def extents_body(
 def read_extents(answer: Mapping[str, object]) -> dict[str, LogExtent]:
     """Return the extents in an answer, by log.
 
-    Raises: LinkError: the answer is not valid.
+    Raises:
+        LinkError: the answer is not valid.
     """
     try:
         return {extent.log: extent for extent in map(_extent, _list(answer[names.EXTENT_LOGS]))}

@@ -1,5 +1,6 @@
-"""What the node reports about a log in `$info` and `$management`, as values. Spec: Event Streams section
-6.
+"""What the node reports about a log in `$info` and `$management`, as values.
+
+Spec: Event Streams section 6.
 """
 
 from collections.abc import Mapping
@@ -46,8 +47,9 @@ class LogInfo:
 
     @property
     def retention_bytes(self) -> int | None:
-        """Retention deletes the oldest segments of a larger partition. None: no limit, or the node did not
-        send it.
+        """Retention deletes the oldest segments of a larger partition.
+
+        None: no limit, or the node did not send it.
         """
         return self.settings.get("retention_bytes")
 

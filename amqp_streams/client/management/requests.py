@@ -1,5 +1,6 @@
-"""Requests to `<log>/$info` (Event Streams 6) and `$management`, each on its own links, which last for one
-answer.
+"""Requests to `<log>/$info` (Event Streams 6) and to `$management`.
+
+Each request has its own links, which last for one answer.
 """
 
 import asyncio
@@ -74,8 +75,9 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
 
 
 class _Looks:
-    """Shares `$info` answers of one log: one request at a time. Calls during a request share the next
-    request.
+    """Shares `$info` answers of one log: one request at a time.
+
+    Calls during a request share the next request.
     """
 
     def __init__(self) -> None:
@@ -96,8 +98,9 @@ class _Looks:
 
 
 async def shared_info(wire: Wire, log: str) -> LogInfo:
-    """Like `read_info`, but calls for the same log share requests: a thousand links that attach at once cause
-    one or two.
+    """Like `read_info`, but calls for the same log share requests.
+
+    A thousand links that attach at once cause one or two.
 
     The answer is never older than the call.
     """
@@ -248,7 +251,11 @@ async def _first(ours: "asyncio.Future[Any]", other: "asyncio.Future[Any]") -> N
 
 
 def answer_of(reply: ReceivedEvent) -> dict[str, object]:
-    """Return the body of an answer. Raises ManagementError if the status is not 2xx."""
+    """Return the body of an answer.
+
+    Raises:
+        ManagementError: the status is not 2xx.
+    """
     status = next(
         (_number(reply.properties.get(key)) for key in names.STATUS_CODES if key in reply.properties), None
     )

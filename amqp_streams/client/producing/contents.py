@@ -17,14 +17,19 @@ _FORMAT_MAX: Final = (1 << 32) - 1
 def encode(event: Sent, partition: str | int | None) -> bytes:
     """Return the message bytes of an event, with `partition` as its target partition if given.
 
-    Raises: TypeError if it cannot be sent; WireError.
+    Raises:
+        TypeError if it cannot be sent; WireError.
     """
     message = event if type(event) is bytes else _encoded(event)
     return message if partition is None else with_target_partition(message, str(partition))
 
 
 def format_of(event: Sent) -> int:
-    """Return the message-format of an event. Raises WireError if it is not from 0 to 2^32 - 1."""
+    """Return the message-format of an event.
+
+    Raises:
+        WireError: it is not from 0 to 2^32 - 1.
+    """
     message_format = event.message_format if isinstance(event, Event | ReceivedEvent) else 0
     if not 0 <= message_format <= _FORMAT_MAX:
         message = f"message_format must be from 0 to {_FORMAT_MAX} (got {message_format})"

@@ -1,4 +1,5 @@
 """Sequence numbers for the events of an idempotent producer, with which the node stores each event once.
+
 Pure.
 
 Law: numbers increase in the order of sending, and an event keeps its number each time it is sent. See
@@ -22,7 +23,11 @@ producer numbers the events.
 
 
 def checked_id(producer_id: str) -> str:
-    """Return `producer_id`. Raises ValueError if it is not a valid id."""
+    """Return `producer_id`.
+
+    Raises:
+        ValueError: it is not a valid id.
+    """
     if not 0 < len(producer_id.encode()) <= PRODUCER_ID_BYTES_MAX:
         size = len(producer_id.encode())
         message = f"producer_id must have 1 to {PRODUCER_ID_BYTES_MAX} bytes in UTF-8 (got {size})"
@@ -45,8 +50,9 @@ class Numbering:
     def number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
         """Write numbers into messages that were never sent.
 
-        Raises: SequenceError if the numbers do not increase or one is too large, and WireError if a message
-        is not valid. Then nothing has changed.
+        Raises:
+            SequenceError if the numbers do not increase or one is too large, and WireError if a message is
+            not valid. Then nothing has changed.
         """
         if not entries:
             return

@@ -18,8 +18,9 @@ _CANCELLED: Final = ClosedError("the send was cancelled before the event was sen
 
 
 class Entry:
-    """One event without an outcome. When it has one, `outcome` is True (accepted) or the error, and
-    `on_outcome` is called.
+    """One event without an outcome.
+
+    When it has one, `outcome` is True (accepted) or the error, and `on_outcome` is called.
     """
 
     __slots__ = ("attempts", "event", "message", "message_format", "number", "on_outcome", "outcome")
@@ -37,8 +38,9 @@ class Entry:
 
 
 class LoneEntry(Entry):
-    """An event whose sender waits for this one outcome and may cancel the send. `flush` does not report its
-    failure.
+    """An event whose sender waits for this one outcome and may cancel the send.
+
+    `flush` does not report its failure.
     """
 
     __slots__ = ("cancelled",)
@@ -77,8 +79,9 @@ class Outbox:
 
     @property
     def bytes_left(self) -> int:
-        """How many bytes may be added now. The last event may exceed it: otherwise a large one could never be
-        sent.
+        """How many bytes may be added now.
+
+        The last event may exceed it: otherwise a large one could never be sent.
         """
         return self._bytes_max - self.bytes
 
@@ -158,8 +161,9 @@ class Outbox:
         self._remove_answered(len(entries))
 
     def refused(self, entry: Entry, error: EndpointError) -> bool:
-        """Record that the peer did not store an event. Returns True if that is final, False if it will be
-        sent again.
+        """Record that the peer did not store an event.
+
+        Returns True if that is final, False if it will be sent again.
         """
         again = (
             isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled
@@ -192,8 +196,9 @@ class Outbox:
         self._to_front(again)
 
     def fail(self, error: AmqpStreamsError) -> None:
-        """Give all events the outcome `error`: no link will follow. Some may be stored although the producer
-        cannot know it.
+        """Give all events the outcome `error`: no link will follow.
+
+        Some may be stored although the producer cannot know it.
         """
         self.lost()
         while self._unsent:
@@ -210,8 +215,9 @@ class Outbox:
             self._unsent.appendleft(entry)
 
     def _remove_answered(self, count: int) -> None:
-        """Remove events with an outcome. Outcomes mostly come in the order of sending, so the front is the
-        place to look.
+        """Remove events with an outcome.
+
+        Outcomes mostly come in the order of sending, so the front is the place to look.
         """
         self._in_flight_count -= count
         in_flight = self._in_flight

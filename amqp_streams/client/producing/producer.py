@@ -83,8 +83,9 @@ class Producer(Endpoint):
 
     @property
     def obstacle(self) -> AmqpStreamsError | None:
-        """Why events have no outcome, if the reason is known: the node's last error, or why the connection is
-        closed.
+        """Why events have no outcome, if the reason is known.
+
+        The node's last error, or why the connection is closed.
         """
         return self._obstacle()
 
@@ -101,8 +102,9 @@ class Producer(Endpoint):
         `sequence`: its number, for a producer with an id; None: the next number. If this call is cancelled or
         times out before the event was sent, the event is not sent. Later, its outcome is unknown.
 
-        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError,
-        SequenceError, WireError.
+        Raises:
+            RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError,
+            SequenceError, WireError.
         """
         self._check()
         entry = LoneEntry(event, encode(event, partition), format_of(event))
@@ -128,8 +130,9 @@ class Producer(Endpoint):
         sequence: int | None = None,
         timeout: float | None = 30.0,
     ) -> Pending:
-        """Send one event, and wait only until the window has space. Await the result for the outcome, or call
-        `flush`.
+        """Send one event, and wait only until the window has space.
+
+        Await the result for the outcome, or call `flush`.
         """
         self._check()
         entry = Entry(event, encode(event, partition), format_of(event))
@@ -144,8 +147,9 @@ class Producer(Endpoint):
         sequence: Sequences = None,
         timeout: float | None = 30.0,
     ) -> None:
-        """Send many events, and wait only for space in the window. This is the fastest way to send; `flush`
-        waits for the outcomes.
+        """Send many events, and wait only for space in the window.
+
+        This is the fastest way to send; `flush` waits for the outcomes.
 
         `timeout` applies to each wait. If this method raises, the first events may have been sent.
         `sequence`, for a producer with an id: the number of the first event, if the others follow by one; or
@@ -192,8 +196,9 @@ class Producer(Endpoint):
     async def flush(self, *, timeout: float | None = 30.0) -> None:
         """Wait until all events have an outcome.
 
-        Raises: SendError, which names the events that failed since the last flush; TimedOutError, after which
-        the remaining events are still sent.
+        Raises:
+            SendError, which names the events that failed since the last flush; TimedOutError, after which the
+            remaining events are still sent.
         """
         outbox = self._outbox
         await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
@@ -229,8 +234,9 @@ class Producer(Endpoint):
         self._pump_soon()
 
     def _number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
-        """Assign sequence numbers. Call it immediately before `add`, so that numbers follow the order of
-        sending.
+        """Assign sequence numbers.
+
+        Call it immediately before `add`, so that numbers follow the order of sending.
         """
         if self._numbering is not None:
             self._numbering.number(entries, sequences)
@@ -244,8 +250,9 @@ class Producer(Endpoint):
         )
 
     def _pump_soon(self) -> None:
-        """Send in this loop iteration's end, so that all events posted in one iteration are written
-        together.
+        """Send at the end of this loop iteration.
+
+        All events that were posted in one iteration are then written together.
         """
         if self._attachment is not None:
             self._attachment.wire.send_soon(self._attachment)
@@ -308,8 +315,9 @@ class Producer(Endpoint):
             self._signal.fire()
 
     def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
-        """Record refused events of an idempotent producer, oldest first. Returns whether one of them has
-        failed for good.
+        """Record refused events of an idempotent producer, oldest first.
+
+        Returns whether one of them has failed for good.
 
         The node refused the events after it only because its number is missing, so they are sent again.
         """
@@ -319,8 +327,9 @@ class Producer(Endpoint):
         return False
 
     def _attach_again(self) -> None:
-        """Attach again. On this link the node waits for the number of the failed event and would refuse all
-        others.
+        """Attach again.
+
+        On this link the node waits for the number of the failed event and would refuse all others.
         """
         attachment = self._attachment
         if attachment is not None:
