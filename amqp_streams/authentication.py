@@ -69,7 +69,9 @@ class ExternalRule(Settings):
         except re.error as error:
             message = f"{self.pattern!r} is not a valid pattern: {error}"
             raise ValueError(message) from error
+        # The groups are numbered too, and group 0 is the whole match.
         known = {*compiled.groupindex, *map(str, range(compiled.groups + 1))}
+        # Checked when the settings are read, so that no login meets a rule that is not valid.
         used = set(_BRACES.findall(self.user))
         if not used <= known or any(brace in _BRACES.sub("", self.user) for brace in "{}"):
             allowed = ", ".join(f"{{{group}}}" for group in sorted(known))
@@ -79,6 +81,7 @@ class ExternalRule(Settings):
 
     def user_of(self, name: str) -> str | None:
         """Returns the user for a name in a certificate; None if the rule does not match."""
+        # The whole name: with a part, an attacker could put a trusted name into a longer one.
         found = re.fullmatch(self.pattern, name)
         if found is None:
             return None
@@ -154,6 +157,7 @@ class OAuthSettings(Settings):
                 " secret_file"
             )
             raise ValueError(message)
+        # The other algorithms need a public key.
         if len(symmetric) < len(self.algorithms) and not self.keys:
             message = "keys is empty: name a JWKS or PEM file with the issuer's public keys"
             raise ValueError(message)

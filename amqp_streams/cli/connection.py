@@ -88,6 +88,7 @@ class Endpoint:
                 f" {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
             )
             raise ConfigError(message)
+        # The credentials belong to the command, so they apply to any node that it names.
         return Endpoint(node, self.user, self.password, self.tls, self.sasl), log
 
 
@@ -103,6 +104,7 @@ async def opened(
     """
     async with AsyncExitStack() as stack:
         try:
+            # Only this wait: an operation that takes too long is another error.
             client = await stack.enter_async_context(node.client(container_id=container_id))
         except TimedOutError as error:
             message = f"{Address.parse(node.url)}: no answer: {error}"
@@ -124,6 +126,7 @@ async def _explained(
         if log not in logs:
             return missing_log(log, logs)
         groups = [one.name for one in await management.list_groups(log)] if group is not None else []
+    # The original error says more than that the names cannot be listed.
     except AmqpStreamsError:
         return error
     return error if group is None or group in groups else missing_group(group, log, groups)
@@ -244,6 +247,7 @@ def client_options(command: Command) -> Command:
     ) -> Any:
         password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
         context = click.get_current_context()
+        # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the variable.
         if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
             url = context.find_root().params.get("url") or url
         # Without a user, the password is for the user in the URL, unless the URL has a password.
@@ -251,6 +255,7 @@ def client_options(command: Command) -> Command:
             token=(
                 os.environ.get("AMQP_STREAMS_TOKEN") or None
                 if token_file is None
+                # Read for each connection: tokens expire, and their file is replaced.
                 else partial(_token_in, token_file)
             ),
             mechanisms=None if sasl_mechanism is None else (sasl_mechanism.upper(),),
@@ -284,6 +289,7 @@ def managed(
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt."""
+    # uvloop: the loop limits how fast events are sent and received.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 

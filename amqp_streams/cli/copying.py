@@ -78,14 +78,17 @@ async def copy(source: Source, ending: Ending, form: Format) -> Copied:
             kept = _kept(events, ending.remaining)
             await output.write(b"".join(line_of(event, form) for event in kept))
             heard = time.monotonic()
+            # After the write: an event whose output was lost must come again.
             if ending.settles:
                 source.settle(events)
             printed += len(kept)
             if left is not None:
                 left -= len(kept)
+        # Without events no write fails, so a closed stdout is noticed here.
         output.check()
         if events is None or left == 0 or (ending.remaining is not None and not ending.remaining):
             return Copied(0, printed)
+        # Events before the end may still be on their way, so the rest is drained.
         if not events and not ending.drained and await _over(ending):
             ending = replace(ending, drained=True)
         if ending.timeout_s is not None and time.monotonic() - heard >= ending.timeout_s:
@@ -162,5 +165,6 @@ async def _over(ending: Ending) -> bool:
     """No event arrives, and later ones are after the given end: its time has passed, or its offsets exist."""
     end = ending.bounds.end
     if isinstance(end, AtTime):
+        # A second for the clocks of this machine and the node.
         return now_ms() > end.ms + 1000
     return ending.reached is not None and await ending.reached()

@@ -58,10 +58,12 @@ class Measurement:
         """Count events that completed."""
         now = time.perf_counter()
         before, self.done = self.done, self.done + events
+        # Only whole batches after the warm-up count: the clock starts with the end of a batch.
         if before >= self.load.warmup:
             self.measured += events
             self.bytes += size
             self.ended = now
+        # This batch ends the warm-up.
         elif self.done >= self.load.warmup:
             self.started = now
         if now - self._shown >= _REPORT_S:
@@ -119,6 +121,7 @@ async def _produce(producer: Producer, events: int, measurement: Measurement, la
     load = measurement.load
     pace = Pace(None if load.rate is None else load.rate / load.connections)
     message = Event(body=b"x" * load.size).encode()
+    # Several batches in flight: if one filled the window, the node would wait for this program.
     batch_max = max(1, min(_BATCH_MAX, load.window // 4))
     started, sent = time.perf_counter(), 0
     pending: set[asyncio.Task[None]] = set()
@@ -130,8 +133,11 @@ async def _produce(producer: Producer, events: int, measurement: Measurement, la
             if size <= 0:
                 await asyncio.sleep(max(0.0, pace.due_at(sent) - elapsed))
                 continue
+            # The last event of the batch: the batch is sent when that one is due.
             was_due = time.perf_counter() if load.rate is None else started + pace.due_at(sent + size - 1)
             if size > 1:
+                # One outcome is awaited for each batch: a task for each event would measure this program
+                # instead of the node.
                 await producer.post_batch([message] * (size - 1))
             outcome = asyncio.create_task(
                 _timed(await producer.post(message), was_due, measurement, size, latencies)
@@ -184,6 +190,7 @@ async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Res
 async def _consume(consumer: Consumer, measurement: Measurement) -> None:
     warmup, wanted = measurement.load.warmup, measurement.load.events + measurement.load.warmup
     while measurement.done < wanted:
+        # A read must not cross the end of the warm-up, where the clock starts.
         left = (warmup if measurement.done < warmup else wanted) - measurement.done
         messages = await consumer.receive_raw(min(_READ_EVENTS, left), timeout=1.0)
         if messages:
@@ -203,6 +210,7 @@ async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Resul
             async with node.client() as sending, sending.producer(load.log, window=load.window) as producer:
                 measurement.begin()
                 await _send_stamped(producer, load)
+            # What did not arrive counts as refused below.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reader, _TAIL_S)
         finally:
@@ -228,6 +236,7 @@ async def _receive_stamped(consumer: Consumer, measurement: Measurement, latenci
     while measurement.done < load.events + load.warmup:
         for event in await consumer.receive(_READ_EVENTS):
             body = event.body
+            # Another producer may write to the log during the measurement.
             if not isinstance(body, bytes) or len(body) != max(load.size, _STAMP_BYTES):
                 continue
             if measurement.done >= load.warmup:
@@ -247,6 +256,7 @@ async def _all(*work: Awaitable[None]) -> None:
             for one in work:
                 group.create_task(_awaited(one))
     except* AmqpStreamsError as errors:
+        # The others failed because of the first, or with it.
         raise errors.exceptions[0] from None
 
 

@@ -42,6 +42,7 @@ class Member:
         events = await self.receive(max_events, min(_ASK_S, timeout or _ASK_S))
         if events:
             return events
+        # Asked only when no event arrives: each question costs the node a request.
         if through(
             (await self._client.management.describe_group(self._log, self._group)).positions, self._ends
         ):
@@ -60,6 +61,7 @@ class Member:
 
     def revoked(self, partition: str) -> None:
         """Report that a partition was revoked."""
+        # At the end of the command all partitions are revoked, as the user expects.
         if not self.leaving:
             say(f"partition {partition} was revoked")
 
@@ -71,4 +73,5 @@ def through(positions: Iterable[CursorPosition], ends: Mapping[str, int]) -> boo
         for position in positions
         if position.lag == 0 or (position.next_number or 0) >= ends.get(position.partition, 0)
     }
+    # A partition that was empty at the start has nothing to read.
     return all(end == 0 or partition in reached for partition, end in ends.items())

@@ -159,6 +159,7 @@ def node_settings(
     """
     known = {variable_of(name): name for name in settable()}
     try:
+        # All sources are read before anything is validated, so that one run reports all errors.
         in_file = {} if file is None else _from_file(file)
     except SettingError as error:
         message = f"{file_source}: {error}"
@@ -168,6 +169,7 @@ def node_settings(
     except SettingError as error:
         raise ConfigError(str(error)) from error
     in_environment = from_environment(environment, known, _LISTS)
+    # Later sources replace earlier ones: file, environment, flags.
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
     if ("data_dir",) not in given:
         message = (
@@ -175,6 +177,7 @@ def node_settings(
         )
         raise ConfigError(message)
     for name, one in given.items():
+        # `nested` could not represent both.
         clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
         if clash is not None:
             message = (
@@ -204,6 +207,7 @@ def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Nam
     An empty table of a log is a log with the defaults.
     """
     model: type[BaseModel] | None = NodeSettings if not above else _SECTIONS.get(above[0])
+    # The names of logs are the users': only the level below has known names.
     if len(above) == 2 and above[0] == "logs":
         model = LogSettings
     names = written_names(model) if model else {}

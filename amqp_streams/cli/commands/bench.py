@@ -144,6 +144,7 @@ def consume(
     node, log = endpoint.at(address)
     there = run(_events_there(node, log))
     wanted = there - warmup if events is None else events
+    # Otherwise the measurement would wait for events that do not exist.
     if wanted < 1 or wanted + warmup > there:
         message = f"{log} has {there} events: fewer than --events plus --warmup"
         raise click.UsageError(message)
@@ -239,6 +240,7 @@ async def _make(node: Endpoint, log: str, partitions: int) -> None:
         try:
             await client.management.create_log(log, partitions=partitions)
         except ManagementError as error:
+            # The log exists already: it is used as it is.
             if error.status != _CONFLICT:
                 raise
 

@@ -98,6 +98,7 @@ def reset(
     start = target(to)
     node, log = endpoint.at(address)
 
+    # Found before the question, so that the question can show what moves.
     found = managed(node, lambda management: _found(management, log, cursor), log=log)
     check_partition(start, partition, found.positions)
     if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.positions):
@@ -147,6 +148,7 @@ async def _found(management: Management, log: str, word: str) -> CursorInfo:
         ManagementError: no cursor matches, or more than one.
     """
     cursors = await management.list_cursors(log)
+    # An id first: a subscription may have the text of an id as its name.
     by_id = next((one for one in cursors if one.id == word), None)
     if by_id is not None:
         return by_id

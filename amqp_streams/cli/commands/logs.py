@@ -85,6 +85,7 @@ async def _listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogEx
         logs = await client.management.list_logs()
         extents: dict[str, LogExtent] = {}
         for part in _parts(logs):
+            # A log may be deleted between the two requests.
             extents |= await client.extents([one.name for one in part], missing_ok=True)
         return logs, extents
 
@@ -94,6 +95,7 @@ def _parts(logs: Sequence[LogSummary]) -> list[list[LogSummary]]:
     parts: list[list[LogSummary]] = []
     room = 0
     for one in logs:
+        # One log is never divided, however many partitions it has.
         if one.partitions > room or not parts:
             parts.append([])
             room = _ASKED_MAX

@@ -132,12 +132,14 @@ def dump(
             case AtOffset(number):
                 first = number
             case AtTime(ms):
+                # The condition of the store is exclusive.
                 after_ms = ms - 1
     walk = Walk(directory, log, after_ms=after_ms, left=records_max, force=force)
     form = Format.JSON if as_json else Format.TEXT
     lines = bytearray()
     for record in walk.records(first, partition):
         lines += render(shown(record), form)
+        # A write for each record would cost more than the record.
         if len(lines) >= _FLUSH_BYTES:
             sys.stdout.buffer.write(lines)
             lines.clear()
@@ -194,6 +196,7 @@ class Walk:
             try:
                 yield from self._partition(start, index)
             except KeyError as error:
+                # The end of the log: without a given partition, all are read until one does not exist.
                 if partition is None and index > 0 and error.args[0] == index:
                     return
                 raise unknown(self.directory, self.log, index if error.args[0] == index else None) from error
@@ -221,6 +224,7 @@ class Walk:
             except CorruptionError as error:
                 say(f"amqp-streams: {error}")
                 self.damaged = True
+                # The next readable record; None: no later record of the partition is readable.
                 at = error.after
 
 

@@ -223,7 +223,9 @@ def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict
     filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
     if properties:
         texts: dict[Value, Value] = {
-            name: f"&{value}" if value.startswith("&") else value for name, value in properties
+            # In a property filter, `&` begins a modifier (FILTEX 4.2), and `&&` stands for the character.
+            name: f"&{value}" if value.startswith("&") else value
+            for name, value in properties
         }
         filters["property"] = Described(Symbol(names.FILTEX_APPLICATION_PROPERTIES), texts)
     return filters
@@ -237,6 +239,7 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             return 0
 
         async def reached() -> bool:
+            # Filters may reject all later events, so the end of the log shows that the end was reached.
             assert isinstance(wanted.bounds.end, AtOffset), "asked only then"
             return (
                 min(ends_of(await client.info(wanted.log), wanted.partition).values())
@@ -253,10 +256,12 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             bounds=wanted.bounds,
             reached=reached if wanted.filters and isinstance(wanted.bounds.end, AtOffset) else None,
         )
+        # With a partition, the link is an ordinary consumer link that claims this partition.
         if wanted.group is not None and wanted.partition is None:
             return (await _join(client, wanted, wanted.group, ending)).status
         async with _consumer(client, wanted) as consumer:
             copied = await copy(consumer, ending, wanted.form)
+        # A person who filters on the body gets nothing, and would not learn why.
         if wanted.filters and remaining is not None and not wanted.follow and copied == (0, 0):
             say(_unmatched(remaining.events))
         return copied.status
@@ -300,6 +305,7 @@ async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> 
         try:
             return await copy(member, ending, wanted.form)
         finally:
+            # Before the links end: their partitions are then not reported as revoked.
             member.leaving = True
 
 
@@ -317,11 +323,13 @@ def _consumer(client: Client, wanted: Request) -> Consumer:
 
 
 def _credit(wanted: Request) -> int:
+    # More credit would bring events that are never printed, and with a cursor they would come again.
     return min(wanted.credit, wanted.events_max or wanted.credit)
 
 
 async def _remaining(client: Client, wanted: Request) -> Remaining | None:
     """The partitions with unread events, if that can be known here."""
+    # The node knows where the cursor is, so what remains cannot be computed here.
     if wanted.resumes or (wanted.follow and wanted.bounds.end is None):
         return None
     info = await client.info(wanted.log)

@@ -39,6 +39,7 @@ def repair(directory: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     planned = repairing.plan(directory)
     if dry_run:
         return _show_plan(planned, as_json=as_json)
+    # Without steps nothing changes, so nothing needs to be confirmed.
     if planned.steps and not yes:
         _print_steps(planned, err=True)
         if not confirmed(f"Repair {directory}?"):

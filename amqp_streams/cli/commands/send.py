@@ -210,6 +210,7 @@ async def _send(
                 await producer.flush(timeout=wait_s)
             except SendError as error:
                 tally.refused += error.count
+                # One reason is enough: as a rule, all events fail for the same.
                 tally.first_refusal = str(error.failures[0][1])
     tally.seconds = time.monotonic() - started
     return tally
@@ -223,6 +224,7 @@ def _accounted(producer: Producer, tally: Tally) -> Iterator[None]:
     try:
         yield
     except (asyncio.CancelledError, AmqpStreamsError):
+        # Otherwise the program ends before it has sent anything, and the error alone says enough.
         if tally.sent:
             open_ = producer.unsettled
             unknown = f"; it is not known whether {open_:,} more were accepted" if open_ else ""
@@ -242,6 +244,7 @@ async def _send_file(
 ) -> None:
     async def post(drafts: Sequence[Draft]) -> None:
         tally.keyless += sum(draft.event.key is None for draft in drafts) if reading.common.key_regex else 0
+        # Neighbours only: sorting would change the order of events.
         for wanted, group in groupby(drafts, key=lambda draft: None if bound else draft.partition):
             events = [draft.event for draft in group]
             await producer.post_batch(events, wanted, timeout=wait_s)
@@ -260,6 +263,7 @@ async def _send_file(
                 tally.bytes += len(data)
                 found = lines.feed(data)
                 await _send_lines(post, drafter, found, number)
+                # Errors name lines of the file, so the number continues over blocks.
                 number += len(found)
             await _send_lines(post, drafter, lines.finish(), number)
         except InputError as error:
@@ -278,6 +282,7 @@ async def _send_lines(
             if draft is not None:
                 drafts.append(draft)
     finally:
+        # Also after an error: the lines before it were read, and a repeated command must not need them.
         await post(drafts)
 
 
@@ -299,6 +304,7 @@ def _total_bytes(files: Sequence[str]) -> int | None:
     paths = [Path(file) for file in files]
     return (
         sum(path.stat().st_size for path in paths)
+        # The size of a pipe is not known, so the progress has no end.
         if "-" not in files and all(path.is_file() for path in paths)
         else None
     )

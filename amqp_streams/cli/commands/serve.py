@@ -153,6 +153,7 @@ def serve(
 @contextlib.contextmanager
 def _hangups_held() -> Iterator[None]:
     """Block SIGHUP, whose default action ends the process, until `server.serve` can handle it."""
+    # A manager of services may send SIGHUP as soon as the process exists.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield

@@ -67,6 +67,7 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
     """
     password = (
         password_from_stdin()
+        # Passwords are never arguments: every user of the machine can see those.
         if password_stdin
         else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
     )

@@ -35,6 +35,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    # Wider than any table: rich would fold cells at the width of the terminal, and 80 in a pipe.
     console = Console(highlight=False, width=_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):

@@ -163,6 +163,7 @@ class CsvDrafter:
         if not line:
             return None
         try:
+            # Spreadsheets write a byte order mark before the first column's name.
             cells = next(csv.reader([line.decode("utf-8-sig" if number == 1 else "utf-8")], strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
             message = f"row {number} is not valid CSV in UTF-8: {error}"
@@ -170,6 +171,7 @@ class CsvDrafter:
         if not self._columns:
             self._take_header(cells)
             return None
+        # Cells would otherwise get the names of other columns.
         if len(cells) != len(self._columns):
             message = f"row {number} has {len(cells)} cells, but the header has {len(self._columns)} columns"
             raise InputError(message)
@@ -212,6 +214,7 @@ class CsvDrafter:
         except KeyError as error:
             message = f"--key-template: no column named {error}; the columns are {', '.join(self._columns)}"
             raise InputError(message) from error
+        # `format` raises these for a template that is not valid or names an attribute.
         except (ValueError, IndexError, AttributeError) as error:
             message = (
                 f"--key-template: row {number}: {error}; write a column as {{date}}, its first ten characters"
@@ -235,6 +238,7 @@ def parse_property(text: str) -> tuple[str, str]:
 
 def _number_or_text(cell: str) -> _Property:
     """A cell as a property: a number if it is one in JSON's notation (`007` stays text)."""
+    # A larger number does not fit an AMQP long.
     if _INTEGER.fullmatch(cell) and -(2**63) <= int(cell) < 2**63:
         return int(cell)
     return float(cell) if _DECIMAL.fullmatch(cell) else cell

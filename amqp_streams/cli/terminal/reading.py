@@ -28,6 +28,7 @@ def descriptor_of(file: str) -> Iterator[int]:
     if file == "-":
         yield 0
         return
+    # A descriptor and not a file object: `chunks` reads what is there, without a buffer that waits for more.
     descriptor = os.open(Path(file), os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -125,6 +126,7 @@ class Lines:
             line = b"".join(self._parts)
             self._parts.clear()
             self._size = 0
+        # CSV doubles a quote inside quotes, so an odd number means that the cell continues in the next line.
         if self._quotes and line.count(b'"') % 2:
             self._open = True
             self._keep(line + b"\n")
@@ -137,6 +139,7 @@ class Lines:
             return
         self._parts.append(piece)
         self._size += len(piece)
+        # Input without line ends must not fill the memory.
         if self._size > LINE_BYTES_MAX:
             message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (
                 ": a double quote is not closed" if self._open else ""

@@ -105,6 +105,7 @@ def iso_time(ms: int | None) -> str | None:
     try:
         moment = _EPOCH + timedelta(milliseconds=int(ms))
     except OverflowError:
+        # A producer may set any timestamp.
         return str(int(ms))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -31,6 +31,7 @@ def setting_options(*, create: bool) -> Callable[[_F], _F]:
     """
 
     def decorate(command: _F) -> _F:
+        # Click lists the option of the last decorator first.
         for setting in reversed(LOG_SETTINGS):
             if create or not setting.fixed:
                 command = _option(setting, create=create)(command)

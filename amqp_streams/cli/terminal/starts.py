@@ -42,6 +42,7 @@ def parse_bound(text: str, now_ms: int) -> AtOffset | AtTime:
     Raises:
         ValueError: the text is neither.
     """
+    # Before the offset: 13 digits are a time. An offset of 13 digits is written `offset:…`.
     if found := _EPOCH_MS.fullmatch(text):
         return AtTime(int(found[1] or found[2]))
     if found := _OFFSET.fullmatch(text):
@@ -129,6 +130,7 @@ class Remaining:
         self._bounds: Final = bounds
         wanted = [one for one in info.partitions if partition is None or one.partition == partition]
         self._open = {one.partition for one in wanted}
+        # Only with known ends: while following, a partition without events may get some.
         if bounds.ends is not None:
             self._open = {
                 one.partition

@@ -84,6 +84,7 @@ def _unreachable(error: ConnectError) -> str:
     The client's message is the address, then the operating system's text.
     """
     words = str(error) or str(type(error).__doc__)
+    # The client's error has the operating system's error somewhere in its chain.
     cause = next(
         (
             each

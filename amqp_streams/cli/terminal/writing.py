@@ -33,6 +33,7 @@ class Output:
             return
         left = memoryview(data)
         while left:
+            # A regular file never blocks; a pipe or terminal blocks when its reader is slow.
             if self._piecewise and not self._poll.poll(0):
                 await self._writable(self._descriptor)
             left = left[os.write(self._descriptor, left[:_PIPE_BYTES] if self._piecewise else left) :]
