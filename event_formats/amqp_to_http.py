@@ -112,6 +112,7 @@ class MessageTranscoder:
             at += 12
         else:
             return None
+        # Local names: the loop runs for each attribute of each event.
         remembered, apart = self._pairs.get, self._apart
         while at < end:
             value_at = at + 2 + message[at + 1]
@@ -125,6 +126,7 @@ class MessageTranscoder:
             else:
                 lines.append(line)
             at = after
+        # A repeated attribute makes the number of names less than that of entries.
         if at != end or 2 * len(attributes) != count or not attributes.keys() >= _REQUIRED:
             return None
         data, whole = _data(message, end)
@@ -134,6 +136,7 @@ class MessageTranscoder:
             attributes[CONTENT_TYPE] = content_type.value
             lines.append(content_type.line)
         fields = b"".join(lines)
+        # A longer head goes in structured mode, which the caller decides.
         return Outgoing(attributes, data, fields, own) if len(fields) + len(own) <= HEADER_BYTES_MAX else None
 
     def _look(self, pair: bytes, value_at: int) -> _Known:
@@ -148,6 +151,7 @@ class MessageTranscoder:
         value: Value
         if pair[value_at] == _SHORT_STRING:
             text = pair[value_at + 2 :]
+            # A line end in a value would begin another header.
             if not _PRINTABLE.fullmatch(text):
                 raise KeyError(pair)
             value = text.decode()
@@ -155,11 +159,13 @@ class MessageTranscoder:
             line = head + (text if _PLAIN.fullmatch(text) else encoded(value).encode()) + b"\r\n"
         else:
             decoded, _ = decode_value(pair, value_at)
+            # These attributes must be texts, so `check` refuses the event.
             if name in _STRINGS or not isinstance(decoded, int) or not INTEGER_MIN <= decoded <= INTEGER_MAX:
                 raise KeyError(pair)
             value = decoded if isinstance(decoded, bool) else int(decoded)
             line = head + text_of(value).encode() + b"\r\n"
         known = _Known(name, value, line)
+        # An id or a time is never the same again, and would only displace what repeats.
         return self._pairs.keep(pair, known) if name in self._repeating else known
 
     def _name(self, key: bytes) -> _Name:

@@ -85,6 +85,7 @@ def check(attributes: Mapping[str, Value]) -> None:
             raise _not_text(name, required)
     for name, value in attributes.items():
         if type(value) is str:
+            # Hot path: printable ASCII has no forbidden character, so the search is skipped.
             if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
                 text = (
                     f"{name} has U+{ord(found[0]):04X} at {found.start()}, which is not allowed in an"
@@ -180,6 +181,7 @@ def _check_nonempty(name: str, value: str) -> None:
 
 def _check_uri_reference(name: str, value: str) -> None:
     _check_nonempty(name, value)
+    # Without a colon, every text is a path.
     if ":" in value and not _URI_REFERENCE.match(value):
         text = (
             f"{name} {shown(value)} is not a URI-reference: the part before the first colon is not a scheme"

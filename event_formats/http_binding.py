@@ -95,6 +95,7 @@ def mode_of_http(headers: Headers) -> Mode | None:
             known = _classify(name)
         if known == _TYPE_FIELD:
             content_type = value.decode("latin-1")
+            # Content-Type alone decides the mode, whatever other headers say.
             if announces_event(content_type):
                 return Mode.BATCH if essence(content_type)[0].startswith(BATCH) else Mode.STRUCTURED
         specversion = specversion or known == "specversion"
@@ -154,9 +155,11 @@ def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
             try:
                 if known in attributes:
                     raise InvalidEventError(f"ce-{known} occurs twice")
+                # Hot path: such a value needs no decoding.
                 plain = value.isascii() and b"%" not in value and value[:1] != b'"'
                 attributes[known] = value.decode() if plain else percent.decoded(known, value)
             except InvalidEventError as error:
+                # Not raised yet: in structured mode these headers do not count, and Content-Type may follow.
                 broken = error
         elif known == _TYPE_FIELD:
             if content_type is not None:
@@ -182,6 +185,7 @@ def _binary(attributes: dict[str, Value], content_type: str | None, body: bytes)
     elif CONTENT_TYPE in attributes:
         raise InvalidEventError("ce-datacontenttype is not a valid header: use Content-Type")
     check(attributes)
+    # An empty body without a type means that the event has no data; with a type, its data is empty.
     return CloudEvent(attributes, body if body or content_type is not None else None)
 
 
@@ -192,6 +196,7 @@ def _classify(name: bytes) -> str:
     if text == _TYPE_FIELD:
         known = _TYPE_FIELD
     elif text.startswith(HTTP_PREFIX):
+        # Not remembered: a client could fill the memory with such names.
         if _fault_of_name(name) is not None:
             return _BROKEN
         known = text[len(HTTP_PREFIX) :]

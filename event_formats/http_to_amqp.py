@@ -91,15 +91,15 @@ class RequestTranscoder:
     """Turns requests into messages.
 
     `left_alone`: names of attributes with rules of their own. A request with one of them is unusual.
-    `passed_over`: whether a header with this name (in lower case) is ignored. Every other header that is not
+    `is_ignored`: whether a header with this name (in lower case) is ignored. Every other header that is not
     an attribute makes a request unusual.
     """
 
-    __slots__ = ("_headers", "_left_alone", "_names", "_passed_over", "_remembered")
+    __slots__ = ("_headers", "_is_ignored", "_left_alone", "_names", "_remembered")
 
-    def __init__(self, *, left_alone: Iterable[str] = (), passed_over: Callable[[bytes], bool]) -> None:
+    def __init__(self, *, left_alone: Iterable[str] = (), is_ignored: Callable[[bytes], bool]) -> None:
         self._left_alone: Final = _LEFT_ALONE | frozenset(left_alone)
-        self._passed_over: Final = passed_over
+        self._is_ignored: Final = is_ignored
         self._headers: Final[Memory[tuple[bytes, bytes], _Known]] = Memory(
             4096, 128, lambda header: len(header[1])
         )
@@ -118,6 +118,7 @@ class RequestTranscoder:
         remembered = self._remembered
         for header in headers:
             known = remembered(header) or self._look(header)
+            # The most frequent kinds first: this loop runs for each header of each request.
             which = known.which
             if which == _NOTHING:
                 continue
@@ -135,6 +136,7 @@ class RequestTranscoder:
             pieces.append(known.piece)
             if which == _KEY:
                 front = key_section(header[1].decode()) + front
+        # Without a length, or without data and type, `from_http` decides what the request means.
         if seen & _REQUIRED != _REQUIRED or not seen & _LENGTH or (length == 0 and not seen & _TYPE):
             return None
         pieces += added
@@ -150,12 +152,13 @@ class RequestTranscoder:
         named = self._names.get(name)
         if named is None:
             named = self._named(name)
+        # The head of a longer string has another form.
         if named.which == _UNUSUAL or len(value) > _SHORT_MAX or not _PLAIN.fullmatch(value):
-            return _STRANGER
+            return _UNUSUAL_HEADER
         try:
             check_value(name[3:].decode(), value.decode())
         except InvalidEventError:
-            return _STRANGER
+            return _UNUSUAL_HEADER
         return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
 
     def _named(self, name: bytes) -> _Known:
@@ -164,29 +167,30 @@ class RequestTranscoder:
         try:
             check_name(text)
         except InvalidEventError:
-            return _STRANGER
+            return _UNUSUAL_HEADER
         left_alone = text in self._left_alone
-        known = _STRANGER if left_alone else _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
+        known = _UNUSUAL_HEADER if left_alone else _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
         return self._names.keep(name, known)
 
     def _other(self, name: bytes, value: bytes) -> _Known:
         if name == b"host":
-            return _A_HOST
+            return _HOST_HEADER
         if name == b"content-length":
+            # `int` of a long text is slow, and the text comes from a peer.
             number = value.isdigit() and len(value) <= _LENGTH_DIGITS
-            return _Known(_LENGTH, number=int(value)) if number else _STRANGER
+            return _Known(_LENGTH, number=int(value)) if number else _UNUSUAL_HEADER
         if name == b"content-type":
             text = value.decode("latin-1")
             if not _PRINTABLE.fullmatch(value) or announces_event(text):
-                return _STRANGER
+                return _UNUSUAL_HEADER
             try:
                 check_value(CONTENT_TYPE, text)
             except InvalidEventError:
-                return _STRANGER
+                return _UNUSUAL_HEADER
             return _Known(_TYPE, content_type_section(text))
-        return _NO_MATTER if self._passed_over(name) else _STRANGER
+        return _IGNORED_HEADER if self._is_ignored(name) else _UNUSUAL_HEADER
 
 
-_STRANGER: Final = _Known(_UNUSUAL)
-_NO_MATTER: Final = _Known(_NOTHING)
-_A_HOST: Final = _Known(_HOST)
+_UNUSUAL_HEADER: Final = _Known(_UNUSUAL)
+_IGNORED_HEADER: Final = _Known(_NOTHING)
+_HOST_HEADER: Final = _Known(_HOST)

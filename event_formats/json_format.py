@@ -72,6 +72,7 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
             attribute is not Unicode text.
     """
     text = _decoded(body)
+    # Hot path: one run of the parser in C instead of a step for each member.
     quick = _quick(text)
     if quick is not None:
         attributes, raw = quick
@@ -87,6 +88,7 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
     attributes = {name: one for name, one in attributes.items() if one is not None}
     if "specversion" not in attributes:
         raise InvalidEventError("specversion is missing")
+    # Only an escape can express half of a surrogate pair.
     if "\\u" in text:
         _check_unicode(attributes)
     return attributes, _data(attributes, raw, value, binary)
@@ -117,6 +119,7 @@ def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
+    # A repeated member: the slow path reports it by its name.
     if len(members) != len(pairs):
         raise ValueError
     return members
@@ -143,6 +146,7 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
         _check_end(text, at + 1)
         return events
     while True:
+        # Before the event is parsed: a batch must not cost more than it may.
         if len(events) >= count_max:
             message = f"the batch has more than {count_max} events"
             raise TooManyEventsError(message)
@@ -207,6 +211,7 @@ def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
     content_type = attributes.get(CONTENT_TYPE)
     encoded = _in_base64(attributes)
     if isinstance(content_type, str) and is_json(content_type) and not encoded:
+        # Data that only claims to be JSON would break the whole event.
         return data if is_json_text(data) else None
     if not encoded and not (isinstance(content_type, str) and is_unicode(content_type)):
         return None
@@ -293,9 +298,11 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
             if key is not None:
                 name, at = key[1], key.end()
             else:
+                # A name with escapes or other characters, which the expression does not match.
                 name, at = _scanstring(text, _expect(text, at, '"'), True)
                 at = _skip(text, _expect(text, _skip(text, at), ":"))
             value, end = _scan(text, at)
+            # Two members with one name have no defined meaning (RFC 8259, 4).
             if name in members:
                 message = f"{shown(name)} occurs twice"
                 raise InvalidEventError(message)
@@ -319,6 +326,7 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
 def _attribute(name: str, value: object) -> Value:
     if type(value) is str or type(value) is bool:
         return value
+    # `int` of a long text is slow. Eleven characters hold every integer of 32 bits with its sign.
     if type(value) is _Number and len(value) <= _INTEGER_DIGITS and value.lstrip("-").isdecimal():
         return int(value)
     message = (

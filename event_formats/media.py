@@ -38,6 +38,7 @@ def mode_of(content_type: str) -> Mode:
         return Mode.BINARY
     media_type, charset = essence(content_type)
     if media_type not in {STRUCTURED_JSON, BATCH_JSON}:
+        # A batch in another format gets advice about batches.
         kind = BATCH_JSON if media_type.startswith(BATCH) else STRUCTURED_JSON
         text = f"the event format {media_type[:_SHOWN_MAX]} is not supported: use {kind}"
         raise UnsupportedFormatError(text)

@@ -32,6 +32,7 @@ class Memory(dict[K, V]):
     def keep(self, key: K, value: V) -> V:
         """Keep the value, unless the key is too long. Returns the value."""
         if self._length_of(key) <= self.length_max:
+            # Before the entry is added, so that the bound holds.
             if len(self) >= self.entries_max:
                 self.clear()
             self[key] = value

@@ -32,6 +32,7 @@ def decoded(name: str, value: bytes) -> str:
     Raises:
         InvalidEventError: the bytes are not UTF-8, before or after they are decoded.
     """
+    # Quotes first, then percent signs: the order of the binding.
     if value[:1] == b'"' and (found := _QUOTED.fullmatch(value)):
         value = _BACKSLASHED.sub(rb"\1", found[1])
     if b"%" in value:

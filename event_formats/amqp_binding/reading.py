@@ -72,6 +72,7 @@ def identity(message: bytes) -> tuple[str, str]:
     Each has at most `IDENTITY_MAX` characters. It is "" if it cannot be read.
     """
     try:
+        # The message was refused, so nothing about it is known to be valid.
         found = {section.code: section for section in sections(message)}
         properties = _map(message, found[APPLICATION_PROPERTIES]) if APPLICATION_PROPERTIES in found else {}
     except (WireError, IndexError):
@@ -86,6 +87,7 @@ def identity(message: bytes) -> tuple[str, str]:
 
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
     """Return the headers that `encode` put into a message in addition to the event (`passed_on`)."""
+    # Hot path: nearly no message has such headers, and a search of the bytes is cheaper than decoding.
     if _HEADER_PREFIX not in message:
         return []
     try:
@@ -126,6 +128,7 @@ def attributes_in(
         return None
     found: dict[str, object] = {}
     while at < end:
+        # A key longer than 255 bytes, or one that is not a string.
         if message[at] != 0xA1:
             return None
         value_at = at + 2 + message[at + 1]
@@ -136,6 +139,7 @@ def attributes_in(
         value: object
         if message[value_at] == 0xA1:
             at = value_at + 2 + message[value_at + 1]
+            # A property that is not an attribute is skipped without decoding its value.
             if not name:
                 continue
             value = message[value_at + 2 : at].decode()
@@ -143,9 +147,11 @@ def attributes_in(
             value, at = decode_value(message, value_at)
             if not name or value is None:
                 continue
+        # Both spellings of one attribute: the general decoder compares their values.
         if name in found:
             return None
         found[name] = value
+    # The entries contradict the size of the map.
     return found if at == end else None
 
 
@@ -161,6 +167,7 @@ def _decode(message: bytes) -> CloudEvent:
         elif section.code in _BODY:
             body.append(section)
     if content_type is not None and announces_event(content_type):
+        # The AMQP binding has no batched mode.
         if mode_of(content_type) is Mode.BATCH:
             raise InvalidEventError("a message must have one event, not a batch")
         return read_event(_body(message, body) or b"")
@@ -200,6 +207,7 @@ def _map(message: bytes, section: Section) -> dict[object, object]:
 
 def _value(name: str, value: object) -> Value:
     """Converts an AMQP value to a type of CloudEvents."""
+    # A boolean is an integer in Python, so it comes first.
     if isinstance(value, bool | bytes):
         return value
     if isinstance(value, Timestamp):
@@ -225,6 +233,7 @@ def _moment(name: str, at_ms: int) -> str:
 def _content_type(message: bytes, section: Section) -> str | None:
     """Return the content-type in a properties section, a symbol or string; None without one."""
     text = message[section.start : section.end]
+    # By the bytes of the whole section: most producers send the same content type in each message.
     known = _content_types.get(text)
     if known is None:
         known = _decoded_content_type(message, section)
@@ -261,6 +270,7 @@ def _body(message: bytes, body: list[Section]) -> bytes | None:
             described, _ = decode_value(message, section.start)
             assert isinstance(described, Described)
             value = described.value
+            # No data, which differs from empty data.
             if section.code == VALUE and value is None:
                 return None
             if not isinstance(value, bytes | str) or isinstance(value, Symbol):

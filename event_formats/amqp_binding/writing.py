@@ -55,6 +55,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
             content_type = value
             continue
         pieces.append(_keys.get(name) or attribute_key(name))
+        # Hot path: most attributes are texts, and their encoding needs no call.
         if type(value) is str:
             text = value.encode()
             size = len(text)
@@ -72,6 +73,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
     count = len(event.attributes) - (content_type is not None) + (0 if passed_on is None else len(passed_on))
     front = b"" if content_type is None else content_type_section(text_of(content_type))
     key = event.attributes.get(KEY)
+    # In the order of the sections: message annotations, properties, application properties.
     if key is not None:
         front = key_section(text_of(key)) + front
     front += properties_section(b"".join(pieces), count)

@@ -148,7 +148,7 @@ def _classify(name: bytes) -> _Kind:
     return kind
 
 
-def is_passed_over(name: bytes) -> bool:
+def is_ignored(name: bytes) -> bool:
     """Return whether a header with this name, in lower case, has no meaning for the ingress."""
     kind = _kinds.get(name)
     if kind is None:

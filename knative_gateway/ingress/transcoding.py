@@ -11,14 +11,14 @@ from event_formats.amqp_binding.writing import attribute, attribute_key
 from event_formats.http_to_amqp import Head, RequestTranscoder
 from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT
 from knative_gateway.ingress.receiving import ARRIVAL
-from knative_gateway.ingress.requests import is_passed_over
+from knative_gateway.ingress.requests import is_ignored
 
 _ARRIVAL_LENGTH: Final = 27
 _TTL_PIECE: Final = attribute(TTL, TTL_DEFAULT)
 _ARRIVAL_PIECE: Final = attribute_key(ARRIVAL) + b"\xa1" + bytes((_ARRIVAL_LENGTH,))
 # A Broker changes the first two attributes. `received` has a rule for the trace of a request.
 _transcoder: Final = RequestTranscoder(
-    left_alone=(TTL, ARRIVAL, "traceparent", "tracestate"), passed_over=is_passed_over
+    left_alone=(TTL, ARRIVAL, "traceparent", "tracestate"), is_ignored=is_ignored
 )
 
 

@@ -99,7 +99,7 @@ def test_the_usual_event_is_read_here(more: dict[str, str | int], body: bytes | 
 def test_messages_of_the_fast_path_in_are_read_by_the_fast_path_out() -> None:
     headers = [(b"ce-" + name.encode(), value.encode()) for name, value in REQUIRED.items()]
     headers += [(b"host", b"h"), (b"content-type", b"text/plain"), (b"content-length", b"4")]
-    begun = RequestTranscoder(passed_over=lambda name: name == b"user-agent").head(headers)
+    begun = RequestTranscoder(is_ignored=lambda name: name == b"user-agent").head(headers)
     assert begun is not None
     assert check(begun.message(b"data"))
 

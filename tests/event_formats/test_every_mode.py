@@ -40,7 +40,7 @@ ANY = events() | events(types=ANNOUNCING)
 WANTED = frozenset({PROPERTIES, APPLICATION_PROPERTIES, DATA})
 COLUMNS = ("id", "source", "type", "subject", "time", "dataschema", "datacontenttype")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-REQUEST = RequestTranscoder(passed_over=lambda _name: False)
+REQUEST = RequestTranscoder(is_ignored=lambda _name: False)
 MESSAGE = MessageTranscoder()
 pa.array([0])  # the first array takes the time of importing pandas
 

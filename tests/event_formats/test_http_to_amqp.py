@@ -93,7 +93,7 @@ NAMES = st.sampled_from(
 
 
 def transcoder() -> RequestTranscoder:
-    return RequestTranscoder(left_alone=(ALONE,), passed_over=lambda name: name == b"user-agent")
+    return RequestTranscoder(left_alone=(ALONE,), is_ignored=lambda name: name == b"user-agent")
 
 
 SHARED = transcoder()
