@@ -26,6 +26,7 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        # The package is there, but a part of it is missing.
         if error.name is None or error.name.partition(".")[0] in sys.modules:
             raise
         raise MissingExtraError(what, extra) from error

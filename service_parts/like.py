@@ -37,6 +37,7 @@ def plain_matcher(pieces: Sequence[Piece]) -> Matcher:
 
 def _in_order(prefix: str, inner: list[str], suffix: str) -> Matcher:
     def matches(text: str) -> bool:
+        # The suffix is reserved at the end, so that no inner piece takes its characters.
         end = len(text) - len(suffix)
         at = len(prefix)
         if end < at or not (text.startswith(prefix) and text.endswith(suffix)):
@@ -67,6 +68,7 @@ def wildcard_matcher(
             return first.fullmatch(text) is not None
         end = len(text) - last_length
         begin = first.match(text)
+        # Prefix and suffix must not share characters.
         if begin is None or begin.end() > end or last.match(text, end) is None:
             return False
         if looked is not None:

@@ -67,11 +67,13 @@ def configure(
         )
     )
     root = logging.getLogger()
+    # Replaced, because this may be called again.
     root.handlers[:] = [handler]
     root.setLevel(number)
     logging.captureWarnings(capture=True)
     for name in _CHATTY:
         logger = logging.getLogger(name)
+        # uvicorn adds handlers of its own, whose lines would have another form.
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(max(number, logging.WARNING) if number > logging.DEBUG else logging.INFO)

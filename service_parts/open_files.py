@@ -17,6 +17,7 @@ def raise_open_files(wanted: int = OPEN_FILES_WANTED) -> int:
     if soft == resource.RLIM_INFINITY:
         return _NO_LIMIT
     aim = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    # Never lowered: the operator may have given more on purpose.
     if aim <= soft:
         return soft
     try:

@@ -82,6 +82,7 @@ class Program(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest name for a command that does not exist."""
+        # An option that is unknown gets click's own message.
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             near = get_close_matches(args[0], self.table, n=1)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
@@ -99,6 +100,7 @@ class Program(click.Group):
             for name, entry in self.table.items()
             if name.startswith(incomplete)
         ]
+        # Not `click.Group`: it would import every command to complete one name.
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> NoReturn:
@@ -111,9 +113,11 @@ class Program(click.Group):
         try:
             with self._extra_of(words[0] if words else ""):
                 status = super().invoke(ctx)
+            # Here and not at exit, where an error would only be printed.
             sys.stdout.flush()
         except BrokenPipeError:
             _abandon_stdout()
+            # The reader has what it wanted, as `head` does.
             status = DONE
         except self._failures as error:
             self._faults.complain(error, "--json" in words)
@@ -136,6 +140,7 @@ def _open_standard_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
+            # The system gives the lowest free number, so the descriptors are opened in their order.
             nowhere = os.open(os.devnull, os.O_RDWR)
             assert nowhere == descriptor, "the lowest free descriptor is the one that was closed"
             setattr(sys, name, os.fdopen(nowhere, mode))
@@ -147,5 +152,6 @@ def _abandon_stdout() -> None:
     The interpreter's flush at exit would fail.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    # The interpreter keeps its file object, and flushes it into nothing.
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

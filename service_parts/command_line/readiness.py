@@ -26,16 +26,19 @@ def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str |
     def ready(addresses: Mapping[str, object]) -> None:
         line = json.dumps(addresses) + "\n"
         if file is not None:
+            # In the same folder: a rename between file systems is not atomic.
             beside = file.with_name(f".{file.name}.{os.getpid()}")
             beside.write_text(line, encoding="utf-8")
             beside.replace(file)
         if descriptor is not None:
             os.write(descriptor, line.encode())
+            # The parent reads until the end of the pipe.
             os.close(descriptor)
         if notify_socket:
             _notify(notify_socket, "READY=1")
 
     if file is not None:
+        # A file of an earlier run would report a service that does not listen yet.
         file.unlink(missing_ok=True)
     try:
         yield ready

@@ -65,6 +65,7 @@ def service_options(prefix: str, *, check: str) -> Decorator[Any]:
     ]
 
     def with_options(command: Any) -> Any:
+        # Click lists the option of the last decorator first.
         for option in reversed(options):
             command = option(command)
         return command

@@ -40,6 +40,7 @@ def reason(problem: Mapping[str, Any]) -> str:
     words = _WORDS.get(problem["type"])
     if words is None:
         return str(problem["msg"])
+    # Pydantic knows only the number; the name of the setting says that it is a size.
     is_size = bool(problem["loc"]) and "bytes" in str(problem["loc"][-1])
     shown = {
         name: _size(value) if is_size and isinstance(value, int) else value for name, value in context.items()

@@ -219,6 +219,7 @@ def _inner_model(field: FieldInfo) -> tuple[type[BaseModel] | None, Form]:
 
 
 def _is_text(model: type[BaseModel]) -> bool:
+    # A validator before the fields reads the model from a text, so a file writes it as one value.
     validators = model.__pydantic_decorators__.model_validators.values()
     return any(validator.info.mode == "before" for validator in validators)
 
@@ -257,8 +258,10 @@ def _plain(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Any, tuple[Any, 
     """Return a type without `None` and `Annotated`, and the metadata of `Annotated`."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
-        told = [one for each in more for one in (each.metadata if isinstance(each, FieldInfo) else [each])]
-        return _plain(inner, (*metadata, *told))
+        more_metadata = [
+            one for each in more for one in (each.metadata if isinstance(each, FieldInfo) else [each])
+        ]
+        return _plain(inner, (*metadata, *more_metadata))
     if get_origin(annotation) in {Union, UnionType}:
         [inner] = [one for one in get_args(annotation) if one is not type(None)]
         return _plain(inner, metadata)
@@ -274,10 +277,10 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> tuple[Shape, Any, tupl
         )
         return listed, *_plain(arguments[0], ())
     if origin is not None and issubclass(origin, Mapping):
-        inner, told = _plain(arguments[1], ())
+        inner, more_metadata = _plain(arguments[1], ())
         if get_origin(inner) is tuple:
             return Shape.NAMED_LISTS, *_plain(get_args(inner)[0], ())
-        return Shape.NAMED, inner, told
+        return Shape.NAMED, inner, more_metadata
     return Shape.ONE, annotation, ()
 
 

@@ -73,6 +73,7 @@ def refuse_unknown(
     Raises:
         SettingError: such a variable is set. The message names it, and the variables that exist.
     """
+    # A misspelled variable would otherwise be ignored, and its setting would have the default.
     unknown = sorted(
         name for name in environment if name.startswith(prefixes) and name not in known and name not in others
     )

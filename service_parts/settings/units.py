@@ -27,6 +27,7 @@ def duration_ms(text: str) -> int:
     parts = list(_DURATION_PART.finditer(text))
     if text == "0":
         return 0
+    # The parts must be the whole text: `finditer` skips what it does not match.
     if not parts or "".join(part[0] for part in parts) != text:
         message = (
             f"{text!r} is not a valid duration: use a number with a unit (ms, s, m, h, d, w), for example"
@@ -56,6 +57,7 @@ def byte_count(text: str) -> int:
             "(B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), for example 512MiB"
         )
         raise ValueError(message)
+    # Exact: a float would round a large number of bytes.
     if "." not in found[1]:
         return int(found[1]) * unit
     if (size := float(found[1]) * unit) > BYTES_MAX:

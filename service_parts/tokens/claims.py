@@ -58,10 +58,12 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
         BadTokenError: the token is not a JWT, none of `keys` signed it, or its issuer or audience is wrong.
     """
     try:
+        # Only the name of the algorithm and of the key are read before the signature is verified.
         header = jwt.get_unverified_header(token)
     except MALFORMED as error:
         message = "it is not a valid JWT"
         raise BadTokenError(message) from error
+    # The settings decide which algorithms exist; the token only names one (RFC 8725, 3.1).
     algorithm = next((one for one in expected.algorithms if one == header.get("alg")), None)
     if algorithm is None:
         message = "it is signed with an algorithm that is not allowed"
@@ -81,6 +83,7 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
                 issuer=expected.issuer,
                 options=_OPTIONS,
             )
+        # Another key may have signed it: issuers publish the next key before they use it.
         except jwt.InvalidSignatureError:
             continue
         except MALFORMED as error:
@@ -109,6 +112,7 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
     None if it is absent.
     """
+    # The whole name first: a claim may be a URL, with dots.
     if name in claims:
         return claims[name]
     value: object = claims
@@ -129,6 +133,7 @@ def group_names(value: object) -> frozenset[str]:
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int:
     value = claims.get(name)
+    # NaN and infinity fail the comparison.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
         message = f"its claim {name} is not a valid time"
         raise BadTokenError(message)

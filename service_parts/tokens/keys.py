@@ -79,6 +79,7 @@ def secret_key(path: Path) -> Key:
         SettingError: the file cannot be read, other users can read it, or the secret is too short. The
             message names the file.
     """
+    # Before the secret is read: a secret that others can read is not one.
     if path.exists() and path.stat().st_mode & 0o077:
         message = f"other users can access {path}: run chmod 600 {path}"
         raise SettingError(message)
@@ -97,6 +98,7 @@ def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     """
     try:
         with path.open("rb") as file:
+            # One byte more than allowed shows that the file is larger, without reading all of it.
             data = file.read(bytes_max + 1)
     except OSError as error:
         message = f"cannot read {path}: {error.strerror}"
@@ -124,12 +126,14 @@ def _jwks(data: bytes) -> Iterator[Key]:
             value = _public(jwt.PyJWK(entry).key)
         except (jwt.PyJWTError, NotImplementedError):  # PyJWT raises the second for "alg": "none"
             continue
+        # The issuer may restrict a key to one algorithm.
         own = frozenset[str]({entry["alg"]} if "alg" in entry else TokenAlgorithm)
         kid = entry.get("kid")
         yield Key(value, _algorithms(value) & own, kid if isinstance(kid, str) else None)
 
 
 def _pem(data: bytes) -> Iterator[Key]:
+    # It would verify tokens too, but a service that has it can also create them.
     if b"PRIVATE KEY" in data:
         message = "it contains a private key, which only the issuer may have: use the public key"
         raise ValueError(message)
