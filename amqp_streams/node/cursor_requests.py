@@ -45,6 +45,7 @@ class CursorRequests:
             for cursor in self.cursors.of_log(log)
             if _visible(request, log, cursor)
         ]
+        # An empty list would show the user that the log exists.
         if request.log and not found and not request.permissions.sees(request.log):
             raise missing(request, "")
         return listed(
@@ -74,6 +75,7 @@ class CursorRequests:
 
     def _found(self, request: Request, log: StoredLog) -> Cursor:
         cursor = self.cursors.by_id(log, request.name)
+        # One error for both, so that ids cannot be tried.
         if cursor is not None and _visible(request, log, cursor):
             return cursor
         raise missing(request, f"log {log.name!r} has no cursor {request.name[:64]!r}")
@@ -147,6 +149,7 @@ class GroupRequests:
         group = self._changeable(request, log)
         positions = requested_positions(request, log)
         cursor = self._kept(log, group)
+        # Without a cursor, the next start of a member is its own choice: a position would have no effect.
         if cursor is None:
             raise RequestError(
                 management.CONFLICT,
@@ -160,6 +163,7 @@ class GroupRequests:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         cursor = self._kept(log, group)
+        # The cursor is looked up before: its key does not depend on the group's other states.
         self.groups.remove(log, group)
         if cursor is not None:
             self.cursors.remove([cursor])
@@ -170,6 +174,7 @@ class GroupRequests:
 
     def _of(self, log: StoredLog) -> Sequence[str]:
         kept = {cursor.key.group for cursor in self.cursors.of_groups(log) if cursor.key.group is not None}
+        # A group may have a cursor and no link, or a link and no cursor.
         return sorted((kept | set(self.groups.of(log).groups())) - {UNNAMED})
 
     def _found(self, request: Request, log: StoredLog) -> str:
@@ -179,6 +184,7 @@ class GroupRequests:
             and group != UNNAMED
             and (self.groups.of(log).knows(group) or self._kept(log, group) is not None)
         )
+        # One error for both, so that names cannot be tried.
         if known and request.permissions.sees_group(log.name, group):
             return group
         raise missing(request, f"log {log.name!r} has no consumer group {group[:64]!r}")

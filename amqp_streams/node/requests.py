@@ -47,11 +47,13 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
         if operation is None:
             description = f"unknown operation {request.operation[:64]!r}: known are {', '.join(operations)}"
             raise RequestError(management.NOT_IMPLEMENTED, description)
+        # After type and operation: a client of another version learns first that it asks for the wrong thing.
         if not request.well_formed:
             raise RequestError(
                 management.BAD_REQUEST, "the body must be a map in an amqp-value section, or absent"
             )
         outcome = operation(request)
+        # Short operations answer at once; long ones pause between their steps.
         return outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
         return error.answer
@@ -88,6 +90,7 @@ def listed(
     offset of the next page, if one exists.
     """
     described: list[Value] = []
+    # `wide` bounds the answer; `since` bounds the time until other work of the loop runs.
     wide = since = 0
     for item in items[request.offset :]:
         wide += width(item)
@@ -136,6 +139,7 @@ class LogRequests:
         name = management.requested_name(request)
         request.permissions.require(Right.MANAGE, name)
         settings = management.requested_settings(request, LogSettings())
+        # After the check of the right: a user without it must not learn which logs exist.
         if name in self.store.logs:
             raise RequestError(management.CONFLICT, f"log {name!r} already exists")
         return Answer(management.CREATED, "created", self._described(self.logs.create(name, settings)))
@@ -163,6 +167,7 @@ class LogRequests:
             for log, partitions in self._asked(request, name, wanted)
         ]
         total = sum(len(partitions) for _, partitions in found)
+        # Before anything is described: the size of the answer is the client's choice.
         if total > EXTENTS_MAX:
             description = (
                 f"the request asks for {total} partitions; an answer has at most {EXTENTS_MAX}: ask for fewer"
@@ -176,6 +181,7 @@ class LogRequests:
     ) -> list[tuple[StoredLog, Sequence[Partition]]]:
         if not request.permissions.sees(name):
             raise request.permissions.refusal(Right.INFO, name)
+        # A list of logs may be older than this request.
         if wanted.missing_ok and name not in self.store.logs:
             return []
         log = self._found(name)

@@ -95,6 +95,7 @@ def parse_request(message: bytes) -> Request:
     found: dict[int, Value] = {}
     for code, start, _ in sections(message, SECTIONS_MAX):
         if code in (_PROPERTIES, _APPLICATION_PROPERTIES, _VALUE):
+            # Before decoding, which blocks the event loop for as long as it takes.
             if not few_values(message, start, VALUES_MAX):
                 too_many = f"more than {VALUES_MAX} values in a section of a request"
                 raise WireError(too_many)
@@ -114,6 +115,7 @@ def parse_request(message: bytes) -> Request:
         name=_text(named, names.NAME),
         body=body,
         reply_to=reply_to if isinstance(reply_to, str) else None,
+        # AMQP Management: the answer repeats the correlation-id, or else the message-id.
         correlation=_field(fields, _MESSAGE_ID) if correlation is None else correlation,
         log=_text(named, names.INFO_LOG) or _text(body, names.INFO_LOG),
         well_formed=value is None or isinstance(value, dict),
@@ -201,6 +203,7 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
         )
     fields = {_SETTINGS[key]: _number(value) for key, value in given.items()}
     try:
+        # Validated as a whole: a change must also fit the settings that stay.
         return LogSettings.model_validate(base.model_dump() | fields)
     except ValidationError as error:
         first = error.errors()[0]
@@ -231,6 +234,7 @@ def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
         or len(items) > _LISTED_MAX
     ):
         raise RequestError(BAD_REQUEST, f"{key!r} must be a list of at most {_LISTED_MAX} names")
+    # A repeated name would only repeat its part of the answer.
     return tuple(dict.fromkeys(map(str, items)))
 
 

@@ -61,6 +61,7 @@ class Unread:
 
     def messages(self, size: int) -> int:
         """Return how many messages of `size` bytes one link may have unread or in flight; at least one."""
+        # At least one message, however large: otherwise a link could never receive.
         return max(1, UNREAD_BYTES_MAX // (max(1, self.links) * size))
 
 
@@ -119,6 +120,7 @@ class SenderLink(Link):
 
     def room(self) -> int:
         """How many messages may be sent now: the credit, or 0 while many bytes wait for the socket."""
+        # Credit alone could fill the memory: the node may grant more than the socket takes.
         if not self.alive or sessions.outgoing_bytes(self.session.pointer) >= SEND_BUFFER_BYTES_MAX:
             return 0
         return links.credit(self.pointer)
@@ -154,12 +156,14 @@ class SenderLink(Link):
         if state != _ACCEPTED and state not in _REFUSALS and not outcomes.settled_by_peer(delivery):
             return
         event = self._in_flight.pop(delivery, None)
+        # The peer changed a delivery that has its outcome already.
         if event is None:
             return
         if state == _ACCEPTED:
             accepted.append(event)
         else:
             refused.append((event, _refusal(delivery, state)))
+        # Last: Proton frees the delivery.
         outcomes.settle(delivery)
 
     def forget(self) -> None:
@@ -262,6 +266,7 @@ class ReceiverLink(Link):
 
         An aborted delivery also uses one credit.
         """
+        # In the order of arrival: what was set aside is older than what is in the window.
         if self._aside or self._aside_aborted:
             return self._take_aside(count_max)
         taken = self._take(count_max)
@@ -278,6 +283,7 @@ class ReceiverLink(Link):
         The other links of the session can then receive.
         """
         unread = self.session.unread
+        # The limit is for the connection: a link that is not read must not use the memory of all.
         while self.alive and unread.set_aside < SET_ASIDE_BYTES_MAX:
             taken = self._take(_SET_ASIDE_STEP)
             self._aside.extend(zip(taken.messages, taken.deliveries, strict=True))
@@ -297,6 +303,7 @@ class ReceiverLink(Link):
         if not self.alive:
             return Arrivals()
         arrivals = receive(self.pointer, self._partial, self._message_bytes_max, count_max)
+        # The peer exceeded the announced size. The owner of the link closes it.
         if arrivals.oversized:
             self._partial.clear()
             self.oversized = True
@@ -319,6 +326,7 @@ class ReceiverLink(Link):
         if self.formats is not None:
             self.formats.forget()
         self._partial.clear()
+        # Given back: other links of the connection share the limit.
         self.session.unread.set_aside -= sum(len(message) for message, _ in self._aside)
         self._aside.clear()
 

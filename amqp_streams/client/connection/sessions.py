@@ -64,6 +64,7 @@ class Sessions:
     def pick(self) -> Session | None:
         """Return the session for a new link; None: no session has space."""
         least = min(self._open.values(), key=lambda session: len(session.links), default=None)
+        # An empty session is used again before a new one begins.
         if (least is None or least.links) and len(self._open) < self.sessions_max:
             return self.begin()
         return least if least is not None and len(least.links) < self.links_max else None
@@ -95,6 +96,7 @@ class Sessions:
         The other links of these sessions can then receive.
         """
         for session in {link.session for link in links}:
+            # A link alone in its session blocks only itself. Half of the window: earlier than it is full.
             if len(session.links) > 1 and sessions.incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:
                 for link in session.links:
                     if isinstance(link, ReceiverLink):
@@ -119,9 +121,11 @@ class HandleMax:
         received += data
         if not self._greeted and len(received) >= _HEADER:
             self._greeted = True
+            # The protocol header precedes the first frame.
             del received[:_HEADER]
         while self._greeted and not self.done and len(received) >= _HEADER:
             size = int.from_bytes(received[:4])
+            # Not a valid frame: Proton closes the connection, and the rest need not be searched.
             if not _HEADER <= size <= frame_bytes_max:
                 self.done = True
             elif len(received) < size:
@@ -130,6 +134,7 @@ class HandleMax:
                 self._look(bytes(received[4 * received[4] : size]))
                 del received[:size]
         if self.done:
+            # Nothing is searched any more, so nothing needs to be kept.
             received.clear()
 
     def _look(self, body: bytes) -> None:

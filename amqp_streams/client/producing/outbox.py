@@ -116,6 +116,7 @@ class Outbox:
     def add_failed(self, entry: Entry, error: AmqpStreamsError) -> None:
         """Add an event that cannot be sent. Its outcome is `error` at once."""
         self.add([entry])
+        # Added first, so that it has a number and is counted like every other event.
         self._give_up(self._unsent.pop(), error)
 
     def take(self, count_max: int) -> list[Entry]:
@@ -144,6 +145,7 @@ class Outbox:
         for entry in reversed(entries):
             last = self._in_flight.pop()
             assert last is entry
+            # The event was not sent, so the attempt does not count.
             entry.attempts -= 1
             self._unsent.appendleft(entry)
         self._in_flight_count -= len(entries)
@@ -225,8 +227,10 @@ class Outbox:
             in_flight.popleft()
 
     def _give_up(self, entry: Entry, error: AmqpStreamsError) -> None:
+        # Its sender gets the error itself.
         if not entry.awaited_alone:
             self.failure_count += 1
+            # A node that refuses everything must not fill the memory.
             if len(self.failures) < FAILURES_KEPT:
                 self.failures.append((entry.event, error))
         self._leave(entry, error)
