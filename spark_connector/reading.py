@@ -72,6 +72,7 @@ def _at_times(
 
     Sends one request for each distinct time.
     """
+    # Partitions without a time begin or end with the log.
     found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
     wanted: dict[int, list[int]] = {}
     for index in held:
@@ -125,6 +126,7 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
         MalformedMessageError: a message cannot be read, and `mode` is FAILFAST.
         NodeError: all retries failed, or the node refused the request.
     """
+    # An empty plan: Spark creates a partition of its own.
     if not isinstance(partition, RangesPartition):
         return
     maker = RowMaker(
@@ -136,6 +138,7 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
     )
     for wanted in partition.task:
         yield from maker.batches(wanted.stream, wanted.partition, _checked(options, wanted))
+    # At the end of a task, everything that later tasks need is loaded.
     settle()
     if maker.malformed > 1:
         _logger.warning("messages_malformed count=%d ranges=%r", maker.malformed, partition)
@@ -154,8 +157,10 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
                     reason = "retention has removed them since this was planned"
                     # A new request, only now: usually no event is missing.
                     _report_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
+            # Before `yield`: the consumer of this generator may stop here.
             expected = run.offsets[-1] + 1
             yield run
+    # The log may be deleted while a task reads it.
     except StreamNotFoundError as error:
         reason = f"the log was deleted, and perhaps recreated, since this was planned: {error.what}"
         _report_at_reading(options, _lost(wanted, expected, wanted.end, reason))

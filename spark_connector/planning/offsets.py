@@ -157,6 +157,7 @@ def parse_positions(text: str, others: Edge) -> Positions:
     Raises:
         OffsetError: the text has another form.
     """
+    # As Spark's Kafka source: upper and lower case are equal.
     word = _WORDS.get(text.strip().lower())
     if word is not None:
         return Positions(word)
@@ -204,6 +205,7 @@ def _of_progress(sources: object) -> dict[str, object]:
     streams: dict[str, object] = {}
     for source in sources:
         end = source.get("endOffset") if isinstance(source, dict) else None
+        # The offset may be an object, or the JSON text of one.
         end = _json(end) if isinstance(end, str) else end
         if isinstance(end, dict) and _is_offsets(end):
             streams |= _map(end.get("streams"), "streams")

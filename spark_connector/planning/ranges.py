@@ -155,6 +155,7 @@ def check_order(start: Offsets, end: Offsets, available: Available) -> None:
     for stream, state in available.items():
         for index, held in state.partitions.items():
             first, last = start.streams[stream].next[index], end.streams[stream].next[index]
+            # If the start was removed or never existed, `plan` reports a loss, which says more.
             if last < first and held.earliest < first <= held.next:
                 raise OffsetError(
                     f"the end, offset {last}, is before the start, offset {first}",
@@ -175,11 +176,13 @@ def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
         if before is not None and not same:
             losses += _replaced(stream, before, ending)
         for index, last in ending.next.items():
+            # The end of a batch contains its beginning where Spark may not know it: see `offsets.py`.
             first = end.begun.get(stream, {}).get(index)
             # A partition that is new since the last batch is read from its beginning.
             if first is None:
                 first = before.next.get(index, 0) if before is not None and same else 0
             wanted = OffsetRange(stream, index, first, last, ending.incarnation)
+            # The offsets are those of a log that does not exist any more.
             if state is None or state.incarnation != ending.incarnation:
                 losses += _gone(wanted, "the log no longer exists" if state is None else _RECREATED)
                 continue
@@ -241,6 +244,7 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
     def loss(count: int | None, reason: str) -> Loss:
         return Loss(wanted.stream, wanted.partition, asked, held, count, reason)
 
+    # Offsets of a query that is older than the log, for example after a restore of the data.
     if wanted.end < wanted.start:
         overtaken = wanted.end <= held.earliest
         ended = held.next < wanted.start
@@ -252,6 +256,7 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
             else "the end is before the start"
         )
         return replace(wanted, end=wanted.start), [loss(None, reason)]
+    # Nothing of the range exists: the number of lost events is known.
     if wanted.start > held.next:
         return replace(wanted, end=wanted.start), [loss(len(wanted), "the log ends before the start")]
     lost: list[Loss] = []
@@ -278,9 +283,11 @@ def tasks(
     total = sum(len(one) for one in ordered)
     pieces: list[OffsetRange] = []
     for one in ordered:
+        # Rounded up.
         count = -(-len(one) // offsets_max)
         if at_least is not None:
             count = max(count, -(-len(one) * at_least // total))
+        # Never more pieces than offsets: an empty task costs as much as another one.
         pieces += cut(one, min(count, len(one)))
     if at_most is not None and len(pieces) > at_most:
         return _spread(pieces, at_most)
@@ -294,6 +301,7 @@ def tasks(
 def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     """Split a range into `count` consecutive ranges of nearly equal size."""
     size = len(one)
+    # Bounds from the whole size: rounding errors do not add up.
     bounds = [one.start + size * index // count for index in range(count + 1)]
     return [replace(one, start=low, end=high) for low, high in pairwise(bounds)]
 
@@ -318,6 +326,7 @@ def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
     sizes = [0] * count
     # The largest first: the usual way to keep the tasks nearly equal.
     for piece in sorted(pieces, key=lambda one: (-len(one), _position_of(one))):
+        # The first of equal bins, so that the same input gives the same tasks.
         least = sizes.index(min(sizes))
         bins[least].append(piece)
         sizes[least] += len(piece)

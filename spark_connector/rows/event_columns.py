@@ -83,6 +83,7 @@ def events_of(parts: Parts) -> Events:
 
     Rows without a valid event are added to `parts.faults`.
     """
+    # Once for each distinct section, not for each row.
     types = [_content_type(section) for section in parts.tables[PROPERTIES]]
     properties = list(parts.tables[APPLICATION_PROPERTIES])
     found = Events([], [])
@@ -105,6 +106,7 @@ def events_of(parts: Parts) -> Events:
                 raise ValueError(
                     f"this CloudEvent has no {next(name for name in _REQUIRED if name not in attributes)}"
                 )
+        # One bad message must not fail the task: `mode` decides what happens to its row.
         except (WireError, ValueError, IndexError, RecursionError) as error:
             parts.faults[row] = str(error)
             attributes = None
@@ -159,10 +161,12 @@ def _time(value: object) -> int | None:
     if isinstance(value, Timestamp):
         return microseconds(int(value))
     try:
+        # RFC 3339 allows `t` and `z`, which Python does not read.
         moment = datetime.fromisoformat(str(value).upper())
     except ValueError:
         raise ValueError(f"{str(value)[:40]!r} is not a time of RFC 3339") from None
     if moment.tzinfo is None:
         raise ValueError(f"{str(value)[:40]!r} is a time without a zone")
     distance = moment - _EPOCH
+    # In integers: a float would lose microseconds.
     return (distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds

@@ -78,16 +78,19 @@ class RowMaker:
         if batch.nbytes <= self._bytes_max or batch.num_rows <= 1:
             yield batch
             return
+        # Halves, because the size of a row is not known without measuring it.
         half = batch.num_rows // 2
         yield from self._cut(batch.slice(0, half))
         yield from self._cut(batch.slice(half))
 
     def _batch(self, stream: str, partition: int, run: Run) -> pa.RecordBatch:
+        # A query that counts rows needs no message.
         messages = run.messages if self._wanted or self._kinds else ()
         parts = take_apart(messages, self._wanted, kinds=self._kinds)
         events = events_of(parts) if self._with_events else None
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
+            # Last: the other columns find the faults.
             if column.name != "error":
                 arrays[column.name] = self._array(
                     column.name, kind, (stream, partition), (run, parts, events)
@@ -101,6 +104,7 @@ class RowMaker:
         batch = pa.RecordBatch.from_arrays(
             [arrays[name] for name in self._columns.names], schema=self._schema
         )
+        # After all columns: every one of them may have found a fault.
         if parts.faults and self._mode == "DROPMALFORMED":
             return batch.filter(pa.array([row not in parts.faults for row in range(batch.num_rows)]))
         return batch
@@ -158,6 +162,7 @@ class RowMaker:
             return _moments(events, parts.faults)
         if name == "extensions":
             return _maps(events.extensions())
+        # In structured mode, the data is inside the body.
         parts.bodies = events.data
         return _octets(parts, kind)
 

@@ -62,9 +62,11 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
     attributes = [[_SPEC_VERSION] * rows]
     for name in _COLUMNS:
         if name in columns:
+            # Attributes are text: a timestamp of AMQP has only milliseconds.
             column = _time_as_text(columns[name]) if name == "time" else columns[name]
             _check(name, column)
             key = attribute_key(name)
+            # Null has no bytes, and an attribute without a value is left out.
             attributes.append([value and key + value for value in values(column)])
     sections = []
     extensions = columns.get("extensions")
@@ -111,6 +113,7 @@ def _keys(extensions: pa.Array) -> list[str | None] | None:
         column = pc.struct_field(extensions, KEY)
     else:
         return None
+    # Without any key, a section for each row would be empty.
     if column.null_count == len(column):
         return None
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -156,6 +159,7 @@ def _check_text(name: str, column: pa.Array) -> None:
 def _check_extensions(extensions: pa.Array) -> None:
     if pa.types.is_map(extensions.type):
         first, last = (extensions.offsets[at].as_py() for at in (0, -1))
+        # An Arrow array may be a slice: its children have the values of all rows.
         children = [extensions.items[first:last]]
     else:
         children = extensions.flatten()
@@ -177,6 +181,7 @@ def _check_extensions(extensions: pa.Array) -> None:
 
 
 def _check_media_types(column: pa.Array) -> None:
+    # Few distinct types: each is checked once.
     for found in pc.unique(column).to_pylist():
         if found is not None and not is_media_type(found):
             raise RowError(
@@ -201,6 +206,7 @@ def _time_as_text(column: pa.Array) -> pa.Array:
 def _no_leap_year(column: pa.Array) -> pa.Array:
     """Return where a 29 February does not exist. Such days are rare, so each is checked separately."""
     if not pc.any(pc.match_substring(column, "-02-29")).as_py():
+        # Null counts as not refused.
         return pa.nulls(len(column), pa.bool_())
     return pa.array([text is not None and not is_time(text) for text in column.to_pylist()], pa.bool_())
 
@@ -209,6 +215,7 @@ def _refuse(wrong: pa.Array, name: str, what: str, shown: pa.Array | None = None
     """Raise RowError for the first row for which `wrong` is true."""
     if not pc.any(wrong).as_py():
         return
+    # Only now, for the error: the usual batch has no such row.
     row = pc.index(wrong, True).as_py()
     value = "" if shown is None else f" {shown[row].as_py()[:80]!r}"
     raise RowError(f"column {name}{value} {what}", f"row {row} of its batch")

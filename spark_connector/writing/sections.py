@@ -70,6 +70,7 @@ def key_sections(keys: Sequence[str | None]) -> Pieces:
         piece = known.get(key)
         if piece is None:
             piece = key_section(key or "")
+            # Keys may all differ, and a batch may be large.
             if len(known) < _REMEMBERED_MAX:
                 known[key] = piece
         pieces.append(piece)
@@ -139,6 +140,7 @@ def values(column: pa.Array) -> Pieces:
     if types.is_boolean(kind):
         return [b"" if value is None else b"\x41" if value else b"\x42" for value in column.to_pylist()]
     if types.is_timestamp(kind):
+        # AMQP's timestamps have milliseconds, Spark's have microseconds.
         column = column.cast(pa.timestamp("ms", tz=kind.tz), safe=False).cast(pa.int64())
     pack = _packer(kind)
     return [b"" if value is None else pack(value) for value in column.to_pylist()]
