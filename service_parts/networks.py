@@ -12,8 +12,10 @@ _M = TypeVar("_M", bound=Hashable)
 
 
 def network_of(host: str) -> str:
-    """Returns the part of an address that limits count as one client: an IPv4 address, or the first 64 bits
-    of an IPv6 address, which one site usually has. A text that is not an address is returned as it is.
+    """Return the part of an address that limits count as one client.
+
+    An IPv4 address, or the first 64 bits of an IPv6 address, which one site usually has. A text that is not
+    an address is returned as it is.
     """
     try:
         # A link-local IPv6 address has its interface after the `%`.
@@ -76,7 +78,7 @@ class Crowds(Generic[_M]):
         return next(iter(self._by_size[self._most]))
 
     def oldest(self, network: str) -> _M:
-        """Returns the oldest member of a network that has members."""
+        """Return the oldest member of a network that has members."""
         return next(iter(self._members[network]))
 
     def _resize(self, network: str, before: int, after: int) -> None:

@@ -41,7 +41,7 @@ _ADDRESS: Final = ffi.typeof("uintptr_t")
 
 
 def _load() -> Any:
-    """Returns the compiled module, connected to the engine; None if it is missing or disabled."""
+    """Return the compiled module, connected to the engine; None if it is missing or disabled."""
     if os.environ.get(PURE_VARIABLE):
         return None
     try:
@@ -59,13 +59,15 @@ KIND: Final = "python" if loops is None else "compiled"
 
 
 def address(pointer: Pointer) -> int:
-    """Returns the address of an object of the engine, as the compiled loops take it."""
+    """Return the address of an object of the engine, as the compiled loops take it."""
     return int(ffi.cast(_ADDRESS, pointer))
 
 
 class Deliveries(Sequence[Pointer]):
-    """Deliveries as the compiled loops return them. They occupy 8 bytes each, and become pointers only where
-    Python looks at one. `addresses`: what the compiled loops take.
+    """Deliveries as the compiled loops return them.
+
+    They occupy 8 bytes each, and become pointers only where Python looks at one. `addresses`: what the
+    compiled loops take.
     """
 
     __slots__ = ("addresses",)

@@ -181,8 +181,9 @@ class EventService:
     # -- events in
 
     def await_commit(self, link: Committing, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
-        """Call `link.committed` when the commit with its records has ended. The commit starts at the end of
-        this loop iteration.
+        """Call `link.committed` when the commit with its records has ended.
+
+        The commit starts at the end of this loop iteration.
         """
         waiting = _Waiting(link, deliveries, receipt)
         self._waiting.setdefault(receipt.sequence, []).append(waiting)

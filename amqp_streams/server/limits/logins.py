@@ -88,5 +88,5 @@ class Logins:
 
 
 def peer_network(peer: str) -> str:
-    """Returns the network of a peer, which is written as `127.0.0.1:40112` or `[::1]:40112`."""
+    """Return the network of a peer, which is written as `127.0.0.1:40112` or `[::1]:40112`."""
     return network_of(peer.rpartition(":")[0].strip("[]"))

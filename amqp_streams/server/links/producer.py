@@ -128,9 +128,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return array("I", formats) if any(formats) else None
 
     def _take_repeated(self, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
-        """Answer deliveries some of which are repetitions of an idempotent producer. A repetition that is
-        already stored is accepted at once; one that is still being stored waits for the earlier commit, whose
-        sequence is one lower.
+        """Answer deliveries some of which are repetitions of an idempotent producer.
+
+        A repetition that is already stored is accepted at once; one that is still being stored waits for the
+        earlier commit, whose sequence is one lower.
         """
         self._accept([deliveries[index] for index in receipt.settled])
         for sequence, parts in (receipt.sequence - 1, receipt.earlier), (receipt.sequence, receipt.parts):
@@ -175,7 +176,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             outcomes.give(deliveries, outcomes.ACCEPTED)
 
     def _stored(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> Sequence[Pointer]:
-        """Returns the deliveries whose records are stored. The others are answered here."""
+        """Return the deliveries whose records are stored. The others are answered here."""
         gone = {index for index, _ in receipt.refused}
         for part in receipt.parts:
             failure = done.failures.get(part.partition)
