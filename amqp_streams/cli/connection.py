@@ -247,7 +247,8 @@ def client_options(command: Command) -> Command:
     ) -> Any:
         password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
         context = click.get_current_context()
-        # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the variable.
+        # The command's own --url counts first, then that of `amqp-streams --url U COMMAND`, then the
+        # variable.
         if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
             url = context.find_root().params.get("url") or url
         # Without a user, the password is for the user in the URL, unless the URL has a password.
