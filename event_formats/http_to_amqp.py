@@ -158,6 +158,7 @@ class RequestTranscoder:
         try:
             check_value(name[3:].decode(), value.decode())
         except InvalidEventError:
+            # `from_http` reports the error.
             return _UNUSUAL_HEADER
         return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
 
@@ -186,6 +187,7 @@ class RequestTranscoder:
             try:
                 check_value(CONTENT_TYPE, text)
             except InvalidEventError:
+                # `from_http` reports the error.
                 return _UNUSUAL_HEADER
             return _Known(_TYPE, content_type_section(text))
         return _IGNORED_HEADER if self._is_ignored(name) else _UNUSUAL_HEADER

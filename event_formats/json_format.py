@@ -102,6 +102,7 @@ def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
     try:
         members: dict[str, object] = _quick_decoder.decode(text)
     except (ValueError, RecursionError):
+        # The slow path reports the error with its position.
         return None
     if type(members) is not dict:
         return None
@@ -203,6 +204,7 @@ def is_json_text(data: bytes) -> bool:
         text = data.decode()
         return _skip(text, _decoder.raw_decode(text, _skip(text, 0))[1]) == len(text)
     except (ValueError, RecursionError):
+        # Also nested too deeply: a reader would fail too.
         return False
 
 
@@ -218,6 +220,7 @@ def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
     try:
         return json.dumps(data.decode(), ensure_ascii=False).encode()
     except UnicodeDecodeError:
+        # Base64 carries data that is not text.
         return None
 
 

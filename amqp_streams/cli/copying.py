@@ -104,6 +104,7 @@ async def _next(source: Source, ending: Ending, count_max: int) -> Sequence[Rece
     try:
         return await source.receive_retained(count_max, timeout=slice_s) or None
     except TimedOutError:
+        # Neither events nor the end: the caller makes its checks, and asks again.
         return ()
 
 

@@ -179,6 +179,7 @@ def _listed(section: int, index: int) -> Getter:
                 at = skip(message, at)
             value = _decoded(record, at)
         except (WireError, IndexError):
+            # The bytes come from a producer: see the first law.
             return FAILED
         # The count of the list promised more fields than its size contains.
         if at >= end:
@@ -212,6 +213,7 @@ def _mapped(section: int, name: str) -> Getter:
             value_at = _entry(message, at, last, key) if last >= 0 else None
             return MISSING if value_at is None else _decoded(record, value_at)
         except (WireError, IndexError):
+            # The bytes come from a producer: see the first law.
             return FAILED
 
     return found

@@ -47,6 +47,7 @@ def _load() -> Any:
     try:
         module = import_module("amqp_streams.proton._loops")
     except ImportError:
+        # The module is optional: the same functions exist in Python.
         return None
     addresses = ffi.new("void *[]", [ffi.addressof(lib, name) for name in FUNCTIONS])
     module.bind(bytes(ffi.buffer(addresses)), lib.PN_DELIVERY, lib.PN_ACCEPTED)

@@ -73,6 +73,7 @@ def read_index(path: Path, base: int, seed: int) -> index_file.Decoded | None:
     try:
         return index_file.decode(path.with_suffix(".idx").read_bytes(), base, seed)
     except FileNotFoundError:
+        # An index is derived: the next start writes it anew.
         return None
 
 

@@ -183,6 +183,7 @@ def _id_in_states(files: Files, root: Path) -> int | None:
     try:
         return state_record.id_in_head(read_file(files, root / states.FILE))
     except FileNotFoundError:
+        # No cursor and no epoch was ever written.
         return None
 
 

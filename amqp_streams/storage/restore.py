@@ -307,6 +307,7 @@ class PartitionRestorer:
         try:
             return index_file.decode(read_file(self._files, path.with_suffix(".idx")), base, self._seed)
         except FileNotFoundError:
+            # An index is derived: a scan of the segment writes it anew.
             return None
 
     def _write_index(self, segment: Segment) -> None:

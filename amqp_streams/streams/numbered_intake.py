@@ -114,6 +114,7 @@ class NumberedIntake:
                 self._store.allow_formats()
             partition.append(share.stored, share.header_sizes, batch.now_ms, numbers, share.formats)
         except (PeerError, StorageError) as error:
+            # Only this partition refuses: the other parts of the batch are stored.
             return error
         # Only after the append: a refused append must not count as in flight.
         self._numbering.appended(numbered, partition, numbers, receipt.sequence)

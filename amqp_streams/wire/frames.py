@@ -227,6 +227,7 @@ def attach_handle(body: bytes) -> int | None:
     try:
         handle, _ = decode(body, skip(body, fields))
     except (WireError, IndexError):
+        # Proton reads the same frame, and reports the error.
         return None
     return int(handle) if isinstance(handle, UInt) else None
 
@@ -344,6 +345,7 @@ def _echo(block: bytes, at: int) -> Echo | None:
                 field = skip(block, field)
             echo, _ = decode(block, field)
     except (WireError, IndexError):
+        # Bytes of a message that look like a flow, or a frame that Proton refuses.
         return None
     excess = isinstance(credit, UInt) and int(credit) > _CREDIT_MAX
     if not (echo is True or excess) or not isinstance(handle, UInt | None):

@@ -93,6 +93,7 @@ def _names(body: bytes) -> Iterator[bytes]:
             yield _text(body, _first(body, fields)) if listed else b""
             at = skip(body, at)
     except (WireError, IndexError):
+        # Proton refuses what is not valid.
         return
 
 

@@ -324,6 +324,7 @@ def _header(message: bytes) -> bytes:
     try:
         size, _ = strip(message)
     except WireError:
+        # Malformed messages are refused one by one, with their reasons: see `strip_batch`.
         return b""
     return message[:size]
 

@@ -76,6 +76,7 @@ def identity(message: bytes) -> tuple[str, str]:
         found = {section.code: section for section in sections(message)}
         properties = _map(message, found[APPLICATION_PROPERTIES]) if APPLICATION_PROPERTIES in found else {}
     except (WireError, IndexError):
+        # The caller reports why the message was refused; here only the names are missing.
         return "", ""
     values = [
         next((properties[prefix + name] for prefix in AMQP_PREFIXES if prefix + name in properties), "")

@@ -259,4 +259,5 @@ def _is_text(value: bytes) -> bool:
     try:
         return value.decode().isprintable()
     except UnicodeDecodeError:
+        # Binary values are shown as hexadecimal digits.
         return False

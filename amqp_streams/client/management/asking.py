@@ -152,6 +152,7 @@ class Asker:
             try:
                 return await (await self._on(wire)).ask(operation, body)
             except ConnectionLostError:
+                # The pool opens a new connection, and raises if it cannot.
                 continue
 
     async def _on(self, wire: Wire) -> _Line:

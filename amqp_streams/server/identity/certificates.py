@@ -81,4 +81,5 @@ def _possible(user: str) -> str | None:
     try:
         return user_name(user)
     except ValueError:
+        # A rule may create a name that no user can have: then the certificate belongs to no user.
         return None

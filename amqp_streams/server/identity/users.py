@@ -268,6 +268,8 @@ class UsersFile:
         try:
             return self._hasher.verify(stored, password)
         except (VerificationError, InvalidHashError, UnicodeError):
+            # Also an entry that is damaged, or a password that is not text: neither may log in, and the log
+            # has the failure.
             return False
 
     def _refresh(self) -> bool:
@@ -327,6 +329,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
     except OSError:
+        # A file that cannot be read now has no stamp: the next change of the stamp reloads it.
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
 

@@ -262,6 +262,7 @@ class Listeners:
         try:
             await asyncio.wait_for(self._empty.wait(), timeout_s)
         except TimeoutError:
+            # The caller cuts what is left.
             return False
         return True
 

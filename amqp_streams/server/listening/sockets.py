@@ -65,6 +65,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        # A name or a path of a socket, which is not an address.
         return False
 
 
@@ -274,6 +275,7 @@ class Acceptor:
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                # No client waits any more, or it has left. The loop calls again when one comes.
                 return
             except OSError as error:
                 self._pause(error)

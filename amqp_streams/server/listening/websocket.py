@@ -139,6 +139,7 @@ class WebSocketChannel:
         try:
             await self._socket.accept(subprotocol)
         except WebSocketDisconnect:
+            # The client left during the handshake, so no connection began.
             return
         try:
             self._connection = factory(self)
@@ -248,5 +249,6 @@ def _is_local_origin(origin: str | None) -> bool:
     try:
         host = urlsplit(origin).hostname or ""
     except ValueError:
+        # Not a URL: such an origin is not one of this machine.
         return False
     return host == "localhost" or is_loopback(host)

@@ -198,6 +198,7 @@ def disk_metrics(data_dir: Path) -> Iterator[Metric]:
     try:
         figures = os.statvfs(data_dir)
     except OSError:
+        # A figure that is missing is better than a page of metrics that fails.
         return
     yield _gauge(
         "disk_free_bytes",

@@ -280,6 +280,7 @@ class Flusher:
             file = segments.file(segments.active)
             closed = segments.close_active(partition.flushed_end)
         except OSError:
+            # The segment stays active.
             return False
         # The data before the index: an index must not cover bytes that a power loss can take away.
         steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]

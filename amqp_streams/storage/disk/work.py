@@ -139,6 +139,7 @@ class Work:
                 elif isinstance(step, Write) and step.size_before is not None:
                     step.file.truncate(step.size_before)
         except OSError:
+            # The disk fails here too: the files have an unknown content, which `undone` reports.
             return False
         return True
 

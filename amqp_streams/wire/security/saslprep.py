@@ -75,6 +75,7 @@ def prepared_or_same(text: str) -> str:
     try:
         return saslprep(text)
     except PreparationError:
+        # It can still be compared with a text that is written the same way.
         return text
 
 
