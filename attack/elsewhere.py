@@ -8,7 +8,6 @@ from typing import Final
 _RESOLVING: Final = "tests/knative_gateway/dispatcher/posting/test_resolving.py"
 _CURSORS: Final = "tests/amqp_streams/node/test_cursors.py"
 _PRODUCERS: Final = "tests/amqp_streams/storage/formats/test_producers.py"
-_PRODUCER: Final = "tests/amqp_streams/server/links/test_producer.py"
 
 _SILENT: Final = (
     "tests/knative_gateway/store/test_silent_database.py"
@@ -38,10 +37,6 @@ SHOWN_BY: Final = {
         "tests/knative_gateway/store/test_database.py::test_a_refusal_of_the_database_is_unavailable"
     ),
     "disk: refusing": "tests/acceptance/test_life.py::test_a_full_disk_refuses_producers_and_recovers",
-    "disk: slow": (
-        f"{_PRODUCER}::test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after"
-    ),
-    "disk: silent": "tests/amqp_streams/server/observing/test_watching.py::test_each_change_is_one_line",
     "disk: lying": (
         "tests/amqp_streams/storage/test_crashes.py"
         "::test_no_accepted_record_is_lost_or_changed_whatever_crashes_when"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from amqp_streams.client.connection.mechanisms import Credentials
@@ -254,18 +255,35 @@ def wait_for(holds: Callable[[], bool], words: str, seconds: float = WAIT_S_MAX)
 # -- how rooms are made
 
 
+class _Node(NodeProcess):
+    """A node with more variables of its process: `more`."""
+
+    more: Mapping[str, str] = MappingProxyType({})
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), **self.more}
+
+
 @contextmanager
-def node_room(folder: Path, *, is_small: bool, beside: bool = True, **changes: int) -> Iterator[Room]:
+def node_room(
+    folder: Path,
+    *,
+    is_small: bool,
+    beside: bool = True,
+    environment: Mapping[str, str] | None = None,
+    **changes: int,
+) -> Iterator[Room]:
     """A node with a plain, a TLS and an admin listener.
 
-    `changes` to its limits; `beside`: with a neighbour.
+    `changes` to its limits; `beside`: with a neighbour; `environment`: more variables of its process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     limits = Limits(**{**TIMES, **(SMALL if is_small else FULL), **changes})
     secret = secrets.token_hex(32)
     config = write_node(folder, secret, {**TIMES, **(SMALL if is_small else FULL), **changes})
     options = ("--config", str(config), "--admin-listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
-    process = NodeProcess(folder, *options, log=("m-log:4", "n-log:1", "q-log:1"))
+    process = _Node(folder, *options, log=("m-log:4", "n-log:1", "q-log:1"))
+    process.more = dict(environment or {})
     with process, _neighbour_of_node(process, secret, beside=beside, every_s=_every_s(is_small)) as working:
         yield Room(folder, is_small, limits, secret, working, process, trusting(folder))
         _end(process)

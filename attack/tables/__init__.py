@@ -3,6 +3,7 @@
 from attack.report import Attack
 from attack.tables import (
     brokers,
+    disks,
     doors,
     frames,
     kept,
@@ -26,6 +27,7 @@ def all_attacks() -> tuple[Attack, ...]:
         *strangers.ATTACKS,
         *timers.ATTACKS,
         *sizes.ATTACKS,
+        *disks.ATTACKS,
     )
     return (
         *node,
