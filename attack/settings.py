@@ -27,7 +27,7 @@ TIMES: Final[Mapping[str, int]] = {
     "unauthenticated_ms": 4000,
     "idle_timeout_ms": 3000,
     "drain_ms": 1000,
-    "login_interval_ms": 6000,
+    "login_interval_ms": 9000,
 }
 SMALL: Final[Mapping[str, int]] = {
     "connections": 60,
