@@ -173,6 +173,7 @@ class ReceivedEvent:
 
     def _value(self, code: int) -> object:
         """Return the value of a section, decoded once. The body is under DATA, whichever kind it has."""
+        # Most programs read one or two fields, so nothing is decoded before.
         if self._sections is None:
             self._sections = _layout(self.message)
             self._values = {}
@@ -200,6 +201,7 @@ def _read(message: bytes, found: list[Section]) -> object:
     if len(values) == 1:
         return values[0]
     if found[0].code == DATA:
+        # AMQP 3.2.6: the data of several sections is one body.
         return b"".join(cast("list[bytes]", values))
     return [item for value in cast("list[list[object] | None]", values) for item in value or ()]
 
@@ -230,6 +232,7 @@ def _texts(message: bytes, section: Section) -> object:
     items: list[Any] = []
     try:
         for _ in range(count):
+            # Hot path: a short string needs no call of the codec.
             if message[at] == 0xA1:
                 end = at + 2 + message[at + 1]
                 items.append(message[at + 2 : end].decode())
@@ -240,4 +243,5 @@ def _texts(message: bytes, section: Section) -> object:
         entries = dict(zip(items[::2], items[1::2], strict=True))
     except (IndexError, ValueError, TypeError, WireError):
         return decoded(message, section.start)
+    # A repeated key, or a size that does not fit: the codec decides.
     return entries if at == section.end and 2 * len(entries) == count else decoded(message, section.start)

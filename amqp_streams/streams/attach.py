@@ -216,6 +216,7 @@ def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | N
     wanted = request.properties.get(names.PARTITION)
     if wanted is None:
         return None
+    # A string is accepted too: its meaning is clear.
     if not isinstance(wanted, str):
         raise PeerError(
             names.INVALID_FIELD, f"link property {names.PARTITION} must be a symbol", {"field": "properties"}
@@ -256,6 +257,7 @@ def _consuming_properties(grant: Consuming) -> dict[Symbol, Value]:
     if grant.bound:
         (partition,) = grant.partitions
         answered[names.PARTITION] = Symbol(str(partition.index))
+        # An epoch without a group has the group "", which the client did not ask for.
         if grant.group:
             answered[names.CONSUMER_GROUP] = grant.group
         if grant.epoch is not None:

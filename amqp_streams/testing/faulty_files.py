@@ -54,6 +54,7 @@ class FaultyFiles:
         """
         self._open.clear()
         self._locked.clear()
+        # After the descriptors: a test that continues with an old one gets an error, not old data.
         self._forget(self._root, rng)
 
     def kill(self) -> None:
@@ -72,6 +73,7 @@ class FaultyFiles:
         file = self._find(path)
         assert isinstance(file, _File), "it is a file"
         change(file.data)
+        # Durable at once: a later power loss must not repair the damage.
         file.durable = bytearray(file.data)
         file.dirty.clear()
 
@@ -91,6 +93,7 @@ class FaultyFiles:
         folder = self._folder(path.parent)
         found = folder.names.get(path.name)
         if found is None and create:
+            # A new file needs space too, as on a full disk.
             if self.space is not None and self._used() >= self.space:
                 raise _error(errno.ENOSPC, path)
             found = folder.names[path.name] = _File()
@@ -115,13 +118,16 @@ class FaultyFiles:
         if fault > 0:
             raise _error(fault, path)
         if fault < 0 and len(data) > 1:
+            # A short write, which callers must complete.
             data = data[: len(data) // 2]
         growth = max(0, position + len(data) - len(file.data))
         if growth and self.space is not None and (room := self.space - self._used()) < growth:
             data = data[: max(0, len(data) - growth + room)]
+            # As `pwritev`: what fits is written, and only then the disk is full.
             if not data:
                 raise _error(errno.ENOSPC, path)
         if position > len(file.data):
+            # A hole reads as zeros.
             file.data.extend(bytes(position - len(file.data)))
         file.data[position : position + len(data)] = data
         file.dirty.append((position, position + len(data)))
@@ -154,6 +160,7 @@ class FaultyFiles:
         if size > len(file.data):
             file.data.extend(bytes(size - len(file.data)))
         del file.data[size:]
+        # An empty range: no bytes are lost, but the size may be.
         file.dirty.append((size, size))
 
     def size(self, fd: int) -> int:
@@ -164,6 +171,7 @@ class FaultyFiles:
         """See `Files.fsync_dir`."""
         self._step("fsync_dir", path)
         folder = self._folder(path)
+        # Names are durable only after this, whatever was synced of the files.
         folder.durable = dict(folder.names)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -215,6 +223,7 @@ class FaultyFiles:
 
     def lock(self, path: Path) -> int | None:
         """See `Files.lock`."""
+        # Locks belong to the file system here, so that two stores of one process exclude each other.
         if path in self._locked:
             return None
         fd = self.open(path, create=True)
@@ -261,6 +270,7 @@ class FaultyFiles:
         names = dict(folder.durable)
         if rng is not None:
             for name in sorted(folder.names.keys() | folder.durable.keys()):
+                # Each unsynced name survives or not, independently of the others.
                 if folder.names.get(name) is not folder.durable.get(name) and rng.random() < 0.5:
                     names.pop(name, None)
                     if name in folder.names:

@@ -71,10 +71,12 @@ class MemoryPartition:
     ) -> int:
         """See `Partition.append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
+        # Before a number is given: a refused append must not leave a gap.
         if error := self.failure or self.refusal:
             raise error
         base = self._next
         self._next += len(messages)
+        # The clock may go back; the timestamps of a partition never decrease.
         self._last_ms = max(self._last_ms, now_ms)
         timestamps = array("q", [self._last_ms]) * len(messages)
         marks = producers.marks_of(base, numbers) if numbers else ()
@@ -83,6 +85,7 @@ class MemoryPartition:
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
         """See `Partition.read`."""
+        # Retention may have removed what the reader asks for.
         at = max(at, self.start)
         if at >= self.end:
             return None
@@ -94,6 +97,7 @@ class MemoryPartition:
         """See `Partition.seek_timestamp`."""
         for segment in self._segments:
             for chunk in segment.chunks:
+                # Only the chunk that has the record is searched in detail.
                 if chunk.timestamps[-1] > after_ms:
                     return chunk.base + bisect_right(chunk.timestamps, after_ms)
         return self.end
@@ -123,6 +127,7 @@ class MemoryPartition:
         ):
             active = _MemorySegment(self.end)
             self._segments.append(active)
+        # With the records: a producer's sequence counts only when its event is visible.
         if chunk.marks:
             producers.apply(self.producers, producers.entries_of(chunk.marks), chunk.timestamps[-1])
         active.chunks.append(chunk)
@@ -150,6 +155,7 @@ class MemoryPartition:
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
         )
+        # Whole segments, oldest first, as on the disk.
         del self._segments[:count]
         self.start = self._segments[0].base
         return count > 0
@@ -241,6 +247,7 @@ class MemoryStore:
     def commit(self) -> None:
         """See `Store.commit`."""
         if self._in_flight is not None:
+            # One commit at a time: the next one starts when this one ends.
             self._wanted = True
             return
         if not self._pending:
@@ -255,6 +262,7 @@ class MemoryStore:
         ended, sequence = self._in_flight, self._sequence - 1
         failures: dict[Partition, StorageError] = {}
         for partition, chunk in ended:
+            # Looked at when the commit ends: the partition may have failed after it began.
             if error := partition.failure or partition.refusal or self._failing.get(partition):
                 failures[partition] = error
             else:
@@ -267,6 +275,7 @@ class MemoryStore:
         if self._wanted and self._pending:
             self._start()
         self._wanted = False
+        # Last: the callee may append and commit again.
         self.on_commit(done)
         return done
 

@@ -156,6 +156,7 @@ class EnginePair:
         self._collector = proton.Collector()
         self._receivers: dict[str, Receiving] = {}
         self.lost = False
+        # Before anything else: events that no collector takes are lost.
         self.connection.collect(self._collector)
         self.connection.container = f"client-{next(_CONTAINERS)}" if container is None else container
         if desired:
@@ -283,12 +284,14 @@ class EnginePair:
 
     def input(self, data: bytes) -> None:
         """See `Peer`."""
+        # Proton takes only as much as its buffer has space for.
         while data and (capacity := self.transport.capacity()) > 0:
             self.transport.push(data[:capacity])
             data = data[capacity:]
         while event := self._collector.peek():
             if event.delivery is not None and event.type == proton.Event.DELIVERY:
                 self._collect(event.delivery)
+            # After the event was used: Proton frees what it names.
             self._collector.pop()
 
     def closed(self) -> None:
@@ -299,6 +302,7 @@ class EnginePair:
         link = delivery.link
         if link.is_receiver and delivery.readable and not delivery.partial:
             raw = link.recv(delivery.pending)
+            # Before `advance`, which moves on from the delivery.
             settled = delivery.settled
             link.advance()
             self._receivers[link.name].arrived.append(Arrived(delivery, bytes(raw or b""), settled))

@@ -54,11 +54,13 @@ class ManualLoop:
     def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> "_Timer":
         """Call once `advance` has moved the time far enough."""
         timer = _Timer(partial(call, *arguments))
+        # The order of creation decides between timers of one moment, as in a real loop.
         heappush(self._timers, (self.now_s + delay_s, next(self._order), timer))
         return timer
 
     def run_ready(self) -> bool:
         """Make the calls that wait now, not those that they bring; whether there was any."""
+        # Counted first: calls that these calls add belong to the next round.
         waiting = len(self._ready)
         for _ in range(waiting):
             self._ready.popleft()()
@@ -71,6 +73,7 @@ class ManualLoop:
     def fire(self) -> None:
         """Make the call of the next timer, whose time has come."""
         self.now_s, _, timer = heappop(self._timers)
+        # Cancelled timers stay in the heap: removing them from its middle would be slow.
         if not timer.cancelled:
             timer.call()
 
@@ -185,6 +188,7 @@ class _Wire:
         moved = False
         while channel.reading and channel.inbox and not channel.closing:
             block = bytes(channel.inbox[: self.block_bytes])
+            # In blocks, so that tests reach the code for incomplete frames.
             del channel.inbox[: self.block_bytes]
             self.connection.received(memoryview(block))
             moved = True
@@ -192,9 +196,11 @@ class _Wire:
             data = bytes(channel.outbox)
             channel.outbox.clear()
             self.peer.input(data)
+            # As the real channel: below this, nothing waits for its output.
             if len(data) > DRAINED_WHEN_ABOVE:
                 self.connection.drained()
             moved = True
+        # What was written before the close still reaches the peer.
         if channel.closing and (channel.stuck or not channel.outbox):
             self.lose()
             return True
@@ -202,6 +208,7 @@ class _Wire:
 
     def lose(self) -> None:
         if not self.gone:
+            # First: the callbacks below may come here again.
             self.gone = True
             self.connection.lost()
             self.peer.closed()
@@ -225,6 +232,7 @@ class InMemoryNode:
         self.clock = ManualClock()
         self.loop = ManualLoop()
         self.store = store or MemoryStore()
+        # Writes end in a later round, as on a real disk: code that relies on more fails.
         self.store.states.defer = self.loop.call_soon
         self.settings = NodeSettings(data_dir=Path("unused"), limits=limits or Limits(), **settings)
         self.service: EventService = _Service(self)
@@ -260,6 +268,7 @@ class InMemoryNode:
         channel = MemoryChannel(f"127.0.0.1:{40_000 + len(self._wires)}", loopback=loopback)
         channel.certificate = certificate
         keys = cast("KeyStore | None", users if hasattr(users, "keys") else None)
+        # One guard for each set of users: it counts failed logins over all connections.
         guard = self._guards.get(id(users))
         if guard is None:
             guard = self._guards[id(users)] = Guard(
@@ -275,6 +284,7 @@ class InMemoryNode:
         """Run until neither the node nor a peer has anything to send or to do. The clock does not advance."""
         for _ in range(TURNS_MAX):
             moved = [wire.exchange() for wire in self._wires]
+            # Both: calls of the loop may write, and bytes may schedule calls.
             if not self.loop.run_ready() and not any(moved):
                 return
         message = "the node and its peers go in circles"
@@ -283,6 +293,7 @@ class InMemoryNode:
     def advance(self, ms: int) -> None:
         """Let time pass, timers and ticks included."""
         end = self.clock.now_ms + ms
+        # The two clocks have different beginnings.
         base = self.clock.now_ms - round(self.loop.now_s * 1000)
         while (due := self.loop.next_timer_s()) is not None and base + round(due * 1000) <= end:
             self.clock.now_ms = base + round(due * 1000)

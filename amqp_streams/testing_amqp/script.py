@@ -109,6 +109,7 @@ class ScriptedPeer:
 
     def take(self, name: str) -> list[Performative]:
         """The performatives of this name that have come since the last call."""
+        # All of it: frames of other names stay for a later call.
         self._read(bytes(self.got))
         taken = [found for _, found in self._frames if found.name == name]
         self._frames = [entry for entry in self._frames if entry[1].name != name]
@@ -120,6 +121,7 @@ class ScriptedPeer:
             if one.body:
                 self._frames.append((one.channel, read_performative(one.body)))
             else:
+                # A frame without a body.
                 self.heartbeats += 1
 
     def output(self) -> bytes:
@@ -156,6 +158,7 @@ def terminus(code: int, address: str | None, **rest: Value) -> Described:
     fields = _SOURCE_FIELDS if code == 0x28 else _TARGET_FIELDS
     given = {"address": address} | {key.replace("_", "-"): value for key, value in rest.items()}
     values: list[Value] = [given.get(each) for each in fields]
+    # As encoders write lists: absent fields at the end are left out.
     while values and values[-1] is None:
         values.pop()
     return Described(ULong(code), values)

@@ -60,6 +60,7 @@ class SaslClient:
         """
         self._input += data
         if not self._header_seen:
+            # Incomplete, and right as far as it goes: a wrong header is reported at once.
             if len(self._input) < len(HEADER) and HEADER.startswith(bytes(self._input)):
                 return
             if not self._input.startswith(HEADER):
@@ -76,6 +77,7 @@ class SaslClient:
         if len(self._input) < 8:
             return None
         size, body = int.from_bytes(self._input[:4]), self._input[4] * 4
+        # The peer is not known yet: what it may make us store is bounded.
         if not 8 <= body <= size <= _FRAME_BYTES_MAX or self._input[5] != 1:
             message = "the peer sent a broken SASL frame"
             raise ConnectError(message)
@@ -100,6 +102,7 @@ class SaslClient:
             self._choose(first if code == _MECHANISMS else _broken())
         elif code == _OUTCOME:
             self._take_outcome(self._mechanism, first, fields[1] if len(fields) > 1 else None)
+        # A peer must not keep the client in an endless login.
         elif code == _CHALLENGE and isinstance(first, bytes) and self._rounds < _ROUNDS_MAX:
             self._rounds += 1
             self._send(_RESPONSE, self._mechanism.respond(first))
@@ -107,6 +110,7 @@ class SaslClient:
             _broken()
 
     def _take_outcome(self, mechanism: ClientMechanism, outcome: object, data: object) -> None:
+        # Another error than a refused login: the connector tries again.
         if outcome == _TRY_AGAIN:
             message = "the peer cannot check logins at the moment: try again later"
             raise ConnectError(message)
@@ -119,6 +123,7 @@ class SaslClient:
                 else "refused"
             )
             raise AuthenticationError(words)
+        # Before `done`: with SCRAM, the peer must prove that it knows the password too.
         mechanism.finish(data if isinstance(data, bytes) else None)
         self.done = True
 
@@ -139,5 +144,6 @@ def _broken() -> NoReturn:
 def _symbols(offered: object) -> list[str]:
     if isinstance(offered, str):
         return [offered]
+    # One symbol, an array of symbols, or a list of them.
     items = getattr(offered, "items", offered)
     return [str(item) for item in items] if isinstance(items, list | tuple) else []

@@ -36,6 +36,7 @@ class CursorKey:
     @property
     def id(self) -> str:
         """A short, permanent and opaque id: names may be long and contain any character."""
+        # JSON, because no separator is safe in names with any character.
         identity = json.dumps([self.group, self.container, self.link]).encode()
         return blake2b(identity, digest_size=12).hexdigest()
 
@@ -138,8 +139,10 @@ class Cursors:
         Raises:
             PeerError: the cursor belongs to another user, or the node has reached its limit of cursors.
         """
+        # First: the cursor of another user is refused whatever the limits are.
         self.check_user(key, user)
         found = self._cursors.get(key)
+        # Both limits before the first change: a refused attach leaves nothing behind.
         if found is None and len(self._cursors) >= self._cursors_max:
             description = (
                 f"this node keeps at most {self._cursors_max} cursors: remove one, or raise the limit"
@@ -162,6 +165,7 @@ class Cursors:
             if cursor.positions.get(each.index, each.end + 1) > each.end
         }
         cursor.positions.update(begins)
+        # Until `safe`: a crash may still forget these positions.
         cursor.begun.update(begins)
         return cursor, (
             {} if cursor.begun.isdisjoint(each.index for each in partitions) else self._changes([cursor])
@@ -251,6 +255,7 @@ class Cursors:
         changes: Changes = {}
         for cursor in cursors:
             self._dirty.pop(cursor, None)
+            # The time of the last flush, so that writing needs no clock.
             cursor.updated_ms = self._now_ms
             changes[cursor.key.state] = encoded(cursor)
         return changes
@@ -280,6 +285,7 @@ def decoded(state: str, value: bytes) -> Cursor:
     """
     try:
         fields = json.loads(value)
+        # Not guessed: a wrong position would skip events or repeat them.
         if fields["v"] != VERSION:
             message = f"version {fields['v']!r}"
             raise ValueError(message)
