@@ -325,6 +325,7 @@ class Listener(Settings):
         Raises:
             ValueError: the text has another form.
         """
+        # An IPv6 address needs brackets: its colons would hide the port.
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
             message = (

@@ -27,6 +27,7 @@ def log_name(name: str) -> str:
         ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen and
         underscore.
     """
+    # The name is also that of a folder, so no character may have a meaning in a path.
     if not LOG_NAME.fullmatch(name):
         message = (
             f"{name!r} is not a valid log name: use 1 to 255 letters, digits, '.', '-' and '_', starting and"

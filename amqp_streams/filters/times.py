@@ -58,4 +58,5 @@ def moment(text: str) -> int | None:
     The time of a date, or the length of a duration, in milliseconds. None if it is neither.
     """
     date = date_ms(text)
+    # A date first: no text is both.
     return duration_ms(text) if date is None else date

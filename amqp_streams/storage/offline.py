@@ -40,6 +40,7 @@ class Catalog:
 
 def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
     """Read everything but segments and states; adds a finding for each problem."""
+    # First: nothing of another program's folder is read as ours.
     must_be_ours(root)
     try:
         checkpoint = catalog.read_checkpoint(files, root, findings)
@@ -54,6 +55,7 @@ def read_catalog(files: Files, root: Path, findings: list[Finding]) -> Catalog:
         # Before everything that it bounds: with `force`, a node may be writing.
         known_ends = ends.find(files, root, seed, findings)
         journal = read_all(files, root, seed, findings, synced=last_synced(checkpoint, known_ends))
+    # With the file's name: the command shows this message only.
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error

@@ -28,6 +28,7 @@ def key_section(key: str) -> bytes:
 
     They are the first bytes of its message.
     """
+    # By bytes, not characters: the size on the wire decides which form fits.
     text = key.encode()
     if len(text) <= _SHORT_MAX:
         return _HEADS[len(text)] + text

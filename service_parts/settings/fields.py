@@ -14,6 +14,7 @@ from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX, byte_count
 class Settings(BaseModel):
     """A group of settings. It is immutable, refuses unknown names, and accepts only finite numbers."""
 
+    # Unknown names are refused: a misspelled setting would otherwise have its default.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 

@@ -38,4 +38,5 @@ class TokenAlgorithm(StrEnum):
     @property
     def symmetric(self) -> bool:
         """Whether the key is a shared secret: then a service that verifies tokens can also create them."""
+        # RFC 7518, 3.2: only HMAC uses a shared secret.
         return self.startswith("HS")

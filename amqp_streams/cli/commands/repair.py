@@ -37,10 +37,12 @@ def repair(directory: Path, *, dry_run: bool, yes: bool, as_json: bool) -> int:
       amqp-streams repair data --yes --json | jq '.lost[]'
     """
     planned = repairing.plan(directory)
+    # Before the question, because nothing is changed.
     if dry_run:
         return _show_plan(planned, as_json=as_json)
     # Without steps nothing changes, so nothing needs to be confirmed.
     if planned.steps and not yes:
+        # On stderr, like the question: stdout has only the result.
         _print_steps(planned, err=True)
         if not confirmed(f"Repair {directory}?"):
             say("nothing was changed")

@@ -21,6 +21,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click'
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See click."""
+        # Click also converts defaults, which have the right type already.
         if not isinstance(value, str):
             return value
         try:

@@ -26,6 +26,7 @@ def sentence(error: BaseException) -> str:
         return error.description or error.condition
     if isinstance(error, ManagementError):
         return error.description or f"the node refused the request with status {error.status}"
+    # Before OSError: the client's error has the address.
     if isinstance(error, ConnectError):
         return _unreachable(error)
     if isinstance(error, OSError) and not isinstance(error, AmqpStreamsError):
@@ -59,6 +60,7 @@ def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
 
     It suggests the nearest name, or how to list and create logs.
     """
+    # One name only: a list of guesses would not help.
     near = get_close_matches(log, list(logs), n=1)
     advice = (
         f"did you mean {near[0]!r}?"

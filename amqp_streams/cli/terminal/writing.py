@@ -15,6 +15,7 @@ class Output:
     """Standard output. Raises BrokenPipeError when it is no longer read."""
 
     def __init__(self) -> None:
+        # What was printed before comes before what is written to the descriptor.
         sys.stdout.flush()
         try:
             self._descriptor: int | None = sys.stdout.fileno()
@@ -22,6 +23,7 @@ class Output:
             # Not a descriptor: a test has replaced stdout by a buffer.
             self._descriptor = None
             return
+        # A write of more than this to a pipe may block, although the pipe is ready.
         self._piecewise = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)

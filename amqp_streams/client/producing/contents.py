@@ -20,6 +20,7 @@ def encode(event: Sent, partition: str | int | None) -> bytes:
     Raises:
         TypeError if it cannot be sent; WireError.
     """
+    # Hot path: bytes are sent as they are.
     message = event if type(event) is bytes else _encoded(event)
     return message if partition is None else with_target_partition(message, str(partition))
 
@@ -40,6 +41,7 @@ def format_of(event: Sent) -> int:
 def _encoded(event: object) -> bytes:
     if isinstance(event, Event | ReceivedEvent):
         return event.encode()
+    # A copy: the caller may change a buffer before it is sent.
     if isinstance(event, bytes | bytearray | memoryview):
         return bytes(event)
     shown = (

@@ -37,6 +37,7 @@ class Pending(Awaitable[Receipt]):
         entry = self._entry
         while entry.outcome is None:
             future = asyncio.get_running_loop().create_future()
+            # Several tasks may await one event, so earlier callbacks are kept.
             entry.on_outcome = _chain(entry.on_outcome, future)
             yield from future.__await__()
         if isinstance(entry.outcome, AmqpStreamsError):
@@ -48,6 +49,7 @@ def _chain(earlier: Callable[[], None] | None, future: "asyncio.Future[None]") -
     def wake() -> None:
         if earlier is not None:
             earlier()
+        # The task that waited may be cancelled.
         if not future.done():
             future.set_result(None)
 

@@ -158,11 +158,13 @@ class Producer(Endpoint):
         self._check()
         outbox, at = self._outbox, 0
         while True:
+            # In portions: encoding many events at once would delay the other links of the client.
             entries, bytes_left = [], outbox.bytes_left
             for event in events[at : at + min(max(outbox.room, 0), _TURN_MAX)]:
                 message = event if type(event) is bytes and partition is None else encode(event, partition)
                 entries.append(Entry(event, message, 0 if type(event) is bytes else format_of(event)))
                 bytes_left -= len(message)
+                # The event that reaches the limit is still taken: otherwise a large one could never be sent.
                 if bytes_left <= 0:
                     break
             self._number(entries, share(sequence, at, len(entries)))
@@ -202,6 +204,7 @@ class Producer(Endpoint):
         """
         outbox = self._outbox
         await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
+        # Taken also if the producer has failed: the next `flush` must not report them again.
         failures, count = outbox.take_failures()
         if count:
             raise SendError(failures, count)
@@ -226,6 +229,7 @@ class Producer(Endpoint):
         return self._refused_by or super()._obstacle()
 
     async def _add(self, entry: Entry, sequence: int | None, timeout: float | None) -> None:
+        # Only a full window waits: the usual call does not give up the loop.
         if self._outbox.room <= 0:
             await self._room(timeout)
             self._check()
@@ -254,6 +258,7 @@ class Producer(Endpoint):
 
         All events that were posted in one iteration are then written together.
         """
+        # Without a link nothing is sent: `_resume` continues when one is attached.
         if self._attachment is not None:
             self._attachment.wire.send_soon(self._attachment)
 
@@ -273,6 +278,7 @@ class Producer(Endpoint):
                 attachment.wire.write_formats()
             sent = link.send(batch, formatted=formatted)
             if sent < len(batch):
+                # The buffers are full: the rest stays first in the queue.
                 outbox.put_back(batch[sent:])
                 break
         # The buffers are full, not the credit: continue when the output is written.
@@ -290,6 +296,7 @@ class Producer(Endpoint):
     def _on_outcomes(self, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
         outbox = self._outbox
         if accepted:
+            # The node stores events, so the next wait begins at its shortest again.
             self._progress = True
             self._releases = 0
             self._refused_by = None

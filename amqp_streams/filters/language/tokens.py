@@ -32,6 +32,7 @@ class Cursor:
     @property
     def after_next(self) -> Token:
         """The token after the next one."""
+        # The last token is END, which stands for everything beyond the text.
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     @property
@@ -52,6 +53,7 @@ class Cursor:
     def take(self, text: str) -> bool:
         """Consume the next token if it is this keyword or mark."""
         taken = self.is_(text)
+        # A boolean is 0 or 1.
         self._at += taken
         return taken
 

@@ -128,9 +128,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
             if room <= 0:
                 self._pump_full()
                 return
+            # The window has space again: the next time that it is full begins anew.
             self._full = False
             throttle, bytes_max = self.owner.account.bytes_out, None
             if throttle is not None:
+                # The quota of the user counts deliveries and bytes of all links together.
                 room = min(room, throttle.deliveries(self))
                 if not room:
                     return
@@ -146,6 +148,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             # record.
             run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms(), bytes_max)
             if isinstance(run, Passed):
+                # Evaluating filters takes time too, and other connections wait for it.
                 budget -= PASSED_COST
                 if self.keeps:
                     self.service.cursors_moved()
@@ -206,6 +209,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         the cut.
         """
         self.close(error)
+        # Without a cursor or a group, no other link continues where this one stops.
         owned = self.keeps or self.grant.group is not None
         if not self.alive or not owned or by is self.owner or error.condition == names.RESOURCE_DELETED:
             return
@@ -407,6 +411,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self._count(1, len(message))
 
     def _count(self, events: int, size: int, deliveries: int | None = None) -> None:
+        # In AMQP's sense (2.6.7): of deliveries, of which a batched one has many events.
         self.delivery_count += deliveries or events
         counters = self.service.node.counters[self.grant.log.name]
         counters.events_out += events
