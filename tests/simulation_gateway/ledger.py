@@ -17,6 +17,7 @@ from event_formats.errors import EventFormatError
 from event_formats.http_binding import from_http
 from knative_gateway.delivery.backoff import backoff_ms
 from knative_gateway.ports import Delivery, Failure, Stored
+from knative_gateway.store.cursors import HISTORY_MAX
 from tests.simulation_gateway.events import Posted
 from tests.simulation_gateway.filters import Filter
 from tests.simulation_gateway.loop import SimulationError, VirtualLoop
@@ -128,6 +129,10 @@ class Ledger:
         """The ends that were recorded for histories, by subscriber, partition and offset. A history that
         cannot be stored keeps the latest ones only.
         """
+        self.failures: Final[dict[str, int]] = defaultdict(int)
+        """How many failures were noted, with and without an end; a history keeps the latest."""
+        self.is_forgetful = False
+        """Whether a history may lack failures: after a kill, or when the disk failed."""
         self.unusual: Final[list[list[int]]] = []
         self.counts: Final[dict[str, int]] = defaultdict(int)
         self.trace: Final[list[tuple[object, ...]]] = []
@@ -316,10 +321,20 @@ class Ledger:
                         f"{target.tag}: no record of the unreadable message ({event.partition}, "
                         f"{event.offset})"
                     )
+        yield from self._not_recorded()
         for name, incarnation in self.deleted_logs:
             if name in logs and logs[name].incarnation == incarnation:
                 yield f"the log {name} of a Broker that was deleted"
         yield from self._missing_replies(logs)
+
+    def _not_recorded(self) -> Iterator[str]:
+        """Ends that were noted, and are not in a stored history."""
+        living = {target.uid for target in self.targets.values() if target.uid and target.deleted_ms is None}
+        for uid in sorted(living) if not self.is_forgetful else ():
+            noted = {key for key in self.noted if key[0] == uid}
+            stored = {(uid, each.partition, each.offset) for each in self.records.get(uid, ()) if each.end}
+            if self.failures[uid] <= HISTORY_MAX and not noted <= stored:
+                yield f"the history of {uid} lacks {sorted(noted - stored)[:3]}"
 
     def _is_due(self, target: Target, event: Event, log: Any) -> bool:
         assert target.ready_ms is not None

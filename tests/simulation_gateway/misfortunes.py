@@ -146,6 +146,7 @@ class Misfortunes:
 
     async def disk_away(self) -> None:
         disk = self.world.disk
+        self.world.ledger.is_forgetful = True
         async with self.world.unusual():
             disk.away, disk.lying = True, self.random.random() < 0.3
             self.world.disk_away_since = self.world.loop.now_ms
@@ -176,6 +177,7 @@ class Misfortunes:
     async def killed(self) -> None:
         async with self.world.unusual():
             replica = self.random.choice(self.world.replicas)
+            self.world.ledger.is_forgetful = True
             await replica.kill()
             await self.world.sleep(0, 20_000)
             await self._restart(replica)
@@ -186,6 +188,7 @@ class Misfortunes:
             replica = self.random.choice(self.world.replicas)
             begun_ms = self.world.loop.now_ms
             left = await replica.stop()
+            self.world.ledger.is_forgetful |= bool(left)
             disk = self.world.disk
             if not disk.stalled and not disk.away:
                 self.world.ledger.check(not left, f"tasks are left after the stop: {left[:3]}")

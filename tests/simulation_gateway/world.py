@@ -273,11 +273,13 @@ def observed(ledger: Ledger) -> Iterator[None]:
         owners[state.history] = spec.uid
 
     def noted(history: History, now_ms: int, arrival: Any, failure: Any, end: str = "") -> None:
+        ledger.failures[owners.get(history, "")] += 1
         if end:
             ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
         note(history, now_ms, arrival, failure, end)
 
     def skipped(history: History, now_ms: int, arrival: Any, reason: str = "") -> None:
+        ledger.failures[owners.get(history, "")] += 1
         ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
         skip(history, now_ms, arrival, reason)
 
