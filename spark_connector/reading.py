@@ -178,6 +178,7 @@ def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
     limits what may be lost.
     """
     held = _held(options, wanted)
+    # Retention removes whole segments from the beginning: a later part of the range is complete.
     if held is not None and held.earliest > wanted.start:
         high = min(held.earliest, wanted.end)
         reason = "retention has removed them, perhaps before all of them were read"

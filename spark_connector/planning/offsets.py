@@ -209,6 +209,7 @@ def _of_progress(sources: object) -> dict[str, object]:
         end = _json(end) if isinstance(end, str) else end
         if isinstance(end, dict) and _is_offsets(end):
             streams |= _map(end.get("streams"), "streams")
+    # The progress is that of a query on other sources.
     if not streams:
         raise OffsetError("the progress has no endOffset of this source", "", _REMEDY)
     return {"version": VERSION, "streams": streams}

@@ -263,6 +263,7 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
     start, end = wanted.start, wanted.end
     if end > held.next:
         lost.append(loss(end - held.next, "the log ends before the end"))
+        # What exists is still read: the loss is only reported.
         end = held.next
     if start < held.earliest:
         missing = min(end, held.earliest) - start
@@ -289,6 +290,7 @@ def tasks(
             count = max(count, -(-len(one) * at_least // total))
         # Never more pieces than offsets: an empty task costs as much as another one.
         pieces += cut(one, min(count, len(one)))
+    # Only then do ranges of different partitions share a task.
     if at_most is not None and len(pieces) > at_most:
         return _spread(pieces, at_most)
     return (

@@ -94,6 +94,7 @@ def events_of(parts: Parts) -> Events:
         data = body
         try:
             content_type = types[first]
+            # The message is malformed, so its sections may be missing.
             if row in parts.faults:
                 attributes = None
             elif content_type is not None and announces_event(content_type):

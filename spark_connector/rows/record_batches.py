@@ -75,6 +75,7 @@ class RowMaker:
 
         Columns can be larger than the messages they come from.
         """
+        # One row cannot be split, however large it is.
         if batch.nbytes <= self._bytes_max or batch.num_rows <= 1:
             yield batch
             return

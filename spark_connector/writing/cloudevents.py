@@ -76,6 +76,7 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
         _check_extensions(extensions)
         keys = _keys(extensions)
         if keys is not None:
+            # First, in the order of the sections of a message.
             sections.append(key_sections(keys))
         more = entries_of(extensions, AMQP_PREFIX, check_name)
         inside = [pieces + added for pieces, (added, _) in zip(inside, more, strict=True)]

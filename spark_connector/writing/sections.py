@@ -88,6 +88,7 @@ def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
     ]
     # The usual case: few different content types, so each section is made once.
     if columns.keys() & PROPERTY_COLUMNS == {"content_type"}:
+        # The content type is the last but one of `_PROPERTIES`.
         types = fields[-2]
         known = {one: _properties([_NULL, _NULL, _NULL, one, _NULL]) for one in set(types)}
         return [known[one] for one in types]
