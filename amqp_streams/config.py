@@ -163,6 +163,15 @@ class Limits(Settings):
         le=256 << 20,
         description="The largest message (max-message-size); a larger one ends its link.",
     )
+    batch_events: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "Events of one batch that a producer sends. A larger batch is rejected. A loop iteration of the"
+            " node may take as long as one batch."
+        ),
+    )
     filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="All filters of one source, encoded.")
     unsettled: int = Field(
         default=8192, ge=1, description="Deliveries that a consumer link may leave unsettled."

@@ -89,6 +89,13 @@ BATCH_SIZES: Final = "amqp-streams:sizes"
 BATCH_MESSAGE_FORMATS: Final = "amqp-streams:message-formats"
 BATCH_NEXT_OFFSET: Final = "amqp-streams:next-offset"
 
+# -- Batched sends, an extension of this engine (docs/batched-sends.md): capability of a target, annotation
+# of a batch, entry of an error's info, and the message-format of a batch, which is that of Event Hubs
+CAPABILITY_BATCHED_SENDS: Final = "amqp-streams:batched-sends"
+BATCH_RESUMES: Final = "amqp-streams:resumes"
+EVENT_INDEX: Final = "amqp-streams:event-index"
+BATCH_MESSAGE_FORMAT: Final = 0x80013700
+
 # -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target,
 # link properties, annotation
 CAPABILITY_IDEMPOTENT_PRODUCER: Final = "amqp-streams:idempotent-producer"

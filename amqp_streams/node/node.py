@@ -45,6 +45,7 @@ from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
 from amqp_streams.streams.redirects import Redirected, Redirects, require_here
+from amqp_streams.streams.sends import Sends, Taken
 
 REPLY_PREFIX: Final = "$reply."
 
@@ -81,6 +82,7 @@ class Node:
             limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
         )
         self._numbered_intake = NumberedIntake(store, self._numbering)
+        self._sends = Sends(self._intake, self._numbered_intake, (limits or Limits()).batch_events)
         self._informed = Informed(sync)
         self._effects: list[Effect] = []
         self._links = Links()
@@ -172,7 +174,7 @@ class Node:
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
-        return self._intake.producing(log, partition, elsewhere, numbered)
+        return self._intake.producing(log, partition, elsewhere, numbered, self._sends.granted(request))
 
     def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
         """The source that the node keeps under the link's name, for a receiver without a source."""
@@ -316,6 +318,13 @@ class Node:
                 self.counters[grant.log.name].repeated += len(receipt.settled)
             return receipt
         return self._intake.receive(grant, messages, now_ms, formats)
+
+    def receive_batch(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
+        """Add the events of one batched send to the next commit. `now_ms`: the wall clock."""
+        taken = self._sends.receive(grant, message, self._store.sequence, now_ms)
+        if taken.receipt.settled and isinstance(grant, Producing):
+            self.counters[grant.log.name].repeated += len(taken.receipt.settled)
+        return taken
 
     # -- events out
 

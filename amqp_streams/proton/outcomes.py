@@ -1,11 +1,13 @@
 """Outcomes and settlement of deliveries (AMQP 2.6.12, 3.4)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from cproton_ffi import lib
 
+from amqp_streams.errors import PeerError
 from amqp_streams.proton import compiled
+from amqp_streams.proton.conditions import write_condition
 from amqp_streams.proton.pointers import Pointer
 
 ACCEPTED: Final[int] = lib.PN_ACCEPTED
@@ -74,11 +76,24 @@ def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
             lib.pn_delivery_settle(delivery)
 
 
-def reject(delivery: Pointer, condition: str, description: str, *, settle: bool = True) -> None:
+def release(delivery: Pointer, *, settle: bool = True) -> None:
+    """Release a delivery: it was not processed. `settle=False`: the sender settles first."""
+    lib.pn_delivery_update(delivery, RELEASED)
+    if settle:
+        lib.pn_delivery_settle(delivery)
+
+
+def reject(
+    delivery: Pointer,
+    condition: str,
+    description: str,
+    info: Mapping[str, str | int] | None = None,
+    *,
+    settle: bool = True,
+) -> None:
     """Reject a delivery with an error. `settle=False`: the sender settles first."""
-    error = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
-    lib.pn_condition_set_name(error, condition.encode())
-    lib.pn_condition_set_description(error, description.encode())
+    error = PeerError(condition, description, info)
+    write_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), error)
     lib.pn_delivery_update(delivery, REJECTED)
     if settle:
         lib.pn_delivery_settle(delivery)

@@ -151,7 +151,7 @@ class AmqpConnection:
         done = self._run()
         if done:
             # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
-            self._other_frames = self._engine.frames - self._dispatch.messages
+            self._other_frames = self._engine.frames - self._dispatch.producers.messages
             self.resume(Pause.TURN)
         self._end_turn(done)
         return False  # `_end_turn` has added this connection again if work is left
@@ -164,7 +164,7 @@ class AmqpConnection:
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
-        others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
+        others, self._other_frames = self._other_frames, engine.frames - dispatch.producers.messages
         # The block had one frame per message, so all of them were transfers: no flow frame ended here.
         if done and self._other_frames == others:
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))

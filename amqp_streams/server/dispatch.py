@@ -25,6 +25,7 @@ from amqp_streams.server.links.control import REQUEST_BYTES_MAX, InfoLink, Manag
 from amqp_streams.server.links.link import AnyLink, OutgoingLink, Owner, Service
 from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.links.producers import Producers
 from amqp_streams.server.links.termini import answer_termini, attach_request, require_whole
 from amqp_streams.streams.attach import (
     AttachRequest,
@@ -48,6 +49,7 @@ OFFERED: Final = (
     names.CAPABILITY_FILTEX_GROUPS,
     names.CAPABILITY_BATCHED_DELIVERIES,
     names.CAPABILITY_IDEMPOTENT_PRODUCER,
+    names.CAPABILITY_BATCHED_SENDS,
 )
 _PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
@@ -77,7 +79,6 @@ class Dispatch:
         "_few_producers",
         "_only_consumers",
         "_owner",
-        "_producers",
         "_refused",
         "_service",
         "_watched",
@@ -85,9 +86,9 @@ class Dispatch:
         "consumers",
         "container",
         "links",
-        "messages",
         "opened",
         "peer",
+        "producers",
     )
 
     def __init__(self, service: Service, owner: Owner, engine: Engine, peer: str) -> None:
@@ -99,14 +100,10 @@ class Dispatch:
         self.opened = False
         self._entered = False
         """Whether the connection counts toward its user's quota of connections."""
-        self.messages = 0
-        """How many messages the few ordinary producers took: each was one frame with a transfer and nothing
-        else.
-        """
         self.closed = False
         self.links: dict[Pointer, AnyLink] = {}
         self.consumers: dict[ConsumerLink, None] = {}
-        self._producers: list[ProducerLink] = []
+        self.producers = Producers()
         self._few_producers = False
         self._only_consumers = False
         self._watched: list[ConsumerLink] = []
@@ -127,7 +124,10 @@ class Dispatch:
         peek, pop, kind_of, is_delivery = events.peek, events.pop, events.kind, events.DELIVERY
         taken = False
         until = perf_counter() + TURN_S
-        while event := peek(collector):
+        behind = self.producers.behind  # always the same list
+        if behind:
+            self.producers.catch_up(until)
+        while not behind and (event := peek(collector)):
             kind = kind_of(event)
             if kind == is_delivery:
                 # A connection with only ordinary consumers, the most common kind: no state depends on their
@@ -135,16 +135,15 @@ class Dispatch:
                 if self._only_consumers:
                     if events.settle_accepted(collector):
                         continue
-                    self._on_delivery(event)
+                    self._on_delivery(event, until)
                 elif not self._few_producers:
-                    self._on_delivery(event)
+                    self._on_delivery(event, until)
                 # Each delivery event belongs to one of these few links: taking from all of them once covers
                 # the events that follow, too.
                 else:
                     if not taken:
                         taken = True
-                        for producer in self._producers:
-                            self.messages += producer.take()
+                        self.producers.take_all(until)
                     events.pass_deliveries(collector)
                     continue
             else:
@@ -157,7 +156,7 @@ class Dispatch:
             pop(collector)
         for consumer in self._watched:
             consumer.report()
-        return not peek(collector)
+        return not behind and not peek(collector)
 
     def lost(self) -> None:
         """End all links: the connection has ended, and Proton's pointers must not be used after this call."""
@@ -175,7 +174,7 @@ class Dispatch:
 
     # -- deliveries
 
-    def _on_delivery(self, event: Pointer) -> None:
+    def _on_delivery(self, event: Pointer, until: float) -> None:
         pointer, delivery = events.link(event), events.delivery(event)
         link = self.links.get(pointer)
         match link:
@@ -183,7 +182,9 @@ class Dispatch:
                 link.disposition(delivery)
             case ProducerLink() if link.second and link.settled_by_sender(delivery):
                 pass
-            case ProducerLink() | ManagementLink():
+            case ProducerLink():
+                self.producers.take(link, until)
+            case ManagementLink():
                 link.take()
             case _ if links.is_sender(pointer) and links.current(pointer):
                 # All deliveries that the node sends are complete at this point. This one was started by the
@@ -334,7 +335,7 @@ class Dispatch:
                 producer = ProducerLink(
                     service, owner, pointer, name, grant, second=links.settles_second(pointer)
                 )
-                self._producers.append(producer)
+                self.producers.links.append(producer)
                 return producer
             case Consuming():
                 kind = ConsumerLink if grant.batching is None else BatchedLink
@@ -426,7 +427,7 @@ class Dispatch:
             case ProducerLink():
                 link.let_go()
                 account.forget(link)
-                self._producers.remove(link)
+                self.producers.remove(link)
             case ConsumerLink():
                 link.report_settled()
                 self._service.confirming.forget(link)
@@ -448,5 +449,5 @@ class Dispatch:
         """
         links = len(self.links) + len(self._refused)
         self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched
-        few = len(self._producers) == links <= _FEW_PRODUCERS
-        self._few_producers = few and not any(producer.second for producer in self._producers)
+        few = len(self.producers.links) == links <= _FEW_PRODUCERS
+        self._few_producers = few and not any(producer.second for producer in self.producers.links)

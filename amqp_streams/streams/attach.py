@@ -74,6 +74,10 @@ class Producing:
     elsewhere: Redirected = field(default_factory=lambda: NOWHERE)
     """Partitions that it cannot send to: another container serves them."""
     numbered: Numbered | None = None
+    batch_events: int = 0
+    """The most events of a batch, if the link negotiated batched sends; 0: it did not."""
+    suspended: bool = False
+    """A batch was rejected, and the sender does not know it yet: see `sends.py`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -279,4 +283,6 @@ def _producing_properties(grant: Producing) -> dict[Symbol, Value]:
         answered[names.PRODUCER_ID] = grant.numbered.name
         if grant.numbered.highest is not None:
             answered[names.PRODUCER_SEQUENCE] = ULong(grant.numbered.highest)
+    if grant.batch_events:
+        answered[names.BATCH_EVENTS] = UInt(grant.batch_events)
     return {Symbol(name): value for name, value in answered.items()}

@@ -43,7 +43,8 @@ class Receipt:
 
     `parts`: what the partitions added to commit `sequence`. `refused`: the indices of refused messages, with
     the error. Of idempotent producers, `settled`: indices of durable events; `earlier`: those in the commit
-    in flight.
+    in flight. `invalid`: the index and the error of the first event because of which a batch that stays
+    together was refused: then nothing of it was added.
     """
 
     sequence: int
@@ -51,6 +52,14 @@ class Receipt:
     refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
     settled: Sequence[int] = ()
     earlier: Sequence[Part] = ()
+    invalid: tuple[int, PeerError | StorageError] | None = None
+
+    def spoil(self) -> bool:
+        """If an event of a batch that stays together was refused, refuse the batch; returns whether it is."""
+        if self.refused:
+            self.invalid = min(self.refused, key=lambda refusal: refusal[0])
+            self.refused.clear()
+        return self.invalid is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +139,7 @@ class Intake:
         partition: Partition | None,
         elsewhere: Redirected,
         numbered: Numbered | None = None,
+        batch_events: int = 0,
     ) -> Producing:
         """The grant of a link.
 
@@ -137,7 +147,9 @@ class Intake:
         """
         # By incarnation: a log that is created again begins anew.
         turns = self._turns.setdefault(log.incarnation, RoundRobin())
-        return Producing(log, partition, turns, elsewhere=elsewhere, numbered=numbered)
+        return Producing(
+            log, partition, turns, elsewhere=elsewhere, numbered=numbered, batch_events=batch_events
+        )
 
     def forget(self, log: StoredLog) -> None:
         """Forget a deleted log."""
@@ -163,6 +175,49 @@ class Intake:
             self._route(grant, batch)
         else:
             self._relay(grant, batch)
+        return receipt
+
+    def receive_together(
+        self,
+        grant: Producing,
+        messages: list[bytes],
+        now_ms: int,
+        formats: Formats = None,
+        partition: int | None = None,
+    ) -> Receipt:
+        """Add all events of one transfer to the next commit, or none if one of them is not valid: see
+        `Receipt.invalid`.
+
+        `partition`: of events without a hint of their own; None: they are dealt. After an error of the store
+        (`Receipt.refused`), partitions that come later get nothing.
+        """
+        receipt = Receipt(self._store.sequence)
+        try:
+            stored, header_sizes = strip_batch(messages)
+        except MessagesRefusedError as refused:
+            index = refused.index
+            receipt.invalid = index, PeerError(names.DECODE_ERROR, str(refused.refused[index]))
+            return receipt
+        batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store, formats)
+        plain, partitions = stored is messages, grant.log.partitions
+        if plain and (grant.partition is not None or len(partitions) == 1):
+            batch.append_all(grant.partition or partitions[0])
+            return receipt
+        hinted: dict[int, list[int]] = {}
+        free: Sequence[int] = range(len(messages))
+        if not (plain and without_annotations(messages)):
+            hinted, free = self._sort(grant, batch)
+            if receipt.spoil():
+                return receipt
+        shares = [] if not free or partition is None else [(partition, slice(None))]
+        for index, share in shares or grant.round_robin.deal(len(free), self._running(grant)):
+            hinted[index] = sorted([*hinted.get(index, ()), *free[share]])
+        for index, indices in hinted.items():
+            whole = len(indices) == len(messages)
+            error = batch.append_all(partitions[index]) if whole else batch.append(partitions[index], indices)
+            self._note(partitions[index], error)
+            if error is not None:
+                break
         return receipt
 
     def _receive_others(
@@ -242,7 +297,7 @@ class Intake:
         """Append each message to the log in its `to` field. Spec: Anonymous Terminus 1.0, 2.2."""
         for index, message in enumerate(batch.messages):
             try:
-                producing = self._relayed_to(grant, message)
+                producing = self.relayed_to(grant, message)
             except (PeerError, StorageError) as error:  # StorageError: a log could not be created on demand
                 batch.receipt.refused.append((index, error))
                 continue
@@ -258,7 +313,13 @@ class Intake:
             batch.receipt.parts += [replace(part, indices=(index,)) for part in receipt.parts]
             batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
 
-    def _relayed_to(self, grant: Relaying, message: bytes) -> Producing:
+    def relayed_to(self, grant: Relaying, message: bytes) -> Producing:
+        """The grant for the log in the message's field `to`.
+
+        Raises:
+            PeerError: the field is missing, or the log does not exist or may not be used.
+            StorageError: the log could not be created on demand.
+        """
         try:
             address = properties_to(message)
         except WireError as error:

@@ -44,8 +44,10 @@ class NumberedIntake:
         messages: list[bytes],
         now_ms: int,
         formats: Formats = None,
+        *,
+        together: bool = False,
     ) -> Receipt:
-        """See `Intake.receive`."""
+        """See `Intake.receive`; with `together`, see `Intake.receive_together`."""
         receipt = Receipt(self._store.sequence)
         split = split_batch(messages)
         by_partition: dict[int, list[int]] | None = None
@@ -62,6 +64,8 @@ class NumberedIntake:
         # The home partition is elsewhere: each message gets the redirect as its error.
         elif numbered.home in grant.elsewhere:
             by_partition = _routed(grant, numbered, messages, range(len(messages)), receipt)
+        if together and receipt.spoil():
+            return receipt
         if formats is not None:
             split = split._replace(formats=formats)
         batch = _Batch(numbered, now_ms, receipt)

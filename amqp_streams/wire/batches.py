@@ -18,29 +18,33 @@ Law: reading returns what was written. The only step of Python for each event is
 A batch without events only reports `next-offset`; its body is null.
 """
 
-import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
-from struct import Struct, iter_unpack
+from itertools import chain
+from struct import Struct
 from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import WireError
+from amqp_streams.wire.batched.arrays import (
+    join_sections,
+    numbers_of,
+    read_array,
+    read_sections,
+    walk_sections,
+    write_array,
+)
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.layout import (
-    DATA,
-    DATA_BINARY32,
     DELIVERY_ANNOTATIONS,
     DELIVERY_ANNOTATIONS_HEAD,
     NULL_VALUE,
     find_section,
-    sections,
 )
 from amqp_streams.wire.offsets import offset_text
-from amqp_streams.wire.types import Array, Symbol, Timestamp, ULong, Value
+from amqp_streams.wire.types import Symbol, Timestamp, ULong, Value
 
 EVENT_BYTES: Final = 8 + 8 + 4 + 8
 """How many bytes each event needs in a batch in addition to its message: three array items, and the head of
@@ -51,14 +55,9 @@ FORMAT_BYTES: Final = 8
 BATCH_OVERHEAD_BYTES: Final = 512
 """How many bytes a batch needs in addition to its events, at most."""
 
-_SWAP: Final = sys.byteorder == "little"
-_SECTION_BYTES: Final = 8
-_ARRAY: Final = Struct(">BIIB")
 _MAP: Final = Struct(">BII")
 # Always the long forms, with sizes of 4 bytes: one layout to write, and one to read as a block.
 _MAP_CODE: Final = 0xD1
-_ARRAY_CODE: Final = 0xF0
-_LENGTH: Final = Struct(">I")
 _OFFSETS, _TIMESTAMPS, _SIZES, _FORMATS = (
     encode(Symbol(name))
     for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES, names.BATCH_MESSAGE_FORMATS)
@@ -69,8 +68,6 @@ _ARRAYS: Final = (
     (names.BATCH_SIZES, "I"),
     (names.BATCH_MESSAGE_FORMATS, "I"),
 )
-_FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
-"""Constructors of array items that are read as a block, with the type code of `array`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,32 +120,17 @@ def write_batch(
         sizes = array("I", map(len, messages))
         pairs += [
             _OFFSETS,
-            _array(0x80, offsets),
+            write_array(0x80, offsets),
             _TIMESTAMPS,
-            _array(0x83, timestamps_ms),
+            write_array(0x83, timestamps_ms),
             _SIZES,
-            _array(0x70, sizes),
+            write_array(0x70, sizes),
         ]
     if formats:
-        pairs += [_FORMATS, _array(0x70, array("I", chain.from_iterable(formats.items())))]
+        pairs += [_FORMATS, write_array(0x70, array("I", chain.from_iterable(formats.items())))]
     content = b"".join(pairs)
     head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
-    return _with_body(head, sizes, messages) if count else head + NULL_VALUE
-
-
-def _with_body(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -> bytes:
-    """Join all parts in one step: this is most of the cost of a batch."""
-    count = len(sizes)
-    # Events of one size need only one separator, so one `join` writes the whole body.
-    if sizes.count(sizes[0]) == count:
-        return (DATA_BINARY32 + _LENGTH.pack(sizes[0])).join([head, *messages])
-    # Three parts for each event: the head of its section, its size, its bytes. The slices are filled in C.
-    parts: list[bytes] = [DATA_BINARY32] * (3 * count)
-    parts[1::3] = list(chain.from_iterable(iter_unpack("4s", _bytes(sizes))))
-    parts[2::3] = messages
-    # The first element also carries what precedes the body.
-    parts[0] = head + DATA_BINARY32
-    return b"".join(parts)
+    return join_sections(head, sizes, messages) if count else head + NULL_VALUE
 
 
 def read_batch(message: bytes) -> Batch:
@@ -165,9 +147,9 @@ def read_batch(message: bytes) -> Batch:
     if not isinstance(partition, str):
         raise WireError("a batch says its partition")
     offsets, stamps, sizes, pairs = (
-        arrays.get((name, code)) or _numbers(found.pop(name, None), code) for name, code in _ARRAYS
+        arrays.get((name, code)) or numbers_of(found.pop(name, None), code) for name, code in _ARRAYS
     )
-    messages = _messages(message, extent.end, sizes) if sizes else _walked(message, len(offsets))
+    messages = read_sections(message, extent.end, sizes) if sizes else walk_sections(message, len(offsets))
     if not len(offsets) == len(stamps) == len(messages):
         raise WireError(
             f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps"
@@ -189,38 +171,6 @@ def read_batch(message: bytes) -> Batch:
     )
 
 
-def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
-    """Return the contents of data sections with known sizes."""
-    count, size = len(sizes), sizes[0]
-    # One comparison replaces a check of each section: with this sum, no slice can leave the message.
-    if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
-        raise WireError(
-            f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections"
-        )
-    # Events of one size are cut by one format of `struct`, without Python code for each event.
-    if sizes.count(size) == count:
-        return list(chain.from_iterable(iter_unpack(f"{_SECTION_BYTES}x{size}s", memoryview(message)[at:])))
-    ends = list(accumulate([size + _SECTION_BYTES for size in sizes], initial=at))
-    starts = map(_SECTION_BYTES.__add__, ends)
-    return list(map(message.__getitem__, map(slice, starts, ends[1:])))
-
-
-def _walked(message: bytes, count: int) -> list[bytes]:
-    """Return the contents of data sections with unknown sizes, as other implementations may write them."""
-    if not count:
-        return []
-    found = [decode(message, section.start)[0] for section in sections(message) if section.code == DATA]
-    return [value.value for value in found]  # type: ignore[union-attr,misc]  # a data section is described, and binary
-
-
-def _numbers(value: Value, code: str) -> "array[int]":
-    """Return the numbers of an array that was not written in the form that `_taken` reads."""
-    try:
-        return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is not a number is caught
-    except (TypeError, OverflowError):
-        raise WireError("an array of a batch has other items than numbers of its kind") from None
-
-
 def _annotations(
     message: bytes, at: int, end: int
 ) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
@@ -233,7 +183,7 @@ def _annotations(
     for _ in range(count // 2):
         key, at = decode(message, at)
         # A list of Python integers would cost more than all else: arrays of numbers are copied as blocks.
-        if message[at : at + 1] == b"\xf0" and (taken := _taken(message, at, end)) is not None:
+        if message[at : at + 1] == b"\xf0" and (taken := read_array(message, at, end)) is not None:
             numbers, at = taken
             arrays[str(key), numbers.typecode] = numbers
         else:
@@ -242,40 +192,3 @@ def _annotations(
     if at != end:
         raise WireError(f"the annotations of a batch end at byte {at}, not at {end}")
     return values, arrays
-
-
-def _taken(message: bytes, at: int, end: int) -> "tuple[array[int], int] | None":
-    """Read an array of numbers that begins at byte `at`.
-
-    Returns it and the byte after it; None if it has other items.
-
-    Raises:
-        WireError: the sizes contradict each other.
-    """
-    if end - at < _ARRAY.size:
-        return None
-    _, size, count, code = _ARRAY.unpack_from(message, at)
-    kind = _FIXED.get(code)
-    if kind is None:
-        return None
-    numbers = array(kind)
-    start, stop = at + _ARRAY.size, at + 5 + size
-    # Before the copy: a size that is too large must not cause an allocation.
-    if stop > end or stop - start != count * numbers.itemsize:
-        raise WireError(f"the array at byte {at} has not the bytes of its {count} items")
-    numbers.frombytes(memoryview(message)[start:stop])
-    if _SWAP:
-        numbers.byteswap()
-    return numbers, stop
-
-
-def _array(code: int, numbers: "array[int]") -> bytes:
-    data = _bytes(numbers)
-    return _ARRAY.pack(_ARRAY_CODE, 5 + len(data), len(numbers), code) + data
-
-
-def _bytes(numbers: "array[int]") -> bytes:
-    if _SWAP:
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()

@@ -123,6 +123,11 @@ class FormatFinder:
         """Whether `take` must be called for deliveries. If not, all their formats are 0."""
         return bool(self.waiting or self._current)
 
+    def awaits(self, link: Endpoint | None, number: int) -> bool:
+        """Whether a delivery of this link that was not taken has the format `number`."""
+        entries = None if link is None else self.waiting.get(link)
+        return entries is not None and number in entries.values()
+
     def hold(self) -> None:
         """Copy the block of the last `feed`: call it before the block's memory is reused."""
         self._block = bytes(self._block)
@@ -189,6 +194,23 @@ class FormatFinder:
         found = [entries.pop(tag, 0) for tag in tags]
         if found and not found[0]:
             found[0] = entries.pop(None, 0)
+        self._keep(link, entries)
+        return found
+
+    def take_first(self, link: Endpoint | None, tag: bytes) -> int:
+        """Like `take`, for a caller that takes only the first complete delivery of a link, whose tag this
+        is.
+        """
+        if link is None:
+            return UNKNOWN if any(tag in entries for entries in self.waiting.values()) else 0
+        if self._current.get(link) == tag:
+            del self._current[link]
+        entries = self.waiting.get(link)
+        if entries is None:
+            return 0
+        found = entries.pop(tag, 0)
+        if None in entries:
+            found = UNKNOWN if found else entries.pop(None)
         self._keep(link, entries)
         return found
 

@@ -147,6 +147,27 @@ def _message_bytes(room: Room) -> Iterator[str]:
         yield refused(peer, link, names.LINK_MESSAGE_SIZE_EXCEEDED)
 
 
+def _batch_events(room: Room) -> Iterator[str]:
+    """Batches of as many of the smallest events as may be, at once, and then one with an event more."""
+    with room.peer() as peer:
+        link = peer.sender(LOG)
+        peer.until(lambda: link.credit > 0, "no credit")
+        most = min(room.limits.batch_events, 10_000)
+        event = b"\x00\x53\x75\xa0\x04\x00\x53\x77\x40"
+        for number, count in enumerate([*[most] * 20, room.limits.batch_events + 1]):
+            fields = {
+                "handle": UInt(0),
+                "delivery-id": UInt(number),
+                "delivery-tag": b"b%d" % number,
+                "message-format": UInt(names.BATCH_MESSAGE_FORMAT),
+                "settled": True,
+            }
+            peer.raw(frames.frame(0, frames.performative("transfer", fields) + event * count))
+            peer.pump(0.0)
+        condition = refused(peer, link, names.LINK_MESSAGE_SIZE_EXCEEDED)
+        yield f"20 batches of {most} events, then {condition} for one with too many"
+
+
 def _filter_bytes(room: Room) -> Iterator[str]:
     with room.peer() as peer:
         many = {
@@ -330,6 +351,7 @@ ATTACKS: Final = (
     _attack("a peer attaches a link too many", "limits.links", _links),
     _attack("a peer announces a frame that is too large", "limits.frame_bytes", _frame_bytes),
     _attack("a peer sends a message that is too large", "limits.message_bytes", _message_bytes),
+    _attack("a peer sends batches of very small events", "limits.batch_events", _batch_events),
     _attack("a peer attaches with filters that are too large", "limits.filter_bytes", _filter_bytes),
     _attack("a peer sends more than its credit", "limits.credit", _credit),
     _attack("a peer takes everything and settles nothing", "limits.unsettled", _unsettled),

@@ -18,6 +18,7 @@ from amqp_streams.server import dispatch
 from amqp_streams.server.identity import guard, tokens
 from amqp_streams.streams import management
 from amqp_streams.wire import batches, decoder, formats, frames, sections
+from amqp_streams.wire.batched import sends
 from amqp_streams.wire.security import sasl, scram
 from fuzz import campaign
 from fuzz.__main__ import main
@@ -110,7 +111,8 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("management", management, "answer_message", 10),
     ("management", management, "requested_settings", 100),
     ("batches", formats, "_transfer", 300),
-    ("batches", batches, "_walked", 1500),
+    ("batches", batches, "walk_sections", 3000),
+    ("batches", sends, "_walk", 1000),
     ("triggers", anchors, "_of_map", 300),
     ("documents", json_patches, "_add", 300),
     ("documents", yaml_documents, "plain", 100),

@@ -250,7 +250,7 @@ def _flipped(events: Events) -> tuple[bytes, int]:
 
 
 def _formatted(events: Events) -> tuple[bytes, int]:
-    return encode(_made(events)), events.random.choice((1, 0x80013700))
+    return encode(_made(events)), events.random.choice((1, 0x80013701))
 
 
 def _media(events: Events) -> tuple[bytes, int]:

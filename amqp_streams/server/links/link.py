@@ -297,8 +297,8 @@ class IncomingLink(Link[G_co]):
         self.endpoint = owner.formats.find_link(name)
         """How the client names the link on the connection (channel and handle); None: not known."""
 
-    def arrived(self) -> receiving.Arrivals:
-        """Return the complete messages that have arrived.
+    def arrived(self, *, one: bool = False) -> receiving.Arrivals:
+        """Return the complete messages that have arrived; with `one`, at most one of them.
 
         Closes the link if a message exceeds `size_max`.
         """
@@ -307,8 +307,13 @@ class IncomingLink(Link[G_co]):
             receiving.discard(self.pointer)
             return receiving.Arrivals()
         held = len(self.partial)
-        arrivals = receiving.receive(self.pointer, self.partial, self.size_max)
-        if self.owner.formats.busy:
+        most = (1,) if one else ()
+        arrivals = receiving.receive(self.pointer, self.partial, self.size_max, *most)
+        if one and arrivals.deliveries:
+            number = self.owner.formats.take_first(self.endpoint, receiving.tag_of(arrivals.deliveries[0]))
+            arrivals.formats = (number,) if number else ()
+        # After an aborted delivery, complete ones may follow, whose formats must stay.
+        elif self.owner.formats.busy and not (one and arrivals.aborted):
             arrivals.deliveries = list(arrivals.deliveries)
             arrivals.formats = receiving.formats_of(
                 self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 from amqp_streams import names
@@ -15,6 +16,7 @@ from amqp_streams.node import storage_refusal
 from amqp_streams.proton import links, outcomes, receiving
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
+from amqp_streams.server.links.sent_batch import SentBatch
 from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
@@ -24,6 +26,8 @@ _UNREADABLE: Final = (
     "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)"
 )
 
+_SUSPENDED: Final = "a batch of this link was rejected: send a batch that resumes the link first"
+
 
 class ProducerLink(IncomingLink[Producing | Relaying]):
     """Appends the transfers of one link to a log or, with a null target, to the logs that they name.
@@ -31,7 +35,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     `second`: the sender settles after the node (rcv-settle-mode second).
     """
 
-    __slots__ = ("second",)
+    __slots__ = ("behind", "second")
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     ) -> None:
         super().__init__(service, owner, pointer, name, grant, size_max=service.limits.message_bytes)
         self.second = second
+        self.behind = False
+        """Deliveries wait for a later loop iteration."""
 
     def top_up(self) -> None:
         """Grant credit before it runs out.
@@ -85,9 +91,27 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.top_up()
         return True
 
-    def take(self) -> int:
-        """Append all messages that have arrived. Returns their number."""
-        arrivals = self.arrived()
+    def take(self, until: float) -> int:
+        """Append the messages that have arrived. Returns the number of deliveries.
+
+        `until`: the `perf_counter` at which batches must wait for a later loop iteration (`behind`): one read
+        may complete many of them.
+        """
+        self.behind = False
+        if not self.owner.formats.awaits(self.endpoint, names.BATCH_MESSAGE_FORMAT):
+            return self._append(self.arrived())
+        taken = 0
+        while True:
+            arrivals = self.arrived(one=True)
+            count = self._append(arrivals)
+            taken += count
+            if not count and not arrivals.aborted:
+                return taken
+            if perf_counter() > until:
+                self.behind = True
+                return taken
+
+    def _append(self, arrivals: receiving.Arrivals) -> int:
         taken, throttle = len(arrivals.deliveries), self.owner.account.bytes_in
         if throttle is not None:
             size = sum(map(len, arrivals.messages))
@@ -96,7 +120,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             self._hold_back(throttle.debt_ms())
         formats = self._formats(arrivals) if arrivals.formats else None
         deliveries = arrivals.deliveries
-        if deliveries:
+        if formats is not None and formats[0] == names.BATCH_MESSAGE_FORMAT:
+            self._take_batch(deliveries[0], arrivals.messages[0])
+        elif isinstance(self.grant, Producing) and self.grant.suspended:
+            for delivery in deliveries:
+                self._release(delivery)
+        elif deliveries:
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms(), formats)
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
@@ -107,6 +136,46 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
             self.top_up()
         return taken
+
+    def _take_batch(self, delivery: Pointer, message: bytes) -> None:
+        """Append the events of a batch. Batches come one by one, see `take`."""
+        taken = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
+        if taken.released:
+            self._release(delivery)
+            return
+        receipt = taken.receipt
+        waits = [
+            Receipt(sequence, list(parts))
+            for sequence, parts in (
+                (receipt.sequence - 1, receipt.earlier),
+                (receipt.sequence, receipt.parts),
+            )
+            if parts
+        ]
+        if not waits:
+            self.answer(delivery, taken.refused)
+            return
+        batch = SentBatch(self, delivery, len(waits), taken.refused)
+        for each in waits:
+            self.service.await_commit(batch, [delivery], each)
+
+    def answer(self, delivery: Pointer, refused: PeerError | StorageError | None) -> None:
+        """Send the outcome of a batch. `refused`: the error; None: accepted."""
+        if not self.alive:
+            return
+        if refused is None:
+            self._accept([delivery])
+        else:
+            self._refuse(delivery, refused)
+        if self.second:
+            self.top_up()
+
+    def _release(self, delivery: Pointer) -> None:
+        """Give back a delivery of a suspended link."""
+        if outcomes.settled_by_peer(delivery):  # its sender sees no outcome, see `_refuse`
+            self._refuse(delivery, PeerError(names.ILLEGAL_STATE, _SUSPENDED))
+        else:
+            outcomes.release(delivery, settle=not self.second)
 
     def _formats(self, arrivals: receiving.Arrivals) -> Formats:
         """Return the message-formats, or None if all are 0.
@@ -204,4 +273,4 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             if bound:
                 self.close(error)
         else:
-            outcomes.reject(delivery, error.condition, error.description, settle=not self.second)
+            outcomes.reject(delivery, error.condition, error.description, error.info, settle=not self.second)

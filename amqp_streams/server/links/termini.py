@@ -95,8 +95,8 @@ def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
         target.keep_nothing()
         if isinstance(grant, Relaying):
             target.be_target()
-        elif isinstance(grant, Producing) and grant.numbered is not None:
-            target.set_capabilities([names.CAPABILITY_IDEMPOTENT_PRODUCER])
+        elif isinstance(grant, Producing) and (offered := _target_capabilities(grant)):
+            target.set_capabilities(offered)
     links.answer_settle_modes(link, sends=request.consumer)
     properties = answered_properties(grant)
     if properties:
@@ -123,6 +123,11 @@ def _answer_source(source: Terminus, request: AttachRequest, grant: Grant) -> No
         source.set_capabilities([names.CAPABILITY_BATCHED_DELIVERIES])
     if isinstance(grant, Consuming) and grant.filters:
         source.set_filters(grant.filters)
+
+
+def _target_capabilities(grant: Producing) -> list[str]:
+    numbered = [] if grant.numbered is None else [names.CAPABILITY_IDEMPOTENT_PRODUCER]
+    return numbered + ([names.CAPABILITY_BATCHED_SENDS] if grant.batch_events else [])
 
 
 def _made_up(grant: Replying) -> str:

@@ -1,5 +1,5 @@
-"""Batched deliveries, and the message-formats of transfers: what was written is read; of other bytes the
-reader says `WireError`, and the same however the blocks of a connection are cut.
+"""Batches in both directions, and the message-formats of transfers: what was written is read; of other bytes
+the reader says `WireError`, and the same however the blocks of a connection are cut.
 """
 
 from array import array
@@ -7,6 +7,8 @@ from typing import Final
 
 from amqp_streams.errors import WireError
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of
+from amqp_streams.wire.batched import sends
+from amqp_streams.wire.batched.sends import read_sent_batch, write_sent_batch
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, read_batch, write_batch
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.types import UInt
@@ -14,19 +16,26 @@ from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 
 _FORMATS: Final = (0, 0, 0, 1, 0x80013700, (1 << 32) - 1)
+_EVENTS_MAX: Final = 100
 _STAMPS: Final = (0, 5, 1_700_000_000_000, (1 << 63) - 1, -1)
 
 
 def run(data: bytes) -> str:
-    """The first byte chooses: a batch, a batch with changed bytes, or transfers."""
+    """The first byte chooses: a batch, a batch with changed bytes, transfers, or the same for batches that
+    producers send.
+    """
     draw = Draw(data)
-    match draw.byte() % 4:
+    match draw.byte() % 7:
         case 0:
             return _read(draw.rest())
         case 1 | 2:
             return _batch(draw)
-        case _:
+        case 3:
             return _transfers(draw)
+        case 4:
+            return _read_sent(draw.rest())
+        case _:
+            return _sent(draw)
 
 
 def _batch(draw: Draw) -> str:
@@ -75,6 +84,44 @@ def _read(message: bytes) -> str:
         raise WrongError(message_)
     if any(type(each) is not bytes for each in batch.messages):
         message_ = f"{batch!r} has messages that are not bytes"
+        raise WrongError(message_)
+    return f"read {len(batch.messages)}"
+
+
+def _sent(draw: Draw) -> str:
+    count = 1 + draw.below(6)
+    same = draw.raw(9) if draw.chance(3) else None
+    messages = [draw.raw(40) if same is None else same for _ in range(count)]
+    formats = {index: number for index in range(count) if (number := draw.pick(_FORMATS))}
+    resumes = draw.chance(2)
+    written = write_sent_batch(messages, formats, resumes=resumes)
+    most = count * sends.EVENT_BYTES + len(formats) * sends.FORMAT_BYTES + sends.BATCH_OVERHEAD_BYTES
+    if len(written) > sum(map(len, messages)) + most:
+        message = f"{len(written)} bytes, {most} more than those of the events were announced"
+        raise WrongError(message)
+    batch = read_sent_batch(written, count)
+    if (batch.messages, batch.formats, batch.resumes) != (messages, formats, resumes):
+        message = f"written {messages}, {formats}, {resumes}, read {batch}"
+        raise WrongError(message)
+    changed = bytearray(written)
+    for _ in range(1 + draw.below(4)):
+        place = draw.number(2) % (len(changed) + 1)
+        changed[place : place + draw.below(5)] = draw.raw(5)
+    return f"sent {count} {len(formats)} {_read_sent(bytes(changed))}"
+
+
+def _read_sent(message: bytes) -> str:
+    try:
+        batch = read_sent_batch(message, _EVENTS_MAX)
+    except WireError as error:
+        return "".join("#" if character.isdigit() else character for character in str(error))[:40]
+    if not 0 < len(batch.messages) <= _EVENTS_MAX or any(type(each) is not bytes for each in batch.messages):
+        message_ = f"{batch!r} has no events, too many, or events that are not bytes"
+        raise WrongError(message_)
+    if sum(map(len, batch.messages)) > len(message) or any(
+        index >= len(batch.messages) for index in batch.formats
+    ):
+        message_ = f"{batch!r} has more than its {len(message)} bytes"
         raise WrongError(message_)
     return f"read {len(batch.messages)}"
 
@@ -132,5 +179,11 @@ TARGET: Final = Target(
     "batches",
     run,
     seconds_max=0.2,
-    words=(b"\x00\x53\x71\xd1", b"\x00\x53\x75\xb0", b"\xf0\x00\x00\x00", b"\x00\x53\x14\xc0"),
+    words=(
+        b"amqp-streams:sizes",
+        b"\x00\x53\x71\xd1",
+        b"\x00\x53\x75\xb0",
+        b"\xf0\x00\x00\x00",
+        b"\x00\x53\x14\xc0",
+    ),
 )

@@ -65,13 +65,12 @@ def test_the_open_offers_event_streams_and_says_the_limits() -> None:
         names.CAPABILITY_FILTEX_GROUPS,
         names.CAPABILITY_BATCHED_DELIVERIES,
         names.CAPABILITY_IDEMPOTENT_PRODUCER,
+        names.CAPABILITY_BATCHED_SENDS,
     ]
     assert answer["container-id"] == "node-7"
     assert answer["max-frame-size"] == 4096
     assert answer["channel-max"] == 7
-    assert answer["idle-time-out"] == 10_000, (
-        "half of the silence that is tolerated, as the standard advises (2.4.5)"
-    )
+    assert answer["idle-time-out"] == 10_000, "half of the tolerated silence, as 2.4.5 advises"
     assert answer["properties"] == {
         "product": "amqp-streams",
         "version": __version__,

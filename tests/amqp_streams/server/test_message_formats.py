@@ -17,7 +17,7 @@ from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.frames import Performative, frame
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 
-AZURE = 0x80013700
+LARGE = 0x80013701
 EVENT = b"\x00\x53\x75\xa0\x05event"
 EARLIEST: Value = {
     Symbol("start"): Described(
@@ -101,13 +101,13 @@ def test_messages_are_stored_with_their_formats(block_bytes: int, target: str | 
     addressed = message(body=inner) if target else message(body=inner, address="temps")
     peer.transfer(0, 0, addressed, message_format=UInt(0))
     peer.transfer(0, 1, addressed, message_format=UInt(0))
-    peer.transfer(0, 2, addressed * 3, message_format=UInt(AZURE))
+    peer.transfer(0, 2, addressed * 3, message_format=UInt(LARGE))
     peer.transfer(0, 3, addressed[:20], message_format=UInt(0), more=True)
     peer.transfer(0, 3, addressed[20:])
-    peer.transfer(0, 4, addressed[:20], message_format=UInt(AZURE), more=True)
-    peer.transfer(0, 4, addressed[20:], message_format=UInt(AZURE))
+    peer.transfer(0, 4, addressed[:20], message_format=UInt(LARGE), more=True)
+    peer.transfer(0, 4, addressed[20:], message_format=UInt(LARGE))
     peer.transfer(0, 5, addressed, message_format=UInt(1), settled=True)
-    assert formats(node) == [0, 0, AZURE, 0, AZURE, 1]
+    assert formats(node) == [0, 0, LARGE, 0, LARGE, 1]
     assert peer.take("detach") == []
 
 
@@ -150,10 +150,10 @@ def test_a_transfer_that_comes_together_with_its_attach_keeps_its_format() -> No
         initial_delivery_count=UInt(0),
     )  # fmt: skip
     first = frame_of(
-        "transfer", EVENT, handle=UInt(9), delivery_id=UInt(0), delivery_tag=b"0", message_format=UInt(AZURE)
+        "transfer", EVENT, handle=UInt(9), delivery_id=UInt(0), delivery_tag=b"0", message_format=UInt(LARGE)
     )
     peer.write(attach + first)
-    assert formats(node) == [AZURE]
+    assert formats(node) == [LARGE]
 
 
 def test_numbered_messages_keep_their_formats() -> None:
@@ -181,7 +181,7 @@ def test_a_message_without_sections_is_refused_whatever_its_format() -> None:
                 handle=UInt(0),
                 delivery_id=UInt(n),
                 delivery_tag=b"%d" % n,
-                message_format=UInt(AZURE + n),
+                message_format=UInt(LARGE + n),
             )
             for n, payload in enumerate((b"plain", EVENT, b"\xff\xfe", EVENT))
         )
@@ -189,7 +189,7 @@ def test_a_message_without_sections_is_refused_whatever_its_format() -> None:
     assert {number: condition for number, (condition, _) in refusals(peer).items()} == dict.fromkeys(
         (0, 2), names.DECODE_ERROR
     )
-    assert formats(node) == [AZURE + 1, AZURE + 3]
+    assert formats(node) == [LARGE + 1, LARGE + 3]
 
 
 @pytest.mark.parametrize("field", [b"\x50\x07", b"\x53\x07", b"\xa1\x017", b"\x00\x53\x01\x52\x07"])
@@ -243,7 +243,7 @@ def test_a_store_that_cannot_take_formats_refuses_only_the_messages_that_came_wi
     monkeypatch.setattr(node.store, "allow_formats", fail)
     peer = producing(node)
     peer.transfer(0, 0, EVENT, message_format=UInt(0))
-    peer.transfer(0, 1, EVENT, message_format=UInt(AZURE))
+    peer.transfer(0, 1, EVENT, message_format=UInt(LARGE))
     peer.transfer(0, 2, EVENT, message_format=UInt(0))
     assert {number: state.descriptor for number, state in states(peer).items()} == {
         0: ULong(0x24),
@@ -274,7 +274,7 @@ def consuming(node: InMemoryNode, **fields: Any) -> ScriptedPeer:
 @pytest.mark.parametrize("credit", [1, 3, 100])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_each_delivery_has_the_format_of_its_message(credit: int, mode: int) -> None:
-    numbers = [0, AZURE, 0, 1, 0xFFFFFFFF, 0, 0x43434343]
+    numbers = [0, LARGE, 0, 1, 0xFFFFFFFF, 0, 0x43434343]
     peer = consuming(
         with_formats(*numbers), snd_settle_mode=Described(ULong(0), 0).value if mode == 0 else None
     )
@@ -292,14 +292,14 @@ def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_t
     like = b"\x00\x53\x14\xc0\x1b\x05\x43\x43\xa0\x10" + b"t" * 12 + b"FRMT" + b"\x43\x42"
     body = (like * 4000)[:90_000]
     payload = b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body
-    node = with_formats(AZURE, 0, payload=payload)
+    node = with_formats(LARGE, 0, payload=payload)
     peer = ScriptedPeer(node)
     peer.open(max_frame_size=UInt(1000))
     peer.attach(0, source="temps", filters=EARLIEST)
     peer.flow(0, 10)
     transfers = peer.take("transfer")
     assert {(str(one.fields["delivery-id"]), str(one.fields["message-format"])) for one in transfers} == {
-        ("0", str(AZURE)),
+        ("0", str(LARGE)),
         ("1", "0"),
     }
     for number in "01":
@@ -308,15 +308,15 @@ def test_a_message_in_many_frames_has_its_format_in_each_and_what_looks_like_a_t
 
 
 def test_released_events_come_again_in_their_format() -> None:
-    peer = consuming(with_formats(AZURE, 0))
+    peer = consuming(with_formats(LARGE, 0))
     peer.flow(0, 10)
-    assert [number for number, _ in received(peer)] == [AZURE, 0]
+    assert [number for number, _ in received(peer)] == [LARGE, 0]
     for number in (0, 1):
         peer.send(
             "disposition", role=True, first=UInt(number), settled=True, state=Described(ULong(0x27), [True])
         )
     again = peer.take("transfer")
-    assert [one.fields["message-format"] for one in again] == [AZURE, 0]
+    assert [one.fields["message-format"] for one in again] == [LARGE, 0]
     assert [len(tag_of(one)) for one in again] == [12, 12]
 
 
@@ -327,7 +327,7 @@ def tag_of(one: Performative) -> bytes:
 
 
 def test_a_cursor_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
-    node = with_formats(AZURE, 0, 7)
+    node = with_formats(LARGE, 0, 7)
     for expected, settled in ((3, 2), (1, 0)):
         pair = EnginePair(node, container="c")
         receiving = pair.receiver(
@@ -344,7 +344,7 @@ def test_a_cursor_that_is_kept_is_settled_by_deliveries_of_any_format() -> None:
 
 def test_a_connection_without_formats_is_not_rewritten() -> None:
     """A link with formats keeps the order of its frames, independent of other frames on the connection."""
-    node = with_formats(0, 0, AZURE)
+    node = with_formats(0, 0, LARGE)
     pair = EnginePair(node)
     receiving = pair.receiver("temps", filters=filter_of("@earliest"), credit=2)  # fmt: skip
     assert [each.raw[-len(EVENT) :] for each in receiving.take()] == [EVENT, EVENT]
@@ -376,7 +376,7 @@ def batched_links(
 @pytest.mark.parametrize("where", [None, "n IS NULL"])
 @pytest.mark.parametrize("bytes_max", [4096, 1 << 20])
 def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: int) -> None:
-    numbers = [0, 0, AZURE, 0, 1] * 40
+    numbers = [0, 0, LARGE, 0, 1] * 40
     node = with_formats(*numbers)
     batches = [
         read_batch(each.raw)
@@ -393,11 +393,11 @@ def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: in
 
 def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first_that_is_not_0() -> None:
     """The client would read such an event as one of format 0."""
-    receiving = batched_links(with_formats(0, 0, AZURE, 0), known=False)
+    receiving = batched_links(with_formats(0, 0, LARGE, 0), known=False)
     batches = [read_batch(each.raw) for each in receiving.arrived]
     assert [(list(batch.offsets), batch.next_offset, batch.formats) for batch in batches] == [([0, 1], 2, {})]
     assert receiving.refused == names.NOT_IMPLEMENTED
-    assert batched_links(with_formats(AZURE), known=False).arrived == []
+    assert batched_links(with_formats(LARGE), known=False).arrived == []
     assert batched_links(with_formats(0, 0), known=False).refused is None
 
 
@@ -407,7 +407,7 @@ def test_filters_see_the_sections_of_a_message_of_any_format() -> None:
     for number, payload in enumerate(
         (message(properties={"n": 1}), b"\x00\x53\x75", message(properties={"n": 1}), b"\x00\x53\x77\xff")
     ):
-        peer.transfer(0, number, payload, message_format=UInt(AZURE + number))
+        peer.transfer(0, number, payload, message_format=UInt(LARGE + number))
     peer = opened(node)
     wanted: Value = {
         Symbol("where"): Described(
@@ -416,7 +416,7 @@ def test_filters_see_the_sections_of_a_message_of_any_format() -> None:
     }
     peer.attach(0, source="temps", filters=wanted)
     peer.flow(0, 10)
-    assert [number for number, _ in received(peer)] == [AZURE, AZURE + 2]
+    assert [number for number, _ in received(peer)] == [LARGE, LARGE + 2]
     assert peer.take("detach") == []
 
 
@@ -425,5 +425,5 @@ def test_the_protocol_header_may_come_in_pieces() -> None:
     peer = ScriptedPeer(node, header=AMQP_HEADER)
     peer.open()
     peer.attach(0, target="temps")
-    peer.transfer(0, 0, EVENT, message_format=UInt(AZURE))
-    assert formats(node) == [AZURE]
+    peer.transfer(0, 0, EVENT, message_format=UInt(LARGE))
+    assert formats(node) == [LARGE]

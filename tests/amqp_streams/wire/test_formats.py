@@ -287,3 +287,28 @@ def test_garbage_raises_nothing(data: bytes, cuts: list[int]) -> None:
             finder.find_link("a")
             at += cut
         finder.take(LINK, [b""], None)
+
+
+@given(st.lists(st.sampled_from([None, 0, 7, AZURE]), max_size=8), st.sampled_from([None, 0, 7, AZURE]))
+def test_deliveries_may_be_taken_one_by_one(numbers: list[int | None], last: int | None) -> None:
+    """The last delivery is not complete: its format stays."""
+    frames = [transfer(index, b"%d" % index, EVENT, number) for index, number in enumerate(numbers)]
+    unfinished = transfer(99, b"last", EVENT, last, more=True)
+    finder = fed(*frames, unfinished)
+    wanted = [number or 0 for number in numbers]
+    assert finder.awaits(LINK, AZURE) == (AZURE in [*wanted, last])
+    assert not finder.awaits(None, AZURE)
+    assert [finder.take_first(LINK, b"%d" % index) for index in range(len(numbers))] == wanted
+    assert finder.take(LINK, [], b"last") == []
+    assert finder.take_first(LINK, b"last") == (last or 0)
+    assert not finder.waiting
+
+
+def test_a_format_without_a_tag_belongs_to_the_next_delivery_that_is_taken() -> None:
+    finder = FormatFinder()
+    finder.waiting[LINK] = {None: 7, b"2": 5}
+    assert [finder.take_first(LINK, tag) for tag in (b"1", b"2")] == [7, 5]
+    finder.waiting[LINK] = {None: 7, b"2": 5}
+    assert finder.take_first(LINK, b"2") == UNKNOWN, "one of both is wrong"
+    finder.waiting[LINK] = {b"2": 5}
+    assert [finder.take_first(None, tag) for tag in (b"1", b"2")] == [0, UNKNOWN]

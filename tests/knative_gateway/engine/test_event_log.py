@@ -258,7 +258,7 @@ async def test_a_message_of_another_format_is_read_with_it(node: NodeProcess, na
         await logs.wait_connected(10)
         await logs.ensure(name, partitions=1, retention_ms=None)
         async with connect(node.url) as client, client.producer(name) as producer:
-            await producer.post_batch([message(0), Event(b"batch", message_format=0x80013700), message(1)])
+            await producer.post_batch([message(0), Event(b"batch", message_format=0x80013701), message(1)])
         events = await take(logs.read(name, {0: None}), 3)
-    assert [stored.message_format for stored in events] == [0, 0x80013700, 0]
+    assert [stored.message_format for stored in events] == [0, 0x80013701, 0]
     assert ids([events[0], events[2]]) == ["0", "1"]

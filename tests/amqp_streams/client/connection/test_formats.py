@@ -14,8 +14,8 @@ from amqp_streams.client import EARLIEST, Event, ReceivedEvent, blocking, connec
 from amqp_streams.errors import WireError
 from tests.amqp_streams.client.running import RunningNode
 
-AZURE = 0x80013700
-FORMATS = [0, AZURE, 0, 0xFFFFFFFF, 7, 0]
+LARGE = 0x80013701
+FORMATS = [0, LARGE, 0, 0xFFFFFFFF, 7, 0]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ async def test_large_messages_and_many_links_keep_their_formats_apart(node: Runn
                     [
                         Event(body, message_format=number),
                         Event(body),
-                        Event(body, message_format=AZURE + number),
+                        Event(body, message_format=LARGE + number),
                     ]
                 )
         for number in range(4):
@@ -107,7 +107,7 @@ async def test_large_messages_and_many_links_keep_their_formats_apart(node: Runn
             assert [(event.body == body, event.message_format) for event in found] == [
                 (True, number),
                 (True, 0),
-                (True, AZURE + number),
+                (True, LARGE + number),
             ]
 
 
@@ -136,7 +136,7 @@ def test_receive_and_dump_show_a_format_that_is_not_0(tmp_path: Path) -> None:
     node = RunningNode(tmp_path, "--log=shown").start()
     with blocking.connect(node.url) as client, client.producer("shown") as producer:
         producer.send(Event("plain"))
-        producer.send(Event("other", message_format=AZURE))
+        producer.send(Event("other", message_format=LARGE))
     program = Path(sys.executable).with_name("amqp-streams")
 
     def lines(*arguments: str) -> list[dict[str, object]]:
@@ -151,12 +151,12 @@ def test_receive_and_dump_show_a_format_that_is_not_0(tmp_path: Path) -> None:
     for shown in (seen, dumped):
         assert [(line["body"], line.get("message_format")) for line in shown] == [
             ("plain", None),
-            ("other", AZURE),
+            ("other", LARGE),
         ]
     text = subprocess.run(
         [program, "dump", tmp_path / "data", "shown"], capture_output=True, check=True, text=True
     ).stdout
-    assert [line.partition("other")[2] for line in text.splitlines()] == ["", "\tmessage-format 0x80013700"]
+    assert [line.partition("other")[2] for line in text.splitlines()] == ["", "\tmessage-format 0x80013701"]
     assert (
         subprocess.run([program, "verify", tmp_path / "data"], check=False, capture_output=True).returncode
         == 0

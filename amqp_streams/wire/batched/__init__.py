@@ -1,0 +1,1 @@
+"""What batches in both directions have in common, and batches that producers send."""

@@ -1,0 +1,186 @@
+"""Reading a batch that a producer sent returns what was written, by us or by an Event Hubs client."""
+
+from array import array
+
+import proton
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.errors import WireError
+from amqp_streams.wire.batched.arrays import write_array
+from amqp_streams.wire.batched.sends import (
+    ANNOTATIONS_MAX,
+    BATCH_OVERHEAD_BYTES,
+    EVENT_BYTES,
+    FORMAT_BYTES,
+    TooManyEventsError,
+    event_text,
+    read_sent_batch,
+    rejection_text,
+    write_sent_batch,
+)
+from amqp_streams.wire.codec import Array, Described, Symbol, UInt, ULong, Value, decode, encode
+from amqp_streams.wire.layout import DATA, sections
+
+MESSAGES = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
+
+
+def data(*messages: bytes) -> bytes:
+    """Data sections as most libraries write them: short ones with a size of one byte."""
+    return b"".join(encode(Described(ULong(DATA), message)) for message in messages)
+
+
+def annotated(**entries: Value) -> bytes:
+    keys = {
+        "sizes": names.BATCH_SIZES,
+        "formats": names.BATCH_MESSAGE_FORMATS,
+        "resumes": names.BATCH_RESUMES,
+    }
+    return encode(
+        Described(ULong(0x71), {Symbol(keys.get(key, key)): value for key, value in entries.items()})
+    )
+
+
+@settings(deadline=None)
+@given(MESSAGES, st.data(), st.booleans())
+def test_written_batches_are_read_back(messages: list[bytes], drawn: st.DataObject, resumes: bool) -> None:
+    formats = drawn.draw(
+        st.dictionaries(st.integers(0, len(messages) - 1), st.integers(1, (1 << 32) - 1), max_size=5)
+    )
+    written = write_sent_batch(messages, formats, resumes=resumes)
+    batch = read_sent_batch(written, len(messages))
+    assert (batch.messages, batch.formats, batch.resumes) == (messages, formats, resumes)
+    most = BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + FORMAT_BYTES * len(formats)
+    assert len(written) <= most + sum(map(len, messages))
+
+
+@settings(deadline=None)
+@given(MESSAGES)
+def test_a_batch_is_a_message_as_the_standard_has_it(messages: list[bytes]) -> None:
+    written = write_sent_batch(messages, {0: 7}, resumes=True)
+    first, *body = sections(written)
+    annotations = decode(written, first.start)[0]
+    assert isinstance(annotations, Described)
+    assert annotations.value == {
+        names.BATCH_SIZES: Array(UInt, tuple(UInt(len(message)) for message in messages)),
+        names.BATCH_MESSAGE_FORMATS: Array(UInt, (UInt(0), UInt(7))),
+        names.BATCH_RESUMES: True,
+    }
+    assert [decode(written, section.start)[0] for section in body] == [
+        Described(ULong(DATA), message) for message in messages
+    ]
+
+
+@settings(deadline=None)
+@given(MESSAGES)
+def test_batches_of_other_clients_are_read(messages: list[bytes]) -> None:
+    """An Event Hubs client writes message annotations and data sections; another one may write more."""
+    azure = encode(Described(ULong(0x72), {Symbol("x-opt-partition-key"): "key"}))
+    head = bytes(proton.Message(properties={"a": "b"}, subject="s", ttl=1.0).encode())
+    footer = encode(Described(ULong(0x78), {}))
+    for message in (
+        data(*messages),
+        azure + data(*messages),
+        annotated(other=1) + azure + data(*messages) + footer,
+        head + data(*messages),
+        annotated(sizes=Array(UInt, ())) + data(*messages),
+        b"".join(b"\x00\x80" + bytes(7) + b"\x75\xb0" + len(each).to_bytes(4) + each for each in messages),
+    ):
+        assert read_sent_batch(message, len(messages)).messages == messages
+
+
+def test_arrays_may_have_any_width() -> None:
+    """A library may write an array of small numbers with items of one byte."""
+    small = annotated()[:3] + b"\xd1" + (4 + 22 + 6).to_bytes(4) + (2).to_bytes(4)
+    key = encode(Symbol(names.BATCH_SIZES))
+    value = b"\xe0\x04\x02\x52\x01\x01"
+    small = b"\x00\x53\x71\xd1" + (4 + len(key) + len(value)).to_bytes(4) + (2).to_bytes(4) + key + value
+    batch = b"\x00\x53\x75\xb0\x00\x00\x00\x01a\x00\x53\x75\xb0\x00\x00\x00\x01b"
+    assert read_sent_batch(small + batch, 2).messages == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_batch_with_too_many_events_is_refused_before_it_is_read(sized: bool) -> None:
+    messages = [b"x"] * 100
+    written = write_sent_batch(messages) if sized else data(*messages)
+    assert len(read_sent_batch(written, 100).messages) == 100
+    with pytest.raises(TooManyEventsError, match="at most"):
+        read_sent_batch(written, 99)
+
+
+BODY = data(b"one", b"two")
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "without a section"),
+        (annotated(a=1), "is not a section"),
+        (annotated(a=1) + annotated(a=1) + BODY, "is not allowed there"),
+        (encode(Described(ULong(0x77), "x")), "amqp-value at byte 0 is not allowed there"),
+        (encode(Described(ULong(0x78), {})), "footer at byte 0 is not allowed there"),
+        (BODY + encode(Described(ULong(0x77), "x")), "may not follow data"),
+        (BODY + encode(Described(ULong(0x78), {})) + BODY, "may not follow data"),
+        (BODY[:-1], "incomplete"),
+        (b"\x00\x53\x75\xb0\x00\x00", "byte"),
+        (b"\x00\x53\x75\xb0\xff\xff\xff\xffx", "incomplete"),
+        (annotated(sizes=Array(UInt, (UInt(3),))) + BODY, "the sizes in a batch are not those"),
+        (annotated(sizes=Array(ULong, (ULong(1 << 40),))) + BODY, "other items"),
+        (annotated(sizes="x") + BODY + b"", None),
+        (annotated(formats=Array(UInt, (UInt(1),))) + BODY, "message-formats of a batch of 2 events"),
+        (annotated(formats=Array(UInt, (UInt(2), UInt(1)))) + BODY, "message-formats of a batch of 2"),
+        (annotated(formats=Array(UInt, (UInt(1),) * 99)) + BODY, "at most 10 events"),
+        (write_sent_batch([b"a", b"b"])[:-1], "the sizes in a batch"),
+        (
+            write_sent_batch([b"ab", b"c"]).replace(b"\x75\xb0\0\0\0\2", b"\x75\xb0\0\0\0\1"),
+            "those of its sizes",
+        ),
+    ],
+)
+def test_other_bytes_are_a_wire_error(message: bytes, reason: str | None) -> None:
+    if reason is None:
+        assert read_sent_batch(message, 10).messages == [b"one", b"two"]
+        return
+    with pytest.raises(WireError, match=reason):
+        read_sent_batch(message, 10)
+
+
+def test_the_number_of_annotations_is_bounded() -> None:
+    entries: dict[str, Value] = {f"amqp-streams:{number}": number for number in range(ANNOTATIONS_MAX)}
+    assert read_sent_batch(annotated(**entries) + BODY, 10).messages == [b"one", b"two"]
+    with pytest.raises(WireError, match="at most 64 delivery annotations"):
+        read_sent_batch(annotated(more=1, **entries) + BODY, 10)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_bytes_are_a_batch_or_a_wire_error(drawn: st.DataObject) -> None:
+    made = write_sent_batch([b"a", b"bc", b""], {1: 5}, resumes=True)
+    written = bytearray(drawn.draw(st.sampled_from([made, annotated(x=1) + BODY])))
+    for _ in range(drawn.draw(st.integers(1, 4))):
+        written[drawn.draw(st.integers(0, len(written) - 1))] = drawn.draw(st.integers(0, 255))
+    cut = bytes(written[: drawn.draw(st.integers(0, len(written)))])
+    for message in (bytes(written), cut):
+        try:
+            batch = read_sent_batch(message, 5)
+        except WireError:
+            continue
+        assert all(type(each) is bytes for each in batch.messages)
+        assert len(batch.messages) <= 5
+        assert sum(map(len, batch.messages)) <= len(message)
+
+
+def test_sizes_in_another_array_type_are_refused() -> None:
+    head = b"\x00\x53\x71\xd1"
+    content = encode(Symbol(names.BATCH_SIZES)) + write_array(0x80, array("Q", [3, 3]))
+    written = head + (4 + len(content)).to_bytes(4) + (2).to_bytes(4) + content + BODY
+    with pytest.raises(WireError, match="arrays of uint"):
+        read_sent_batch(written, 10)
+
+
+@given(st.integers(0, 1 << 20), st.text())
+def test_the_reason_of_an_event_is_read_from_the_text_of_a_rejection(index: int, reason: str) -> None:
+    assert event_text(index, rejection_text(index, reason)) == reason
+    assert event_text(index, "the disk is full") == "the disk is full"
