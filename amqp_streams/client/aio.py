@@ -42,6 +42,7 @@ from amqp_streams.client.options import (
     TlsOptions,
     start_of,
 )
+from amqp_streams.client.producing.batching import BYTES_DEFAULT
 from amqp_streams.client.producing.pending import Pending, Receipt
 from amqp_streams.client.producing.producer import Producer
 
@@ -98,6 +99,8 @@ class Client:
         window: int = 1000,
         properties: Mapping[str, object] | None = None,
         producer_id: str | None = None,
+        batch_bytes: int = BYTES_DEFAULT,
+        linger_ms: float = 0,
     ) -> Producer:
         """Create a producer for `log`; `async with` attaches it.
 
@@ -107,10 +110,21 @@ class Client:
         `producer_id` makes the producer idempotent: its events are numbered under this id, and the node
         stores each event once, also if it is sent several times. Numbering continues after the highest number
         that the node has stored for this id, unless the program passes the numbers (`sequence=`).
+
+        `batch_bytes`: events that wait to be sent share transfers of at most this size, if the node takes
+        batches; 0: each event has its own. `linger_ms`: how long an event waits for others to share a
+        transfer with. By default it waits for the other events of the same loop iteration only.
         """
         bound = _partition(partition)
         return Producer(
-            self._pool, log, partition=bound, window=window, properties=properties, producer_id=producer_id
+            self._pool,
+            log,
+            partition=bound,
+            window=window,
+            properties=properties,
+            producer_id=producer_id,
+            batch_bytes=batch_bytes,
+            linger_ms=linger_ms,
         )
 
     def consumer(

@@ -104,16 +104,24 @@ class ReleasedError(EndpointError):
 
 
 class SendError(AmqpStreamsError):
-    """Some events since the last flush were not accepted.
+    """Some events since the last flush, or of one `send_many`, were not accepted.
 
     `failures`: the first of them, each with the event as the program passed it and the error. `count`: the
-    number of all of them.
+    number of all of them. `indexes`: of `send_many`, the index of each event of `failures` in the sequence
+    that the program passed; the events whose index is not there were accepted, if `count` is not larger.
     """
 
-    def __init__(self, failures: Sequence[tuple[object, AmqpStreamsError]], count: int) -> None:
+    def __init__(
+        self,
+        failures: Sequence[tuple[object, AmqpStreamsError]],
+        count: int,
+        indexes: Sequence[int] = (),
+    ) -> None:
         self.failures: Final = tuple(failures)
         self.count: Final = count
-        super().__init__(f"{count} events were not accepted; the first: {self.failures[0][1]}")
+        self.indexes: Final = tuple(indexes)
+        which = f"the first, with index {self.indexes[0]}" if self.indexes else "the first"
+        super().__init__(f"{count} events were not accepted; {which}: {self.failures[0][1]}")
 
 
 class SequenceError(AmqpStreamsError, ValueError):

@@ -39,6 +39,7 @@ class Producer(Wrapper[aio.Producer]):
         self._sequences: list[int | None] = []
 
     send = waits(aio.Producer.send)
+    send_many = waits(aio.Producer.send_many)
     post_batch = waits(aio.Producer.post_batch)
     flush = waits(aio.Producer.flush)
     close = waits(aio.Producer.close)

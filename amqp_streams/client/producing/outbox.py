@@ -91,6 +91,16 @@ class Outbox:
         return bool(self._unsent) and not self._released
 
     @property
+    def unsent(self) -> int:
+        """How many events wait to be sent, or to be sent again after a loss."""
+        return len(self._unsent)
+
+    @property
+    def in_flight(self) -> int:
+        """How many events were sent and have no outcome."""
+        return self._in_flight_count
+
+    @property
     def resend_due(self) -> bool:
         """Whether released events wait and nothing else is in flight: call `resend` after a wait."""
         return bool(self._released) and self._in_flight_count == 0

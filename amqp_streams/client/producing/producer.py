@@ -7,7 +7,7 @@ sequence numbers.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.client.connection.endpoint import Endpoint, log_text
@@ -24,10 +24,12 @@ from amqp_streams.client.errors import (
     SequenceError,
     TimedOutError,
 )
+from amqp_streams.client.producing.batching import BYTES_DEFAULT, Batching, Refused, events_of, share_of
 from amqp_streams.client.producing.contents import Sent, encode, format_of
+from amqp_streams.client.producing.lingering import Linger
 from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
-from amqp_streams.client.producing.pending import Pending, Receipt
+from amqp_streams.client.producing.pending import Pending, Receipt, failure_of, outcomes
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.proton.sending import Sendable
 from amqp_streams.wire.codec import Symbol
@@ -56,6 +58,8 @@ class Producer(Endpoint):
         window: int,
         properties: Mapping[str, object] | None,
         producer_id: str | None = None,
+        batch_bytes: int = BYTES_DEFAULT,
+        linger_ms: float = 0,
     ) -> None:
         super().__init__(pool, log)
         self.partition: Final = partition
@@ -70,6 +74,8 @@ class Producer(Endpoint):
         self._outbox: Final = Outbox(
             events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max
         )
+        self._batching: Final = Batching(batch_bytes)
+        self._linger: Final = Linger(linger_ms, self._outbox, self._batching, self._pump_soon)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
         self._refused_by: ReleasedError | None = None
@@ -169,12 +175,57 @@ class Producer(Endpoint):
                     break
             self._number(entries, share(sequence, at, len(entries)))
             outbox.add(entries)
-            self._pump_soon()
+            self._linger.added()
             at += len(entries)
             if at >= len(events):
                 return
             await self._room(timeout)
             self._check()
+
+    async def send_many(
+        self,
+        events: Sequence[Sent],
+        partition: str | int | None = None,
+        *,
+        sequence: Sequences = None,
+        timeout: float | None = 30.0,
+    ) -> None:
+        """Send many events, and wait until the node has accepted all of them. They are then durable.
+
+        An event that the node refuses does not affect the others. If this call is cancelled or times out,
+        events that were not sent are not sent. `sequence`: as in `post_batch`. `timeout` applies to each wait
+        for space, and to the wait for the outcomes.
+
+        Raises: SendError, which names the events that failed with their indexes; and what `send` raises.
+        """
+        self._check()
+        outbox, entries = self._outbox, list[LoneEntry]()
+        try:
+            while len(entries) < len(events):
+                at = len(entries)
+                more = [
+                    LoneEntry(event, encode(event, partition), format_of(event))
+                    for event in events[at : at + max(1, min(outbox.room, _TURN_MAX))]
+                ]
+                if outbox.room <= 0:
+                    await self._room(timeout)
+                    self._check()
+                self._number(more, share(sequence, at, len(more)))
+                outbox.add(more)
+                self._linger.added()
+                entries += more
+            self._linger.end()
+            await outcomes(entries, timeout)
+        except BaseException as error:
+            for entry in entries:
+                entry.cancelled = entry.outcome is None
+            if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
+                message = f"waiting for outcomes took longer than {timeout} s"
+                raise self._late(TimedOutError(message)) from None
+            raise
+        failure = failure_of(entries)
+        if failure is not None:
+            raise failure
 
     def post_entries(self, entries: Sequence[Entry], sequences: Sequence[int | None] = ()) -> None:
         """Add entries without a check of the window. For the blocking client, which has its own window.
@@ -193,7 +244,7 @@ class Producer(Endpoint):
         # The producer has failed: no link will follow, so the events get their outcome now.
         if self._failure is not None:
             self._outbox.fail(self._failure)
-        self._pump_soon()
+        self._linger.added()
 
     async def flush(self, *, timeout: float | None = 30.0) -> None:
         """Wait until all events have an outcome.
@@ -203,6 +254,7 @@ class Producer(Endpoint):
             remaining events are still sent.
         """
         outbox = self._outbox
+        self._linger.end()
         await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
         # Taken also if the producer has failed: the next `flush` must not report them again.
         failures, count = outbox.take_failures()
@@ -235,7 +287,7 @@ class Producer(Endpoint):
             self._check()
         self._number([entry], sequence)
         self._outbox.add([entry])
-        self._pump_soon()
+        self._linger.added()
 
     def _number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
         """Assign sequence numbers.
@@ -264,22 +316,27 @@ class Producer(Endpoint):
 
     def _pump(self) -> None:
         """Send as many events as the credit and the buffers allow."""
-        attachment, outbox = self._attachment, self._outbox
-        if attachment is None:
+        attachment, outbox, batching = self._attachment, self._outbox, self._batching
+        if attachment is None or self._linger.waits:
             return
         link = attachment.link
         while outbox.ready and (room := link.room()) > 0:
-            batch = outbox.take(min(room, _TURN_MAX))
+            if batching.resuming and outbox.in_flight:
+                return  # these are released, and are sent again first
+            batched = batching.events_max > 0
+            taken = outbox.take(share_of(outbox) if batched else min(room, _TURN_MAX))
             # Compared with the largest event first: usually no event is too large, and none is looked at.
             if outbox.largest > (largest := link.message_bytes_max) > 0:
-                batch = [entry for entry in batch if self._fits(entry, largest)]
-            formatted = outbox.formatted
+                taken = [entry for entry in taken if self._fits(entry, largest)]
+            sendables = batching.group(taken, largest) if batched else taken
+            formatted = batched or outbox.formatted
             if formatted:
                 attachment.wire.write_formats()
-            sent = link.send(batch, formatted=formatted)
-            if sent < len(batch):
+            sent = link.send(sendables[:room], formatted=formatted)
+            batching.resuming = batching.resuming and not sent
+            if sent < len(sendables):
                 # The buffers are full: the rest stays first in the queue.
-                outbox.put_back(batch[sent:])
+                outbox.put_back(events_of(sendables[sent:]))
                 break
         # The buffers are full, not the credit: continue when the output is written.
         if outbox.ready and link.credit > 0:
@@ -294,25 +351,29 @@ class Producer(Endpoint):
         return False
 
     def _on_outcomes(self, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
-        outbox = self._outbox
+        outbox, batching = self._outbox, self._batching
         if accepted:
             # The node stores events, so the next wait begins at its shortest again.
             self._progress = True
             self._releases = 0
             self._refused_by = None
-            outbox.accepted(cast("list[Entry]", accepted))
-        if refused:
+            outbox.accepted(batching.accepted(accepted))
+        events = batching.refused(refused)
+        if events and not batching.resuming:
             self._refused_by = next(
-                (error for _, error in refused if isinstance(error, ReleasedError)), self._refused_by
+                (error for _, error in events if isinstance(error, ReleasedError)), self._refused_by
             )
         if self._numbering is not None:
-            if self._refused_in_order(refused):
+            if self._refused_in_order(events):
                 self._attach_again()
                 return
         else:
-            for entry, error in refused:
-                outbox.refused(cast("Entry", entry), error)
-        if outbox.resend_due and self._resend_task is None:
+            for entry, error in events:
+                outbox.refused(entry, error)
+        if outbox.resend_due and batching.resuming:
+            self._cancel_resend()
+            outbox.resend()
+        elif outbox.resend_due and self._resend_task is None:
             self._resend_task = asyncio.create_task(self._resend())
         if outbox.ready:
             self._pump_soon()
@@ -321,14 +382,14 @@ class Producer(Endpoint):
         if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
 
-    def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
+    def _refused_in_order(self, refused: Refused) -> bool:
         """Record refused events of an idempotent producer, oldest first.
 
         Returns whether one of them has failed for good.
 
         The node refused the events after it only because its number is missing, so they are sent again.
         """
-        for entry, error in sorted(cast("list[tuple[Entry, EndpointError]]", refused), key=_order):
+        for entry, error in sorted(refused, key=lambda each: each[0].number):
             if self._outbox.refused(entry, error) and isinstance(error, ReleasedError):
                 return True
         return False
@@ -360,13 +421,15 @@ class Producer(Endpoint):
     # -- the link's life
 
     async def _attach(self, wire: Wire) -> Attachment:
-        wanted = () if self._numbering is None else (names.CAPABILITY_IDEMPOTENT_PRODUCER,)
+        numbered = () if self._numbering is None else (names.CAPABILITY_IDEMPOTENT_PRODUCER,)
+        wanted = numbered + self._batching.wanted
         return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties, wanted)
 
     def _inspect(self, attachment: Attachment) -> None:
         """Refuse a node that ignores the producer id: the program relies on exactly-once storage."""
+        answered = attachment.link.properties
+        self._batching.attached(answered)
         if self._numbering is not None:
-            answered = attachment.link.properties
             if names.PRODUCER_ID not in answered:
                 description = (
                     "the node does not support idempotent producers: it would store repeated events twice"
@@ -380,6 +443,7 @@ class Producer(Endpoint):
     def _suspend(self) -> None:
         # First: `lost` puts the released events in order with the others.
         self._cancel_resend()
+        self._batching.events_max = 0
         self._outbox.lost()
 
     def _fail(self, error: AmqpStreamsError) -> None:
@@ -390,7 +454,3 @@ class Producer(Endpoint):
         if self._resend_task is not None:
             self._resend_task.cancel()
             self._resend_task = None
-
-
-def _order(refused: tuple[Entry, EndpointError]) -> int:
-    return refused[0].number

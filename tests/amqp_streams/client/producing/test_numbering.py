@@ -167,7 +167,8 @@ async def test_a_producer_desires_what_it_needs(node: MemoryNode) -> None:
         link.remote_target.capabilities.rewind()
         assert link.remote_target.capabilities.next() is not None
         assert [str(one) for one in link.remote_target.capabilities.get_object().elements] == [
-            names.CAPABILITY_IDEMPOTENT_PRODUCER
+            names.CAPABILITY_IDEMPOTENT_PRODUCER,
+            names.CAPABILITY_BATCHED_SENDS,
         ]
         assert {str(key): value for key, value in link.remote_properties.items()} == {names.PRODUCER_ID: "p"}
 

@@ -1,0 +1,186 @@
+"""Batched sends: which events of a producer share a transfer, and what the outcome of a batch means for each
+of them. Pure. See docs/batched-sends.md.
+
+Laws: batches keep the order of the events. A rejected batch fails only the event that the node names: the
+others are sent again alone, and only an event that is rejected alone fails. Events after a rejected batch are
+not sent before its remaining events are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from amqp_streams import names
+from amqp_streams.client.connection.links import SEND_BUFFER_BYTES_MAX
+from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
+from amqp_streams.client.producing.outbox import Entry, Outbox
+from amqp_streams.proton.sending import Sendable
+from amqp_streams.wire.batched.sends import (
+    BATCH_OVERHEAD_BYTES,
+    EVENT_BYTES,
+    FORMAT_BYTES,
+    event_text,
+    write_sent_batch,
+)
+
+BYTES_DEFAULT: Final = 256 << 10
+"""The size of a batch. Larger batches save nothing: the cost of a transfer is then small."""
+BYTES_MAX: Final = 1 << 20
+_TURN_MAX: Final = 10_000
+"""Events that one loop iteration puts into batches, so that other links of the client are not delayed."""
+_PER_EVENT: Final = EVENT_BYTES + FORMAT_BYTES
+_SENT_AGAIN: Final = "another event of the batch is not valid"
+
+
+class Batch:
+    """Events that share a transfer (`Sendable`). The bytes are made when they are sent, and not kept."""
+
+    __slots__ = ("entries", "resumes")
+    message_format: Final = names.BATCH_MESSAGE_FORMAT
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries: Final = entries
+        self.resumes = False
+
+    @property
+    def message(self) -> bytes:
+        """The bytes of the batch."""
+        entries = self.entries
+        formats = {index: entry.message_format for index, entry in enumerate(entries) if entry.message_format}
+        return write_sent_batch([entry.message for entry in entries], formats, resumes=self.resumes)
+
+
+Refused = list[tuple[Entry, EndpointError]]
+
+
+class Batching:
+    """The batches of one producer.
+
+    `events_max`: the most events of a batch on the current link; 0: the node does not take batches.
+    `resuming`: a batch was rejected, and the node waits until the producer resumes.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        """Raises: ValueError if `bytes_max` is not from 0 (no batches) to BYTES_MAX."""
+        if not 0 <= bytes_max <= BYTES_MAX:
+            message = f"batch_bytes must be from 0 to {BYTES_MAX} (got {bytes_max})"
+            raise ValueError(message)
+        self.bytes_max: Final = bytes_max
+        self.events_max = 0
+        self.resuming = False
+        self._alone: set[int] = set()
+        """Numbers of the events that must not share a transfer."""
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The capabilities to ask for."""
+        return (names.CAPABILITY_BATCHED_SENDS,) if self.bytes_max else ()
+
+    def attached(self, properties: Mapping[str, object]) -> None:
+        """A link was attached. `properties`: of the node's answer."""
+        most = properties.get(names.BATCH_EVENTS)
+        self.events_max = most if self.bytes_max and isinstance(most, int) else 0
+        self.resuming = False
+
+    def group(self, entries: Sequence[Entry], message_bytes_max: int) -> list[Sendable]:
+        """Return the transfers for these events, in order. `message_bytes_max`: of the link; 0: no limit."""
+        bytes_max = min(self.bytes_max, message_bytes_max or self.bytes_max) - BATCH_OVERHEAD_BYTES
+        alone = self._alone
+        sendables: list[Sendable] = []
+        open_: list[Entry] = []
+        room, events_max = bytes_max, self.events_max
+        for entry in entries:
+            size = len(entry.message) + _PER_EVENT
+            # An event that a program sends as a batch already cannot be in another one.
+            single = (
+                size > bytes_max
+                or entry.message_format == names.BATCH_MESSAGE_FORMAT
+                or (alone and entry.number in alone)
+            )
+            if single or size > room or len(open_) >= events_max:
+                _close(open_, sendables)
+                open_, room = [], bytes_max
+            if single:
+                sendables.append(entry)
+            else:
+                open_.append(entry)
+                room -= size
+        _close(open_, sendables)
+        if self.resuming and sendables:
+            first = sendables[0]
+            batch = first if isinstance(first, Batch) else Batch([cast("Entry", first)])
+            batch.resumes = True
+            sendables[0] = batch
+        return sendables
+
+    def accepted(self, sendables: Iterable[Sendable]) -> list[Entry]:
+        """Return the events of accepted transfers."""
+        entries = events_of(sendables)
+        self._answered(entries)
+        return entries
+
+    def refused(self, sendables: Iterable[tuple[Sendable, EndpointError]]) -> Refused:
+        """Return the events of refused transfers, each with its own error."""
+        found: Refused = []
+        for each, error in sendables:
+            entries = each.entries if type(each) is Batch else (cast("Entry", each),)
+            if isinstance(error, RejectedError) and len(entries) > 1:
+                found += self._taken_apart(entries, error)
+            else:
+                if self.resuming and error.condition == "released":
+                    for entry in entries:
+                        entry.attempts -= 1  # the node did not look at it
+                found += [(entry, _own(error)) for entry in entries]
+        if self._alone:
+            self._answered([entry for entry, error in found if not isinstance(error, ReleasedError)])
+        return found
+
+    def _taken_apart(self, entries: Sequence[Entry], error: RejectedError) -> Refused:
+        self.resuming = True
+        index = error.info.get(names.EVENT_INDEX)
+        bad = entries[index] if isinstance(index, int) and 0 <= index < len(entries) else None
+        found: Refused = []
+        for entry in entries:
+            if entry is bad:
+                found.append((entry, _own(error)))
+            else:
+                entry.attempts -= 1  # nothing of the batch was stored
+                self._alone.add(entry.number)
+                found.append((entry, ReleasedError("released", _SENT_AGAIN)))
+        return found
+
+    def _answered(self, entries: Iterable[Entry]) -> None:
+        if self._alone:
+            self._alone.difference_update([entry.number for entry in entries])
+
+
+def share_of(outbox: Outbox) -> int:
+    """Return how many events to take for batches: about as many as the buffer of a link holds."""
+    fitting = SEND_BUFFER_BYTES_MAX * outbox.events // max(1, outbox.bytes)
+    return max(1, min(_TURN_MAX, fitting))
+
+
+def events_of(sendables: Iterable[Sendable]) -> list[Entry]:
+    """Return the events of transfers, in order."""
+    entries: list[Entry] = []
+    for each in sendables:
+        if type(each) is Batch:
+            entries += each.entries
+        else:
+            entries.append(cast("Entry", each))
+    return entries
+
+
+def _close(entries: list[Entry], sendables: list[Sendable]) -> None:
+    if len(entries) > 1:
+        sendables.append(Batch(entries))
+    elif entries:
+        sendables.append(entries[0])
+
+
+def _own(error: EndpointError) -> EndpointError:
+    """Return the error of a batch as that of the event that it names."""
+    index = error.info.get(names.EVENT_INDEX)
+    if not isinstance(index, int):
+        return error
+    info = {name: value for name, value in error.info.items() if name != names.EVENT_INDEX}
+    return type(error)(error.condition, event_text(index, error.description), info)

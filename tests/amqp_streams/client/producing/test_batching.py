@@ -1,0 +1,151 @@
+"""Which events share a transfer, and whom the outcome of a batch concerns."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
+from amqp_streams.client.producing.batching import BYTES_DEFAULT, Batch, Batching, events_of
+from amqp_streams.client.producing.outbox import Entry, Outbox
+from amqp_streams.proton.sending import Sendable
+from amqp_streams.wire.batched.sends import read_sent_batch, rejection_text
+
+EVENTS_MAX = 20
+BYTES_MAX = 4096
+
+
+def batching(events_max: int = EVENTS_MAX, bytes_max: int = BYTES_MAX) -> Batching:
+    made = Batching(bytes_max)
+    made.attached({names.BATCH_EVENTS: events_max})
+    return made
+
+
+def entries(*sizes: int) -> list[Entry]:
+    made = [Entry(number, b"m" * size) for number, size in enumerate(sizes)]
+    Outbox(events_max=10_000, bytes_max=1 << 30, attempts_max=3).add(made)
+    for entry in made:
+        entry.attempts = 1
+    return made
+
+
+def shape(sendables: list[Sendable]) -> list[object]:
+    return [
+        [entry.event for entry in each.entries] if isinstance(each, Batch) else "alone" for each in sendables
+    ]
+
+
+@given(st.lists(st.sampled_from([0, 10, 300, 2000, 4000, 5000]), max_size=60), st.integers(0, 6000))
+def test_batches_keep_the_order_and_the_limits(sizes: list[int], message_bytes_max: int) -> None:
+    made = entries(*sizes)
+    sendables = batching().group(made, message_bytes_max)
+    assert events_of(sendables) == made
+    for each in sendables:
+        if isinstance(each, Batch):
+            assert 1 < len(each.entries) <= EVENTS_MAX
+            assert len(each.message) <= min(BYTES_MAX, message_bytes_max or BYTES_MAX)
+            assert read_sent_batch(each.message, EVENTS_MAX).messages == [
+                entry.message for entry in each.entries
+            ]
+
+
+def test_one_event_is_an_ordinary_transfer() -> None:
+    made = entries(10)
+    assert batching().group(made, 0) == made
+
+
+def test_a_batch_says_the_formats_of_its_events() -> None:
+    made = entries(1, 2, 3)
+    made[1].message_format = 7
+    (batch,) = batching().group(made, 0)
+    assert batch.message_format == names.BATCH_MESSAGE_FORMAT
+    assert read_sent_batch(batch.message, 3).formats == {1: 7}
+
+
+def test_what_is_a_batch_already_is_sent_alone() -> None:
+    made = entries(1, 1, 1, 1, 1)
+    made[2].message_format = names.BATCH_MESSAGE_FORMAT
+    assert shape(batching().group(made, 0)) == [[0, 1], "alone", [3, 4]]
+
+
+def test_a_node_without_the_extension_gets_no_batches() -> None:
+    for made, properties in (
+        (Batching(BYTES_DEFAULT), {}),
+        (Batching(BYTES_DEFAULT), {names.BATCH_EVENTS: "many"}),
+        (Batching(0), {names.BATCH_EVENTS: 100}),
+    ):
+        made.attached(properties)
+        assert made.events_max == 0
+    assert Batching(0).wanted == ()
+    assert Batching(1).wanted == (names.CAPABILITY_BATCHED_SENDS,)
+
+
+def rejected(index: int | None) -> EndpointError:
+    info = {} if index is None else {names.EVENT_INDEX: index}
+    return RejectedError(names.NOT_FOUND, rejection_text(index or 0, "no such partition"), info)
+
+
+def test_a_rejected_batch_fails_only_the_event_that_the_node_names() -> None:
+    made, ours = entries(1, 1, 1, 1), batching()
+    (batch,) = ours.group(made, 0)
+    found = ours.refused([(batch, rejected(2))])
+    assert [(entry.event, type(error)) for entry, error in found] == [
+        (0, ReleasedError),
+        (1, ReleasedError),
+        (2, RejectedError),
+        (3, ReleasedError),
+    ]
+    assert str(found[2][1]) == f"{names.NOT_FOUND}: no such partition"
+    assert names.EVENT_INDEX not in found[2][1].info
+    assert [entry.attempts for entry in made] == [0, 0, 1, 0], "nothing of the batch was stored"
+
+
+def test_the_remaining_events_are_sent_alone_and_first_and_resume_the_link() -> None:
+    ours = batching()
+    made = entries(1, 1, 1, 1, 1, 1)
+    (batch,) = ours.group(made[:4], 0)
+    ours.refused([(batch, rejected(2))])
+    assert ours.resuming
+    again = ours.group([made[0], made[1], made[3], made[4], made[5]], 0)
+    assert shape(again) == [[0], "alone", "alone", [4, 5]]
+    assert [read_sent_batch(each.message, 9).resumes for each in again if isinstance(each, Batch)] == [
+        True,
+        False,
+    ]
+    ours.resuming = False
+    ours.accepted(again)
+    assert shape(ours.group(made[:4], 0)) == [[0, 1, 2, 3]], "nothing is remembered of events with an outcome"
+
+
+def test_a_batch_that_is_rejected_without_a_name_is_sent_again_event_by_event() -> None:
+    ours, made = batching(), entries(1, 1)
+    (batch,) = ours.group(made, 0)
+    assert [type(error) for _, error in ours.refused([(batch, rejected(None))])] == [ReleasedError] * 2
+    assert shape(ours.group(made, 0)) == [[0], "alone"]
+
+
+def test_an_event_that_is_rejected_alone_fails() -> None:
+    ours, made = batching(), entries(1)
+    ours.resuming = True
+    (batch,) = ours.group(made, 0)
+    assert isinstance(batch, Batch)
+    assert [str(error) for _, error in ours.refused([(batch, rejected(0))])] == [
+        f"{names.NOT_FOUND}: no such partition"
+    ]
+
+
+def test_a_release_of_a_waiting_link_is_not_an_attempt() -> None:
+    ours, made = batching(), entries(1, 1, 1)
+    first, second = Batch(made[:2]), made[2]
+    released = ReleasedError("released")
+    ours.refused([(first, ReleasedError(names.RESOURCE_LIMIT_EXCEEDED, "full"))])
+    assert [entry.attempts for entry in made] == [1, 1, 1]
+    ours.resuming = True
+    assert [error for _, error in ours.refused([(first, released), (second, released)])] == [released] * 3
+    assert [entry.attempts for entry in made] == [0, 0, 0]
+
+
+def test_a_new_link_does_not_wait() -> None:
+    ours = batching()
+    ours.resuming = True
+    ours.attached({names.BATCH_EVENTS: 5})
+    assert not ours.resuming
