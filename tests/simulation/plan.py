@@ -90,8 +90,7 @@ class Plan:
         self.faults |= {kind for kind in KINDS if random.random() < self.size.kinds}
         self.crowded = random.random() < _CROWDED_SHARE
         """The node keeps one cursor only, many want one, and nothing else goes wrong."""
-        # A chain of refusals costs a look at each link that waits, for each of them, in one call.
-        self.counted = random.random() < _COUNTED_SHARE and not self.crowded
+        self.counted = random.random() < _COUNTED_SHARE
         self.rots = random.random() < _ROTTEN_SHARE
         """In the end bits flip on the disk."""
         partitions = self.size.partitions

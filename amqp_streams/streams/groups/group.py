@@ -39,7 +39,7 @@ class Want:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """`waiting`: in order of arrival.
+    """`waiting`: in order of arrival; changed by `wait` and `stop_waiting` only.
 
     `wants`: of waiting and, for a while, of refused members. `moved_ms`: last move.
     """
@@ -49,14 +49,35 @@ class Group:
     waiting: dict[GroupLink, None] = field(default_factory=dict)
     wants: dict[str, Want] = field(default_factory=dict)
     moved_ms: int | None = None
+    # Counted, not searched: a thousand attaches may wait, and each end of a link asks.
+    _waiting_of: dict[str, int] = field(default_factory=dict)
+    _reserved_for: dict[str, int] = field(default_factory=dict)
 
     def slot(self, partition: int) -> Slot:
         """The partition's slot, created at first use."""
         return self.slots.setdefault(partition, Slot())
 
+    def wait(self, link: GroupLink) -> None:
+        """Let an attach wait, behind the others."""
+        self.waiting[link] = None
+        _count(self._waiting_of, link.member, 1)
+
+    def stop_waiting(self, link: GroupLink) -> None:
+        """An attach does not wait any more."""
+        del self.waiting[link]
+        _count(self._waiting_of, link.member, -1)
+
     def waits(self, member: str) -> bool:
         """Whether an attach of this member waits."""
-        return any(link.member == member for link in self.waiting)
+        return member in self._waiting_of
+
+    def reserve(self, slot: Slot, member: str | None) -> None:
+        """Reserve a partition for a member; None: for no member any more."""
+        if slot.reserved is not None:
+            _count(self._reserved_for, slot.reserved, -1)
+        slot.reserved = member
+        if member is not None:
+            _count(self._reserved_for, member, 1)
 
     @property
     def idle(self) -> bool:
@@ -79,14 +100,6 @@ class Group:
                 loads[owner] = loads.get(owner, 0) + 1
         return loads
 
-    def coming(self) -> dict[str, int]:
-        """By member, the number of partitions reserved for it."""
-        coming: dict[str, int] = {}
-        for slot in self.slots.values():
-            if slot.reserved is not None:
-                coming[slot.reserved] = coming.get(slot.reserved, 0) + 1
-        return coming
-
     def movable(self) -> dict[str, list[int]]:
         """By member, the partitions that the node assigned (not claimed by name), the newest first."""
         movable: dict[str, list[int]] = {}
@@ -105,25 +118,36 @@ class Group:
         Reserved partitions are subtracted. A refused member counts as wanting one, from its first attach to
         its last.
         """
-        counts: dict[str, int] = {}
-        for link in self.waiting:
-            counts[link.member] = counts.get(link.member, 0) + 1
-        coming = self.coming()
+        counts, reserved = self._waiting_of, self._reserved_for
         return {
-            member: counts.get(member, 1) - coming.get(member, 0)
+            member: counts.get(member, 1) - reserved.get(member, 0)
             for member, want in sorted(self.wants.items(), key=lambda entry: entry[1].since_ms)
             if (now_ms if member in counts else want.seen_ms) - want.since_ms >= at_least_ms
         }
 
-    def forget_want(self, member: str) -> None:
-        """Free the reserved partitions of a member that has what it wanted, or wants no more."""
+    def forget_want(self, member: str) -> bool:
+        """Free the reserved partitions of a member that has what it wanted, or wants no more. Returns whether
+        it had any.
+        """
         self.wants.pop(member, None)
+        if member not in self._reserved_for:
+            return False
         for slot in self.slots.values():
             if slot.reserved == member:
-                slot.reserved = None
+                self.reserve(slot, None)
+        return True
 
     def forget_wants(self, now_ms: int, after_ms: int) -> None:
         """Forget refused members that did not attach again within `after_ms`."""
         for member, want in list(self.wants.items()):
             if now_ms - want.seen_ms > after_ms and not self.waits(member):
                 self.forget_want(member)
+
+
+def _count(counts: dict[str, int], member: str, change: int) -> None:
+    """Change a count. Counts of 0 are removed."""
+    count = counts.get(member, 0) + change
+    if count:
+        counts[member] = count
+    else:
+        del counts[member]

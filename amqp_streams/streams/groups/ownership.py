@@ -132,13 +132,15 @@ class Ownership:
         if link.state is GroupLinkState.GONE:
             return []
         group = self._groups[link.group]
+        frees = True
         if link.state is GroupLinkState.WAITING:
-            self._stop_waiting(group, link)
+            frees = self._stop_waiting(group, link)
         else:
             self._vacate(group, link)
         # Before the partition is assigned again: a second release must find the state.
         link.state = GroupLinkState.GONE
-        changes = self._fill(group, now_ms)
+        # The end of an attach that waited frees nothing, as a rule. A thousand may end at once.
+        changes = self._fill(group, now_ms) if frees else []
         self._forget_if_idle(group.name)
         return changes
 
@@ -240,7 +242,7 @@ class Ownership:
                 " the limit 'group_waiting'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-        group.waiting[link] = None
+        group.wait(link)
         self._note_want(group, claim.member, now_ms, always=True)
         return link, []
 
@@ -252,7 +254,8 @@ class Ownership:
         self._links[partition] += 1
         # Epochs never decrease: a claim without an epoch gets the current one.
         link.partition, link.epoch = partition, max(link.claim.epoch or 0, slot.issued)
-        slot.link, slot.reserved, slot.last_member, slot.taken = link, None, link.member, self._taken
+        slot.link, slot.last_member, slot.taken = link, link.member, self._taken
+        group.reserve(slot, None)
         if not group.waits(link.member):
             group.forget_want(link.member)
         # The epoch is on the disk already: nothing to write.
@@ -280,15 +283,15 @@ class Ownership:
         elif always or len(group.wants) < self._waiting_max:
             group.wants[member] = Want(now_ms, now_ms)
 
-    def _stop_waiting(self, group: Group, link: GroupLink) -> None:
-        del group.waiting[link]
-        if not group.waits(link.member):
-            group.forget_want(link.member)
+    def _stop_waiting(self, group: Group, link: GroupLink) -> bool:
+        """Returns whether partitions that were reserved for its member are free now."""
+        group.stop_waiting(link)
+        return not group.waits(link.member) and group.forget_want(link.member)
 
     def _end_waits(self, group: Group, now_ms: int) -> list[Change]:
         changes: list[Change] = []
         for link in [link for link in group.waiting if now_ms - link.since_ms >= self.settings.wait_ms]:
-            del group.waiting[link]
+            group.stop_waiting(link)
             # The member stays known for a while: its client attaches again.
             group.wants[link.member].seen_ms = now_ms
             link.state = GroupLinkState.GONE
@@ -325,15 +328,12 @@ class Ownership:
         changes: list[Change] = []
         while group.waiting:
             kept_for = {slot.reserved if slot else None for slot in self._free(group).values()}
-            # A reserved partition is free only for its member.
-            takers = [link for link in group.waiting if None in kept_for or link.member in kept_for]
-            if not takers:
+            link = _next_taker(group, kept_for)
+            if link is None:
                 break
-            loads = group.loads()
-            link = min(takers, key=lambda taker: loads.get(taker.member, 0))
             partition = self._free_for(group, link.member)
             assert partition is not None, "a partition is free for this member"
-            del group.waiting[link]
+            group.stop_waiting(link)
             changes.append(self._take(group, link, partition))
         return changes
 
@@ -348,7 +348,8 @@ class Ownership:
             slot = group.slot(move.partition)
             assert slot.link is not None, "only held partitions move"
             # The owner keeps the partition until it has settled everything: docs/decisions/0005.
-            slot.link.state, slot.reserved = GroupLinkState.LEAVING, move.taker
+            slot.link.state = GroupLinkState.LEAVING
+            group.reserve(slot, move.taker)
             error = PeerError(
                 names.LINK_DETACH_FORCED,
                 "rebalance: this partition moves to another member; attach again without a partition",
@@ -362,6 +363,28 @@ class Ownership:
         group = self._groups.get(name)
         if group is not None and group.idle:
             del self._groups[name]
+
+
+def _next_taker(group: Group, kept_for: Collection[str | None]) -> GroupLink | None:
+    """Returns the waiting link that gets the next free partition: of the member with the fewest partitions,
+    and of those the first. `kept_for`: for whom the free partitions are reserved; None: for all.
+    """
+    if not kept_for:
+        return None
+    loads = group.loads()
+    found, least = None, 0
+    for link in group.waiting:
+        # A reserved partition is free only for its member.
+        if None not in kept_for and link.member not in kept_for:
+            continue
+        load = loads.get(link.member, 0)
+        if found is None or load < least:
+            found, least = link, load
+        # No member has fewer. Without this, a chain of links that are refused one after the other looks at
+        # all waiting links for each of them.
+        if not load:
+            break
+    return found
 
 
 def _locked(slot: Slot, partition: int, words: str) -> PeerError:

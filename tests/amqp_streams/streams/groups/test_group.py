@@ -22,17 +22,14 @@ def held(
 ) -> GroupLink:
     link = GroupLink(Claim("g", partition if asked else None, None, member), 0, partition, 0, state)
     slot = group.slot(partition)
-    slot.link, slot.reserved, slot.taken = (
-        link,
-        reserved,
-        sum(each.link is not None for each in group.slots.values()),
-    )
+    slot.link, slot.taken = link, sum(each.link is not None for each in group.slots.values())
+    group.reserve(slot, reserved)
     return link
 
 
 def waiting(group: Group, member: str, since_ms: int = 0) -> GroupLink:
     link = GroupLink(Claim("g", None, None, member), since_ms)
-    group.waiting[link] = None
+    group.wait(link)
     group.wants.setdefault(member, Want(since_ms, since_ms))
     return link
 
@@ -42,9 +39,8 @@ def test_a_partition_of_a_leaving_member_counts_for_the_member_it_is_reserved_fo
     held(group, 1, "a", state=GroupLinkState.LEAVING, reserved="b")
     held(group, 2, "a", state=GroupLinkState.LEAVING)
     held(group, 3, "c", state=GroupLinkState.RECORDING)
-    group.slot(4).reserved = "b"
+    group.reserve(group.slot(4), "b")
     assert group.loads() == {"a": 1, "b": 2, "c": 1}
-    assert group.coming() == {"b": 2}
 
 
 def test_only_what_the_node_assigned_and_is_owned_may_be_moved_the_last_taken_first(group: Group) -> None:
@@ -74,12 +70,12 @@ def test_a_refused_member_wants_one_and_proves_it_by_coming_again(group: Group) 
 def test_a_partition_reserved_for_a_member_is_free_once_the_member_wants_no_more(group: Group) -> None:
     group.wants["r"] = Want(0, 0)
     waiting(group, "w")
-    group.slot(0).reserved = "r"
-    group.slot(1).reserved = "w"
+    group.reserve(group.slot(0), "r")
+    group.reserve(group.slot(1), "w")
     group.forget_wants(100, 100)
-    assert group.coming() == {"r": 1, "w": 1}
+    assert [group.slot(index).reserved for index in (0, 1)] == ["r", "w"]
     group.forget_wants(101, 100)
-    assert group.coming() == {"w": 1}
+    assert [group.slot(index).reserved for index in (0, 1)] == [None, "w"]
     assert set(group.wants) == {"w"}, "who waits is not forgotten, however long"
 
 
