@@ -166,8 +166,10 @@ def test_a_consumer_that_reads_a_long_log_gives_others_their_turn() -> None:
     long.link.flow(10_000)
     node._wires[0].exchange()
     node.append("short", b"a")
-    node.loop.run_ready()
-    node._wires[1].exchange()
+    # On a busy machine the long log's share of an iteration is over before the other reader's turn comes.
+    for _ in range(3):
+        node.loop.run_ready()
+        node._wires[1].exchange()
     assert short.bodies == [b"a"]
     assert len(long.arrived) < 6000
     node.run()
