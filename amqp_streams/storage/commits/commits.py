@@ -119,13 +119,14 @@ class Committer:
         direct = self._choose_direct(able)
         journaled = [partition for partition in able if partition not in direct]
         if journaled and not self._room(journaled):
-            if not self._flusher.space.full:
+            reason = self._flusher.no_journal()
+            if reason is None:
                 self._flusher.hurry()
                 self._flusher.grow_journal()
-                return  # the next journal file is full and waits for its segments
-            # On a full disk, no segment can be written, so the journal would stay full: fail these records.
+                return  # the next journal file is full and waits for its segments, or is being added
+            # Without an end, these records and all that follow would never get an answer: fail them.
             for partition in journaled:
-                partition.refuse_appends(self._flusher.space.error())
+                partition.refuse_appends(reason)
             journaled = []
         if any(partition.busy for partition in direct):
             return  # the write to its segments ends soon, and calls start again

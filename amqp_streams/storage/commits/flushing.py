@@ -111,6 +111,8 @@ class Flusher:
         # Partitions whose write failed on a full disk: `_retry` writes them when space is free.
         self._held_back: dict[PartitionLog, None] = {}
         self._growing = False
+        self._growth_error: OSError | None = None
+        """Why the last journal file could not be added."""
 
     # -- memory
 
@@ -335,15 +337,10 @@ class Flusher:
 
     def grow_journal(self) -> None:
         """Add a journal file if failures pin so many files that the remaining ones cannot alternate."""
-        free = [
-            slot
-            for slot in self._journal.slots
-            if not slot.broken and not any(held.failure for held in slot.holds)
-        ]
         # Two: one file is written while the other waits for its segments.
-        if len(free) >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
+        if self._usable_slots() >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
             return
-        self._growing = True
+        self._growing, self._growth_error = True, None
         path = self._root / FOLDER / f"{len(self._journal.slots)}.journal"
         made: list[OpenFile] = []
 
@@ -355,11 +352,39 @@ class Flusher:
             self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made)
         )
 
+    def _usable_slots(self) -> int:
+        """Return the number of journal files that failures do not pin."""
+        return sum(
+            not slot.broken and not any(held.failure for held in slot.holds) for slot in self._journal.slots
+        )
+
     def _grown(self, made: list[OpenFile], task: Task) -> None:
         self._growing = False
-        if task.works[0].error is None:
+        error = self._growth_error = task.works[0].error
+        if error is None:
             self._journal.slots.append(Slot(made[0], self._tuning.journal_bytes))
-            self._freed()
+        elif error.errno in FULL:
+            self.ran_out()
+        # After a failure too: a commit may wait for this file, and must learn that it does not come.
+        self._freed()
+
+    def no_journal(self) -> StorageError | None:
+        """Return why no journal file will take a record that has no room now; None: one will.
+
+        An error of a new file is returned once: the next record tries to add a file again.
+        """
+        # On a full disk, no segment can be written, so the journal stays full.
+        if self.space.full:
+            return self.space.error()
+        if self._usable_slots() or self._growing:
+            return None
+        if error := self._growth_error:
+            self._growth_error = None
+            return StorageError(f"no journal file can be written: {error.strerror or error}")
+        if len(self._journal.slots) < _JOURNAL_FILES_MAX:
+            return None
+        words = f"all {_JOURNAL_FILES_MAX} journal files hold records of partitions that failed"
+        return StorageError(f"{words}; repair the disk and start the node again")
 
 
 def _saved(segments: Sequence[Segment], task: Task) -> None:
