@@ -27,6 +27,11 @@ def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.parametrize("seed", [546, 906, 1218, 100071])
+def test_a_seed_that_failed_once_passes(seed: int) -> None:
+    assert failure_of(seed) is None
+
+
 @pytest.mark.parametrize("seed", [3, 6])
 def test_a_seed_is_the_same_run_in_each_process(seed: int) -> None:
     """Neither the addresses of objects nor the hashes of texts affect a run."""

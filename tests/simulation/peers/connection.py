@@ -80,6 +80,7 @@ class Connection:
         self._in = bytearray()
         self._heard_us = schedule.now_us
         self._heartbeat_ms = 0
+        self._beats_from_us = 0
         self._handles = 0
         self._greeted = False
         self.wire = node.connect(self, weather, user)
@@ -243,6 +244,7 @@ class Connection:
                 self.peer_frame_bytes = int(fields["max-frame-size"] or UINT)
                 if fields["idle-time-out"]:
                     self._heartbeat_ms = max(int(fields["idle-time-out"]) // 3, 100)
+                    self._beats_from_us = self.schedule.now_us
                     self._beat()
                 self.opened()
             case "begin":
@@ -271,7 +273,12 @@ class Connection:
                 self._end(_condition(fields) or "closed")
 
     def _forgive(self, fields: Mapping[str, Any]) -> None:
-        """A peer that sends heartbeats is not silent, even if the node does not read them."""
+        """A peer that sends heartbeats is not silent, even if the node does not read them.
+
+        It sends them when it has read the node's open.
+        """
+        if self.schedule.now_us - self._beats_from_us < 3 * self._heartbeat_ms * MS or not self._heartbeat_ms:
+            return
         error = fields.get("error")
         silent = error is not None and "received nothing" in str(error.value[1])
         assert not silent or self.wire is None or self.wire.troubled, "a client that was not silent is closed"
