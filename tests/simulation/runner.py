@@ -20,22 +20,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.machine.budget import cpu_budget
 from tests.simulation.world import World
 
 TESTS = 20
 SEEDS_A_TEST = 15
 """How many seeds `make test` runs, and in how many parts."""
+CPU_S = 60.0
+"""Of a run. The most expensive ones take some seconds: one that takes more probably never ends."""
 _FRAMES = 3
 
 Result = tuple[int, Counter[str], list[str]]
 """Of a part: how many seeds, what happened, and the failures."""
 
 
-def run(seed: int, *, stories: bool = False) -> tuple[World, BaseException | None]:
-    """Carry out one run, and return it with the exception that it raised."""
+def run(seed: int, *, stories: bool = False, cpu_s: float = CPU_S) -> tuple[World, BaseException | None]:
+    """Carry out one run, and return it with the exception that it raised.
+
+    A run that does not end raises `EndlessError` after `cpu_s` of processor time.
+    """
     world = World(seed, stories=stories)
     try:
-        world.run()
+        with cpu_budget(cpu_s):
+            world.run()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  some are no Exception, so that the node cannot catch them

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.runner import SEEDS_A_TEST, TESTS, Tally, failure_of, many
+from tests.simulation.machine.budget import EndlessError
+from tests.simulation.machine.schedule import CALLS_MAX, Schedule
+from tests.simulation.runner import SEEDS_A_TEST, TESTS, Tally, failure_of, many, run
+from tests.simulation.world import World
 
 
 @pytest.mark.parametrize("group", range(TESTS))
@@ -30,6 +33,30 @@ def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed
 @pytest.mark.parametrize("seed", [546, 906, 1218, 100071])
 def test_a_seed_that_failed_once_passes(seed: int) -> None:
     assert failure_of(seed) is None
+
+
+def test_a_run_that_does_not_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_end(_world: World) -> None:
+        while True:
+            try:
+                sum(range(1000))
+            except Exception:  # noqa: BLE001  a node catches exceptions in many places
+                continue
+
+    monkeypatch.setattr(World, "produce", without_end)
+    _, error = run(1, cpu_s=0.2)
+    assert isinstance(error, EndlessError)
+
+
+def test_a_run_whose_time_stands_still_is_a_failure() -> None:
+    schedule = Schedule()
+
+    def again() -> None:
+        schedule.after(0, again)
+
+    again()
+    with pytest.raises(AssertionError, match=f"makes {CALLS_MAX} calls until 0 us"):
+        schedule.run(1)
 
 
 @pytest.mark.parametrize("seed", [3, 6])

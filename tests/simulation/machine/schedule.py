@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import Final
 
 MS = 1000
 SECOND = 1000 * MS
+CALLS_MAX: Final = 2_000_000
+"""Of a run. The largest runs need some ten thousand: with so many, the time probably stands still."""
 
 
 class Schedule:
@@ -47,6 +50,7 @@ class Schedule:
         while due and due[0][0] <= until_us:
             self.now_us, _, call = heappop(due)
             self.calls += 1
+            assert self.calls < CALLS_MAX, f"the run makes {self.calls} calls until {self.now_us} us"
             call()
             if done is not None and done():
                 return True
