@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting bench sparkbench soak scale attack mixed mutants connections groups clean
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers bench sparkbench soak scale attack mixed mutants connections groups clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -106,6 +106,10 @@ installs: setup  ## install each extra into an environment of its own, try it, a
 format: setup  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+PEERS ?= kafka,artemis,qpid-j,rabbitmq,knative
+peers: setup  ## install the products that make bench compares with into build/peers or PEERS_DIR (PEERS=kafka); some need root and 10 minutes
+	$(BIN)/python -m bench.products.install --only $(PEERS)
 
 BENCH_ARGS ?=
 bench: setup  ## measure the speed of the engine, next to other products that are installed (BENCH_ARGS=--quick)

@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from bench.amqp.processes import Process, end_process, free_port, process_tree
 from bench.amqp.targets import Options, Target
+from bench.products.install import private_root
 
 
 class Rabbit(Target):
@@ -40,7 +42,7 @@ class Rabbit(Target):
     def unavailable(self) -> str | None:
         if not self.version:
             return f"RabbitMQ is not installed in {self.root or '/'}"
-        if not shutil.which("epmd"):
+        if not self.root and not shutil.which("epmd"):
             return "epmd is not installed"
         return None
 
@@ -64,7 +66,7 @@ class Rabbit(Target):
         }
 
     def inside(self, argv: list[str]) -> list[str]:
-        return (["chroot", self.root] if self.root else []) + argv
+        return private_root(Path(self.root), argv) if self.root else argv
 
     def write(self, name: str, text: str) -> None:
         with open(os.path.join(self.dir, name), "w") as f:
@@ -73,7 +75,9 @@ class Rabbit(Target):
     def start(self, *, fresh: bool = True) -> float | None:
         if fresh:
             self.configure()
-        self.epmd = self.spawn(["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"], "epmd.log")
+        self.epmd = self.spawn(
+            self.inside(["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"]), "epmd.log"
+        )
         began = time.monotonic()
         self.process = self.spawn(
             self.inside(["/usr/lib/rabbitmq/bin/rabbitmq-server"]),

@@ -1,0 +1,1 @@
+"""Install and run the other products that `make bench` compares with."""
