@@ -8,23 +8,30 @@ users of the client may use of the `wire` package.
 
 from amqp_streams.client.message import EventPosition, bare, position_of
 from amqp_streams.errors import WireError
+from amqp_streams.wire.batched.sends import BATCH_OVERHEAD_BYTES, EVENT_BYTES, encoded_batch
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, decode, encode, encode_list
 from amqp_streams.wire.keys import key_section
 from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
     DATA,
+    DATA_BINARY32,
     PROPERTIES,
     SEQUENCE,
     VALUE,
     Section,
     sections,
 )
+from amqp_streams.wire.sequences import SEQUENCE_FRONT
 
 __all__ = [
     "APPLICATION_PROPERTIES",
+    "BATCH_OVERHEAD_BYTES",
     "DATA",
+    "DATA_BINARY32",
+    "EVENT_BYTES",
     "PROPERTIES",
     "SEQUENCE",
+    "SEQUENCE_FRONT",
     "VALUE",
     "Described",
     "EventPosition",
@@ -36,6 +43,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_list",
+    "encoded_batch",
     "key_section",
     "position_of",
     "sections",

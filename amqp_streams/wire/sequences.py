@@ -34,6 +34,8 @@ _NUMBER_BYTES: Final = 8
 _KEY: Final = encode(Symbol(SEQUENCE))
 _DESCRIPTOR: Final = bytes((0, 0x53, DELIVERY_ANNOTATIONS))
 _FRONT: Final = _DESCRIPTOR + bytes((0xC1, 1 + len(_KEY) + 1 + _NUMBER_BYTES, 2)) + _KEY + b"\x80"
+SEQUENCE_FRONT: Final = _FRONT
+"""What our client writes in front of a message and its number (8 bytes, big-endian)."""
 _WIDE_FRONT: Final = (
     _DESCRIPTOR + struct.pack(">BII", 0xD1, 4 + len(_KEY) + 1 + _NUMBER_BYTES, 2) + _KEY + b"\x80"
 )

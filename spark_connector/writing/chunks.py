@@ -6,13 +6,16 @@
   another name, and the rows are stored. So a replay that differs causes duplicates, but does not lose events.
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spark_connector.writing.messages import Target
+from spark_connector.writing.packing import bytes_of, contents, lengths
 
 ROWS_MAX: Final = 32_768
 """Rows of a chunk. More rows need more memory; fewer rows need more attaches."""
@@ -29,7 +32,7 @@ class Chunk:
     """
 
     number: int
-    messages: dict[Target, list[bytes]]
+    messages: dict[Target, pa.BinaryArray]
     rows: int
     bytes: int
 
@@ -44,17 +47,18 @@ class Cutter:
         self._number = 0
         self._clear()
 
-    def add(self, messages: Sequence[bytes], targets: Sequence[Target] | Target) -> Iterator[Chunk]:
-        """Add rows, and yield the chunks that are full. `targets`: one for each row, or one for all."""
+    def add(self, messages: pa.BinaryArray, targets: pa.Int64Array | Target) -> Iterator[Chunk]:
+        """Add rows, and yield the chunks that are full.
+
+        `targets`: one for each row (null: BY_KEY), or one for all.
+        """
         start = 0
         while start < len(messages):
             taken = self._fitting(messages[start : start + self._rows_max - self._rows])
-            target = (
-                targets
-                if targets is None or isinstance(targets, int)
-                else targets[start : start + len(taken)]
-            )
-            self._take(taken, target)
+            if targets is None or isinstance(targets, int):
+                self._take(taken, targets)
+            else:
+                self._take(taken, targets[start : start + len(taken)])
             start += len(taken)
             if start < len(messages) or self._rows == self._rows_max:
                 yield self._cut()
@@ -64,36 +68,39 @@ class Cutter:
         if self._rows:
             yield self._cut()
 
-    def _fitting(self, messages: Sequence[bytes]) -> Sequence[bytes]:
-        if self._bytes + sum(map(len, messages)) <= self._bytes_max:
+    def _fitting(self, messages: pa.BinaryArray) -> pa.BinaryArray:
+        if self._bytes + len(contents(messages)) <= self._bytes_max:
             return messages
-        size = self._bytes
-        for count, message in enumerate(messages):
-            size += len(message)
-            if size > self._bytes_max:
-                return messages[: max(count, 0 if self._rows else 1)]
-        raise AssertionError("the messages do not fit together")
+        # The running total is ascending: the first row beyond the limit ends the chunk.
+        totals = pc.cumulative_sum(lengths(messages).cast(pa.int64()), start=self._bytes)
+        count = pc.index(pc.greater(totals, self._bytes_max), True).as_py()
+        return messages[: max(count, 0 if self._rows else 1)]
 
-    def _take(self, messages: Sequence[bytes], targets: Sequence[Target] | Target) -> None:
+    def _take(self, messages: pa.BinaryArray, targets: pa.Int64Array | Target) -> None:
         self._rows += len(messages)
-        self._bytes += sum(map(len, messages))
+        self._bytes += len(contents(messages))
         if targets is None or isinstance(targets, int):
-            self._messages.setdefault(targets, []).extend(messages)
+            self._messages.setdefault(targets, []).append(messages)
             return
-        for target, message in zip(targets, messages, strict=True):
-            self._messages.setdefault(target, []).append(message)
+        # The sort is stable: the rows for one target keep their order.
+        order = pc.sort_indices(targets)
+        messages, runs = messages.take(order), pc.run_end_encode(targets.take(order))
+        start = 0
+        for target, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            self._messages.setdefault(target, []).append(messages[start:end])
+            start = end
 
     def _cut(self) -> Chunk:
+        whole = {target: pa.concat_arrays(parts) for target, parts in self._messages.items()}
         if self._sort:
-            for messages in self._messages.values():
-                messages.sort()
-        chunk = Chunk(self._number, self._messages, self._rows, self._bytes)
+            whole = {target: one.take(pc.sort_indices(one)) for target, one in whole.items()}
+        chunk = Chunk(self._number, whole, self._rows, self._bytes)
         self._number += 1
         self._clear()
         return chunk
 
     def _clear(self) -> None:
-        self._messages: dict[Target, list[bytes]] = {}
+        self._messages: dict[Target, list[pa.BinaryArray]] = {}
         self._rows = self._bytes = 0
 
 
@@ -107,6 +114,6 @@ def name_of(task: str, chunk: Chunk, target: Target) -> str:
     digest = blake2b(digest_size=NAME_BYTES)
     digest.update(f"{task}\0{chunk.number}\0{target}\0".encode())
     # The lengths as well: otherwise different messages could have the same bytes in sequence.
-    digest.update(array("Q", map(len, messages)).tobytes())
-    digest.update(b"".join(messages))
+    digest.update(bytes_of(lengths(messages).cast(pa.int64())))
+    digest.update(contents(messages))
     return f"spark-{digest.hexdigest()}"

@@ -68,7 +68,7 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
             key = attribute_key(name)
             # Null has no bytes, and an attribute without a value is left out.
             attributes.append([value and key + value for value in values(column)])
-    sections = []
+    sections: list[pa.BinaryArray | Pieces] = []
     extensions = columns.get("extensions")
     inside = [b"".join(pieces) for pieces in zip(*attributes, strict=True)]
     counts = [sum(map(bool, pieces)) for pieces in zip(*attributes, strict=True)]
@@ -106,7 +106,7 @@ def check_name(name: str) -> None:
         )
 
 
-def _keys(extensions: pa.Array) -> list[str | None] | None:
+def _keys(extensions: pa.Array) -> pa.Array | None:
     """Return the partitionkey of each row; None if no row has one."""
     if pa.types.is_map(extensions.type):
         column = pc.map_lookup(extensions, KEY, "first")
@@ -119,8 +119,7 @@ def _keys(extensions: pa.Array) -> list[str | None] | None:
         return None
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         raise RowError(f"column extensions: {KEY} is binary: a key is a string")
-    found: list[str | None] = column.cast(pa.string()).to_pylist()
-    return found
+    return column
 
 
 def _check(name: str, column: pa.Array) -> None:

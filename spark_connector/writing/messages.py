@@ -21,6 +21,7 @@ from spark_connector.writing.sections import (
     application_properties,
     body_sections,
     entries_of,
+    joined,
     key_sections,
     properties_sections,
 )
@@ -33,8 +34,6 @@ Target = int | None
 
 _KEYED: Final = b"\x00\x53\x72"
 """The first bytes of a message with a key: its message annotations."""
-_PLAIN: Final = b"\x00\x53\x73"
-"""Messages without a key begin with these or greater bytes, because later sections have greater codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class Encoder:
     partition_count: int
     default: int
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Target] | Target]:
-        """Return a message for each row, and the targets: one for each message, or one for all.
+    def encode(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, pa.Int64Array | Target]:
+        """Return a message for each row, and its target (null: BY_KEY), or one target for all.
 
         Raises:
             RowError: a row cannot be written.
@@ -60,22 +59,22 @@ class Encoder:
             if self.layout.style is Style.CLOUDEVENTS
             else _sections(columns, len(batch))
         )
-        messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
+        messages = joined(sections)
         return messages, self._targets(messages, columns.get("partition"))
 
-    def _targets(self, messages: list[bytes], partition: pa.Array | None) -> list[Target] | Target:
+    def _targets(self, messages: pa.BinaryArray, partition: pa.Array | None) -> pa.Int64Array | Target:
+        keyed = pc.starts_with(messages, pattern=_KEYED)
         if partition is None or partition.null_count == len(partition):
-            # The least and the greatest message decide for all: no message is looked at.
-            if min(messages, default=_PLAIN) >= _PLAIN:
+            if not keyed.true_count:
                 return self.default
-            if max(messages) < _PLAIN:
+            if keyed.true_count == len(messages):
                 return BY_KEY
-            return [BY_KEY if message.startswith(_KEYED) else self.default for message in messages]
+            return self._by_key(keyed)
         self._check(partition)
-        return [
-            wanted if wanted is not None else BY_KEY if message.startswith(_KEYED) else self.default
-            for wanted, message in zip(partition.to_pylist(), messages, strict=True)
-        ]
+        return pc.coalesce(partition.cast(pa.int64()), self._by_key(keyed))
+
+    def _by_key(self, keyed: pa.BooleanArray) -> pa.Int64Array:
+        return pc.if_else(keyed, pa.scalar(None, pa.int64()), pa.scalar(self.default, pa.int64()))
 
     def _check(self, partition: pa.Array) -> None:
         wrong = pc.or_(
@@ -90,10 +89,10 @@ class Encoder:
             )
 
 
-def _sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
-    sections = []
+def _sections(columns: Mapping[str, pa.Array], rows: int) -> list[pa.BinaryArray | Pieces]:
+    sections: list[pa.BinaryArray | Pieces] = []
     if "key" in columns:
-        sections.append(key_sections(columns["key"].to_pylist()))
+        sections.append(key_sections(columns["key"]))
     if columns.keys() & PROPERTY_COLUMNS:
         _check_content_type(columns.get("content_type"))
         sections.append(properties_sections(rows, columns))

@@ -1,8 +1,9 @@
 """Encodes Arrow columns as sections of AMQP messages, one piece of bytes for each row. Pure.
 
 The message of a row is the concatenation of its pieces, in the order annotations, properties, application
-properties, body. A null has no piece (no field, no entry). The functions work on columns instead of rows,
-because one list comprehension for each column is much faster than a loop over rows.
+properties, body. A null has no piece (no field, no entry). Arrow makes the pieces of bodies and keys without
+a step of Python for each row; the other sections take one list comprehension for each column, which is much
+faster than a loop over rows.
 
 Spec: AMQP 1.0 core 3.2, types 1.6.
 """
@@ -13,68 +14,65 @@ from struct import Struct
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from amqp_streams.client.raw import Symbol, encode, key_section
 from event_formats.memory import Memory
+from spark_connector.writing.packing import as_binary, lengths
 
 Pieces = list[bytes]
 
 _SHORT_MAX: Final = 255
 _LENGTHS: Final = tuple(bytes((length,)) for length in range(256))
 _NULL: Final = b"\x40"
-_DATA_SHORT: Final = tuple(b"\x00\x53\x75\xa0" + length for length in _LENGTHS)
-_DATA_LONG: Final = b"\x00\x53\x75\xb0"
-_TEXT_SHORT: Final = tuple(b"\x00\x53\x77\xa1" + length for length in _LENGTHS)
-_TEXT_LONG: Final = b"\x00\x53\x77\xb1"
+_DATA: Final = (b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0")
+_TEXT: Final = (b"\x00\x53\x77\xa1", b"\x00\x53\x77\xb1")
+"""What precedes the size of a section: a size of one byte, of four bytes."""
 _NO_BODY: Final = b"\x00\x53\x77\x40"
 _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 _BINARIES: Final = tuple(b"\xa0" + length for length in _LENGTHS)
-_REMEMBERED_MAX: Final = 4096
 
 _names: Final[Memory[tuple[bytes, bytes], bytes]] = Memory(1024, 255, lambda key: len(key[1]))
 
 
 def texts(column: pa.Array) -> list[bytes | None]:
     """Return the UTF-8 of a column of strings, or the bytes of a binary column."""
-    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    found: list[bytes | None] = column.cast(pa.large_binary() if wide else pa.binary()).to_pylist()
+    found: list[bytes | None] = _octets(column).to_pylist()
     return found
 
 
-def body_sections(column: pa.Array) -> Pieces:
+def body_sections(column: pa.Array) -> pa.BinaryArray:
     """Return the bodies.
 
     Binary: a data section. String: an amqp-value with a string. Null: an amqp-value of null.
     """
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    heads, long = (_TEXT_SHORT, _TEXT_LONG) if is_text else (_DATA_SHORT, _DATA_LONG)
-    return _headed(texts(column), heads, long, _NO_BODY)
+    return _sections(column, _TEXT if is_text else _DATA)
 
 
-def data_sections(column: pa.Array) -> Pieces:
+def data_sections(column: pa.Array) -> pa.BinaryArray:
     """Return data sections with the bytes, or the UTF-8 of the text.
 
     Null: an amqp-value of null, for an event without data.
     """
-    return _headed(texts(column), _DATA_SHORT, _DATA_LONG, _NO_BODY)
+    return _sections(column, _DATA)
 
 
-def key_sections(keys: Sequence[str | None]) -> Pieces:
+def key_sections(keys: pa.Array) -> pa.BinaryArray:
     """Return message annotations with the group key; empty without a key.
 
     Keys repeat, so each key is encoded once in a batch.
     """
-    known: dict[str | None, bytes] = {None: b""}
-    pieces = []
-    for key in keys:
-        piece = known.get(key)
-        if piece is None:
-            piece = key_section(key or "")
-            # Keys may all differ, and a batch may be large.
-            if len(known) < _REMEMBERED_MAX:
-                known[key] = piece
-        pieces.append(piece)
-    return pieces
+    found = keys.cast(pa.string()).dictionary_encode()
+    pieces = pa.array([key_section(key) for key in found.dictionary.to_pylist()], pa.binary())
+    return pieces.take(found.indices).fill_null(b"")
+
+
+def joined(sections: Sequence[pa.BinaryArray | Pieces]) -> pa.BinaryArray:
+    """Return the messages of the rows: their sections, one after the other."""
+    columns = [one if isinstance(one, pa.Array) else pa.array(one, pa.binary()) for one in sections]
+    nothing = pa.scalar(b"", pa.binary())
+    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, nothing)
 
 
 def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
@@ -162,6 +160,29 @@ def _packer(kind: pa.DataType) -> Callable[[float], bytes]:
         code, layout = b"\x71", Struct(">i")
     pack = layout.pack
     return lambda value: code + pack(value)
+
+
+def _octets(column: pa.Array) -> pa.BinaryArray:
+    return column.cast(pa.binary())
+
+
+def _sections(column: pa.Array, heads: tuple[bytes, bytes]) -> pa.BinaryArray:
+    """Return sections with the bytes of a column; null: an amqp-value of null."""
+    found = _octets(column)
+    sizes = lengths(found)
+    short, long = (pa.scalar(head, pa.binary()) for head in heads)
+    nothing = pa.scalar(b"", pa.binary())
+    most, least = (pc.min_max(sizes)[name].as_py() or 0 for name in ("max", "min"))
+    pieces: pa.BinaryArray | None = None
+    if least <= _SHORT_MAX:
+        width = as_binary(sizes.cast(pa.uint8(), safe=False))
+        pieces = pc.binary_join_element_wise(short, width, found, nothing)
+    if most > _SHORT_MAX:
+        wide = pc.binary_join_element_wise(long, as_binary(sizes.cast(pa.uint32())), found, nothing)
+        # Both forms are made for all rows of a mixed batch: it is cheaper than to divide the rows.
+        pieces = wide if pieces is None else pc.if_else(pc.greater(sizes, _SHORT_MAX), wide, pieces)
+    assert pieces is not None, "a size is short or long"
+    return pieces.fill_null(_NO_BODY)
 
 
 def _headed(found: list[bytes | None], heads: tuple[bytes, ...], long: bytes, null: bytes) -> Pieces:

@@ -11,10 +11,13 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import pyarrow as pa
+
 from amqp_streams.client import (
     ManagementError,
     RejectedError,
     SendError,
+    TimedOutError,
 )
 from amqp_streams.client.blocking import Client, Producer
 from amqp_streams.errors import AmqpStreamsError
@@ -23,6 +26,7 @@ from spark_connector.node.connections import client, pause, retried
 from spark_connector.options.settings import ConnectionOptions, WriteOptions
 from spark_connector.writing.chunks import Chunk, name_of
 from spark_connector.writing.messages import BY_KEY
+from spark_connector.writing.packing import packed
 
 LINKS_MAX: Final = 32
 """Links that are open at once. Each needs a session, and a node allows 64 sessions on a connection."""
@@ -127,11 +131,26 @@ class Sending:
                 producer = self._links.open(
                     node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name)
                 )
-                # The rows of a chunk have the sequence numbers 0, 1, … under its name: the log skips those
-                # that it already has.
-                producer.post_batch(
-                    messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection)
-                )
+                self._put(producer, messages, numbered=name is not None)
+
+    def _put(self, producer: Producer, messages: pa.BinaryArray, *, numbered: bool) -> None:
+        """Send the messages of a chunk for one target.
+
+        They have the sequence numbers 0, 1, … under the name of the chunk: the log skips those that it has.
+        """
+        timeout = _timeout_s(self._connection)
+        if not producer.batch_events:
+            producer.post_batch(messages.to_pylist(), sequence=0 if numbered else None, timeout=timeout)
+            return
+        batches: list[bytes] = []
+        for each in packed(messages, numbered=numbered, events_max=producer.batch_events):
+            if isinstance(each, bytes):
+                batches.append(each)
+                continue
+            producer.post_encoded(batches)
+            batches = []
+            producer.post_batch([each.message], sequence=each.number if numbered else None, timeout=timeout)
+        producer.post_encoded(batches)
 
     def _flush(self, node: Client) -> None:
         # After a failure the links are gone: send the chunk again first.
@@ -189,9 +208,19 @@ class _Links:
     def flush(self) -> None:
         """Wait until everything is accepted, and close the links."""
         for producer in self._producers:
-            producer.flush(timeout=self._timeout_s)
+            self._flush(producer)
         self._producers.clear()
         self._stack.close()
+
+    def _flush(self, producer: Producer) -> None:
+        while True:
+            left = producer.unsettled
+            try:
+                return producer.flush(timeout=self._timeout_s)
+            except TimedOutError:
+                # A slow node is not a failed one: the time limit is for one wait without an outcome.
+                if producer.unsettled >= left:
+                    raise
 
     def drop(self) -> None:
         """Abandon the events in flight, and close the links."""

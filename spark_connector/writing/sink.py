@@ -29,6 +29,7 @@ from spark_connector.writing.spark_input import input_is_whole
 
 logger: Final = logging.getLogger(__name__)
 
+_PART_BYTES_MAX: Final = 256 << 20
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
@@ -176,7 +177,8 @@ def _write(
 
 def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
     for batch in batches:
-        yield from cutter.add(*encoder.encode(batch))
+        for part in _parts(batch):
+            yield from cutter.add(*encoder.encode(part))
     # Before the last chunk: an incomplete chunk would get another name when the task runs again, and be
     # stored twice.
     if not input_is_whole():
@@ -185,6 +187,16 @@ def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch])
             remedy="See the error before this one",
         )
     yield from cutter.rest()
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Divide a batch whose messages may not fit into one Arrow column, which has at most 2 GiB."""
+    if batch.nbytes <= _PART_BYTES_MAX or len(batch) == 1:
+        yield batch
+        return
+    half = len(batch) // 2
+    yield from _parts(batch[:half])
+    yield from _parts(batch[half:])
 
 
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ threads. A call costs two thread switches, about 0.1 ms. For speed, send and rec
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Final, ParamSpec, Self
@@ -43,6 +43,24 @@ class Producer(Wrapper[aio.Producer]):
     post_batch = waits(aio.Producer.post_batch)
     flush = waits(aio.Producer.flush)
     close = waits(aio.Producer.close)
+
+    @property
+    def batch_events(self) -> int:
+        """See `amqp_streams.client.aio.Producer.batch_events`."""
+        return self._inner.batch_events
+
+    @property
+    def unsettled(self) -> int:
+        """How many events, or batches of `post_encoded`, have no outcome yet."""
+        return self._inner.unsettled
+
+    def post_encoded(self, batches: Sequence[bytes]) -> None:
+        """See `amqp_streams.client.aio.Producer.post_encoded`."""
+
+        async def post() -> None:
+            self._inner.post_encoded(batches)
+
+        self._thread.call(post())
 
     def post(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client.connection.endpoint import Endpoint, log_text
+from amqp_streams.client.connection.endpoint import log_text
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import (
@@ -26,6 +26,7 @@ from amqp_streams.client.errors import (
 )
 from amqp_streams.client.producing.batching import BYTES_DEFAULT, Batching, Refused, events_of, share_of
 from amqp_streams.client.producing.contents import Sent, encode, format_of
+from amqp_streams.client.producing.encoded import EncodedSends
 from amqp_streams.client.producing.lingering import Linger
 from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
@@ -43,7 +44,7 @@ _TURN_MAX: Final = 2000
 """Events that one loop iteration sends or encodes, so that other links of the client are not delayed."""
 
 
-class Producer(Endpoint):
+class Producer(EncodedSends):
     """Sends events to one log, or to one partition of it.
 
     Created by `Client.producer`. Use it with `async with`, which flushes at the end.
@@ -71,11 +72,11 @@ class Producer(Endpoint):
         self._numbering: Final = None if producer_id is None else Numbering()
         if producer_id is not None:
             self._properties[names.PRODUCER_ID] = checked_id(producer_id)
-        self._outbox: Final = Outbox(
+        self._outbox = Outbox(
             events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max
         )
-        self._batching: Final = Batching(batch_bytes)
-        self._linger: Final = Linger(linger_ms, self._outbox, self._batching, self._pump_soon)
+        self._batching = Batching(batch_bytes)
+        self._linger = Linger(linger_ms, self._outbox, self._batching, self._pump_soon)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
         self._refused_by: ReleasedError | None = None

@@ -93,14 +93,27 @@ def write_sent_batch(
     """Encode a batch of at least one event."""
     assert messages, "a batch has at least one event"
     sizes = array("I", map(len, messages))
-    pairs = [_SIZES, write_array(0x70, sizes)]
+    pairs: list[bytes] = []
     if formats:
         pairs += [_FORMATS, write_array(0x70, array("I", chain.from_iterable(formats.items())))]
     if resumes:
         pairs += [_RESUMES, _TRUE]
+    return join_sections(_head(sizes, pairs), sizes, messages)
+
+
+def encoded_batch(sizes: "array[int]", sections: "bytes | memoryview") -> bytes:
+    """Encode a batch whose data sections are encoded already, each as DATA_BINARY32, its size, its message.
+
+    `sizes`: of the messages.
+    """
+    assert len(sections) == sum(sizes) + SECTION_BYTES * len(sizes) > 0, "the sections have these sizes"
+    return b"".join((_head(sizes, []), sections))
+
+
+def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
+    pairs = [_SIZES, write_array(0x70, sizes), *more]
     content = b"".join(pairs)
-    head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
-    return join_sections(head, sizes, messages)
+    return DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
 
 
 def read_sent_batch(message: bytes, events_max: int) -> SentBatch:

@@ -13,6 +13,7 @@ from event_formats import amqp_binding
 from event_formats.event import CloudEvent
 from spark_connector.errors import RowError
 from spark_connector.writing.cloudevents import event_sections
+from spark_connector.writing.sections import joined
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 KINDS = {"time": pa.timestamp("us", "UTC"), "data": pa.binary(), "extensions": STRING_MAP}
@@ -27,7 +28,8 @@ def messages(rows: list[dict[str, Any]], **kinds: pa.DataType) -> list[bytes]:
         name: pa.array([row.get(name) for row in rows], kinds.get(name, KINDS.get(name, pa.string())))
         for name in names
     }
-    return list(map(b"".join, zip(*event_sections(columns, len(rows)), strict=True)))
+    found: list[bytes] = joined(event_sections(columns, len(rows))).to_pylist()
+    return found
 
 
 def test_an_event_comes_out_as_the_gateway_knows_it() -> None:

@@ -36,9 +36,8 @@ def encode(
     )
     messages, targets = Encoder(layout, partitions, default).encode(batch)
     found: dict[Target, list[bytes]] = {}
-    for message, target in zip(
-        messages, targets if isinstance(targets, list) else [targets] * len(messages), strict=True
-    ):
+    each = targets.to_pylist() if isinstance(targets, pa.Array) else [targets] * len(messages)
+    for message, target in zip(messages.to_pylist(), each, strict=True):
         found.setdefault(target, []).append(message)
     return found
 

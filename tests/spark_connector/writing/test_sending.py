@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from amqp_streams.client import EARLIEST, Event
-from amqp_streams.client.blocking import connect
+from amqp_streams.client.blocking import Producer, connect
 from examples.node import NodeProcess
 from spark_connector.errors import NodeError, RowError, StreamNotFoundError
 from spark_connector.node import connections
@@ -36,7 +37,8 @@ def chunk(number: int, targets: dict[Target, list[str]]) -> Chunk:
         for target, bodies in targets.items()
     }
     every = [message for one in messages.values() for message in one]
-    return Chunk(number, messages, len(every), sum(map(len, every)))
+    columns = {target: pa.array(one, pa.binary()) for target, one in messages.items()}
+    return Chunk(number, columns, len(every), sum(map(len, every)))
 
 
 def stored(url: str, log: str) -> dict[str, list[object]]:
@@ -61,6 +63,27 @@ def test_chunks_are_stored_in_their_order_each_where_it_belongs(
     }  # crc32(b"k") is odd
 
 
+def test_a_node_that_does_not_take_batches_gets_single_events(
+    node: NodeProcess, options: WriteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Producer, "batch_events", 0)
+    monkeypatch.delattr(Producer, "post_encoded")
+    for _ in range(2):
+        with Sending(options, "task") as sending:
+            sending.send(chunk(0, {0: ["a", "b"], 1: ["x"]}))
+    assert stored(node.url, options.stream) == {"0": ["a", "b"], "1": ["x"]}
+
+
+def test_a_row_that_is_too_large_for_a_batch_keeps_its_place(
+    node: NodeProcess, options: WriteOptions
+) -> None:
+    rows = ["a", "x" * (300 << 10), "b", "y" * (400 << 10), "z" * (300 << 10), "c"]
+    for _ in range(2):
+        with Sending(options, "task") as sending:
+            sending.send(chunk(0, {0: rows}))
+    assert stored(node.url, options.stream) == {"0": rows}
+
+
 def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(
     node: NodeProcess, options: WriteOptions
 ) -> None:
@@ -81,7 +104,7 @@ def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: 
         connect(node.url) as client,
         client.producer(options.stream, partition=0, producer_id=name) as producer,
     ):
-        producer.post_batch(whole.messages[0][:2], sequence=0)
+        producer.post_batch(whole.messages[0][:2].to_pylist(), sequence=0)
     for _ in range(2):
         with Sending(options, "task") as sending:
             sending.send(whole)
