@@ -29,7 +29,7 @@ class EncodedSends(Endpoint):
         contain their numbers (`raw.SEQUENCE_FRONT`).
 
         Raises:
-            LinkRefusedError: the node does not take batches, or there is no link now. What stopped the
+            LinkRefusedError: the node does not take batches, or no link is attached. What stopped the
                 producer.
         """
         self._check()
