@@ -40,10 +40,11 @@ from amqp_streams.streams.attach import (
     requested_partition,
 )
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
-from amqp_streams.streams.intake import Intake, Receipt
+from amqp_streams.streams.intake import Intake
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
+from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.redirects import Redirected, Redirects, require_here
 from amqp_streams.streams.sends import Sends, Taken
 
@@ -321,7 +322,7 @@ class Node:
 
     def receive_batch(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
         """Add the events of one batched send to the next commit. `now_ms`: the wall clock."""
-        taken = self._sends.receive(grant, message, self._store.sequence, now_ms)
+        taken = self._sends.receive(grant, message, now_ms)
         if taken.receipt.settled and isinstance(grant, Producing):
             self.counters[grant.log.name].repeated += len(taken.receipt.settled)
         return taken
@@ -406,13 +407,9 @@ class Node:
             elsewhere = self._elsewhere(log)
             for link in self._links.of(log.name):
                 if isinstance(link, Producing):
+                    bound = None if link.partition is None else link.partition.index
                     try:
-                        require_here(
-                            log.name,
-                            len(log.partitions),
-                            elsewhere,
-                            None if link.partition is None else link.partition.index,
-                        )
+                        require_here(log.name, len(log.partitions), elsewhere, bound)
                     except PeerError as error:
                         self._close(link, error)
                     link.elsewhere = elsewhere

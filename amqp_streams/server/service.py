@@ -34,9 +34,9 @@ from amqp_streams.server.observing.audit import Audit
 from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.picture import picture
 from amqp_streams.server.regular import Regular
-from amqp_streams.storage.ports import CommitDone, Partition, Store
+from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store
 from amqp_streams.streams.access import Access, Identity
-from amqp_streams.streams.intake import Receipt
+from amqp_streams.streams.receipts import Part, Wait
 from amqp_streams.streams.redirects import Redirects
 
 PUMPS_A_TURN: Final = 64
@@ -92,7 +92,7 @@ class LiveConnection(Protocol):
 class _Waiting:
     link: Committing
     deliveries: Sequence[Pointer]
-    receipt: Receipt
+    parts: Sequence[Part]
 
 
 class EventService:
@@ -133,7 +133,7 @@ class EventService:
         self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
         """Called when an AMQP connection was opened on this channel, which includes a successful login."""
         self._loop = loop
-        self._waiting: dict[int, list[_Waiting]] = {}
+        self._waiting: dict[tuple[CommitQueue, int], list[_Waiting]] = {}
         self._answered = asyncio.Event()
         self._commit_scheduled = False
         self._pumps: deque[Pumped] = deque()
@@ -180,13 +180,13 @@ class EventService:
 
     # -- events in
 
-    def await_commit(self, link: Committing, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
+    def await_commit(self, link: Committing, deliveries: Sequence[Pointer], wait: Wait) -> None:
         """Call `link.committed` when the commit with its records has ended.
 
         The commit starts at the end of this loop iteration.
         """
-        waiting = _Waiting(link, deliveries, receipt)
-        self._waiting.setdefault(receipt.sequence, []).append(waiting)
+        waiting = _Waiting(link, deliveries, wait.parts)
+        self._waiting.setdefault((wait.queue, wait.commit), []).append(waiting)
         if not self._commit_scheduled:
             self._commit_scheduled = True
             self._loop.call_soon(self._begin_commit)
@@ -208,18 +208,18 @@ class EventService:
         self.store.commit()
 
     def _committed(self, done: CommitDone) -> None:
-        waiting = self._waiting.pop(done.sequence, [])
+        waiting = self._waiting.pop((done.queue, done.sequence), [])
         partitions: dict[Partition, None] = {}
         touched: dict[Owner, None] = {}
         for entry in waiting:
             try:
-                entry.link.committed(entry.deliveries, entry.receipt, done)
+                entry.link.committed(entry.deliveries, entry.parts, done)
             # One link that fails costs its connection; the other producers get their outcomes.
             except Exception:
                 log.exception("connection_failed", link=entry.link.name, during="committed")
                 entry.link.owner.cut("the node failed to answer a link")
             touched[entry.link.owner] = None
-            partitions.update([(part.partition, None) for part in entry.receipt.parts])
+            partitions.update([(part.partition, None) for part in entry.parts])
         for partition, failure in done.failures.items():
             log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
         for owner in touched:
@@ -241,7 +241,7 @@ class EventService:
 
     def _count(self, waiting: list[_Waiting], done: CommitDone) -> None:
         for entry in waiting:
-            for part in entry.receipt.parts:
+            for part in entry.parts:
                 counters = self.node.counters.get(part.partition.log)
                 if counters is not None and part.partition not in done.failures:
                     counters.events_in += part.count

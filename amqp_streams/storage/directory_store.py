@@ -43,6 +43,7 @@ from amqp_streams.storage.ports import (
     RETAINED_A_CALL,
     STATE_KEYS_MAX,
     CommitDone,
+    CommitQueue,
     Partition,
     StoredLog,
     StoreFacts,
@@ -164,9 +165,9 @@ class DirectoryStore:
         return self._logs
 
     @property
-    def sequence(self) -> int:
-        """See `Store.sequence`."""
-        return self._committer.sequence
+    def queue(self) -> CommitQueue:
+        """The queue of all partitions: one commit takes the records of all of them."""
+        return self._committer
 
     @property
     def pending_bytes(self) -> int:
@@ -403,7 +404,9 @@ class DirectoryStore:
             segments = Segments(
                 self._folder(log.name) / str(index), log.seed(index), self._reading, part.row, part.producers
             )
-            partitions.append(PartitionLog(log, index, segments, self._admit, start=part.start, end=part.end))
+            partitions.append(
+                PartitionLog(log, index, segments, self._admit, self.queue, start=part.start, end=part.end)
+            )
         self._records[log.name] = log
         self._logs[log.name] = StoredLog(log.name, log.settings, log.incarnation, tuple(partitions))
         return self._logs[log.name]

@@ -91,10 +91,26 @@ class PartitionFacts:
     failure: str | None
 
 
+class CommitQueue(Protocol):
+    """The partitions whose records become durable together, commit by commit.
+
+    The commits of a queue end in the order of their numbers, and do not wait for those of another queue.
+    """
+
+    @property
+    def sequence(self) -> int:
+        """The number of the commit that takes the next append: more than that of a commit in flight."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet committed, those in flight included."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """A commit that ended. `failures`: by partition, why its records could not be made durable."""
+    """A commit of a queue that ended. `failures`: by partition, why its records could not be made durable."""
 
+    queue: CommitQueue
     sequence: int
     events: int
     bytes: int
@@ -126,6 +142,10 @@ class StoreFacts:
 
 class Partition(Protocol):
     """One ordered sequence of records."""
+
+    @property
+    def queue(self) -> CommitQueue:
+        """Whose commits make its records durable. It never changes."""
 
     @property
     def log(self) -> str:
@@ -282,17 +302,13 @@ class Store(Protocol):
         """Required before appends with `formats`. Otherwise like `allow_numbers`."""
 
     @property
-    def sequence(self) -> int:
-        """The number of the commit that takes the next append: one more than that of a commit in flight."""
-
-    @property
     def pending_bytes(self) -> int:
-        """Bytes appended and not yet committed, those in flight included."""
+        """The pending bytes of all queues."""
 
     def commit(self) -> None:
-        """Start a commit of all pending records.
+        """Start a commit of all pending records, in each queue that has some.
 
-        If a commit is in flight, the next one starts when it ends.
+        If a commit of the queue is in flight, its next one starts when that one ends.
         """
 
     def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:

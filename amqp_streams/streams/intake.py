@@ -5,7 +5,7 @@ alone.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
@@ -15,6 +15,7 @@ from amqp_streams.storage.ports import Formats, Partition, Store, StoredLog
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
 from amqp_streams.streams.numbering import Numbered
+from amqp_streams.streams.receipts import Part, Receipt
 from amqp_streams.streams.redirects import NOWHERE, Redirected, require_here
 from amqp_streams.streams.routing import RoundRobin, partition_of_key
 from amqp_streams.wire.sections import (
@@ -25,41 +26,6 @@ from amqp_streams.wire.sections import (
     target_partition,
     without_annotations,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The part of a batch that one partition took: the messages at `indices` (None: all), `count` of them."""
-
-    partition: Partition
-    indices: Sequence[int] | None
-    count: int
-    bytes: int
-
-
-@dataclass(slots=True)
-class Receipt:
-    """The result of a batch of transfers.
-
-    `parts`: what the partitions added to commit `sequence`. `refused`: the indices of refused messages, with
-    the error. Of idempotent producers, `settled`: indices of durable events; `earlier`: those in the commit
-    in flight. `invalid`: the index and the error of the first event because of which a batch that stays
-    together was refused: then nothing of it was added.
-    """
-
-    sequence: int
-    parts: list[Part] = field(default_factory=list)
-    refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
-    settled: Sequence[int] = ()
-    earlier: Sequence[Part] = ()
-    invalid: tuple[int, PeerError | StorageError] | None = None
-
-    def spoil(self) -> bool:
-        """If an event of a batch that stays together was refused, refuse the batch; returns whether it is."""
-        if self.refused:
-            self.invalid = min(self.refused, key=lambda refusal: refusal[0])
-            self.refused.clear()
-        return self.invalid is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +65,7 @@ class _Batch:
         header_sizes: bytes,
         formats: Formats,
     ) -> StorageError | None:
-        before = self.store.pending_bytes
+        before, commit = self.store.pending_bytes, partition.queue.sequence
         try:
             if formats is not None:
                 self.store.allow_formats()
@@ -111,7 +77,8 @@ class _Batch:
                 for index in (range(len(messages)) if indices is None else indices)
             ]
             return error
-        self.receipt.parts.append(Part(partition, indices, len(messages), self.store.pending_bytes - before))
+        taken = self.store.pending_bytes - before
+        self.receipt.parts.append(Part(partition, indices, len(messages), taken, commit))
         return None
 
 
@@ -162,7 +129,7 @@ class Intake:
 
         Never raises for a peer's data: see `Receipt.refused`.
         """
-        receipt = Receipt(self._store.sequence)
+        receipt = Receipt()
         try:
             # Hot path: one call in C speed for the usual batch. Only a batch with an invalid message is taken
             # apart.
@@ -191,7 +158,7 @@ class Intake:
         `partition`: of events without a hint of their own; None: they are dealt. After an error of the store
         (`Receipt.refused`), partitions that come later get nothing.
         """
-        receipt = Receipt(self._store.sequence)
+        receipt = Receipt()
         try:
             stored, header_sizes = strip_batch(messages)
         except MessagesRefusedError as refused:
@@ -301,7 +268,7 @@ class Intake:
             except (PeerError, StorageError) as error:  # StorageError: a log could not be created on demand
                 batch.receipt.refused.append((index, error))
                 continue
-            receipt = Receipt(batch.receipt.sequence)
+            receipt = Receipt()
             stored, sizes = [batch.stored[index]], batch.header_sizes[index : index + 1]
             # `_route` recognizes messages without annotations by the identity of the lists.
             same = stored[0] is message

@@ -15,8 +15,9 @@ from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.storage.formats.chunks import formats_at
 from amqp_streams.storage.ports import Formats, Numbers, Partition, Store
 from amqp_streams.streams.attach import Producing
-from amqp_streams.streams.intake import Part, Receipt, here, target
+from amqp_streams.streams.intake import here, target
 from amqp_streams.streams.numbering import Numbered, Numbering
+from amqp_streams.streams.receipts import Part, Receipt
 from amqp_streams.wire.sections import strip, without_annotations
 from amqp_streams.wire.sequences import Split, sequence_of, split_batch
 
@@ -48,7 +49,7 @@ class NumberedIntake:
         together: bool = False,
     ) -> Receipt:
         """See `Intake.receive`; with `together`, see `Intake.receive_together`."""
-        receipt = Receipt(self._store.sequence)
+        receipt = Receipt()
         split = split_batch(messages)
         by_partition: dict[int, list[int]] | None = None
         # Not every message has its sequence where the fast path looks: look at each one.
@@ -78,8 +79,8 @@ class NumberedIntake:
 
     def _take(self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split) -> None:
         """Append a partition's share of a batch, the messages at `indices` (None: all)."""
-        numbered, receipt = batch.numbered, batch.receipt
-        sifted = self._numbering.sift(numbered, partition, share.sequences, receipt.sequence)
+        numbered, receipt, commit = batch.numbered, batch.receipt, partition.queue.sequence
+        sifted = self._numbering.sift(numbered, partition, share.sequences, commit)
         fresh = sifted.fresh
         whole = len(fresh) == len(share.stored)
         known = range(len(share.stored)) if indices is None else indices
@@ -100,16 +101,15 @@ class NumberedIntake:
             return
         receipt.refused += [(known[at], reason) for at, reason in sifted.refused]
         receipt.settled = [*receipt.settled, *[known[at] for at in sifted.settled]]
-        if sifted.earlier:
-            receipt.earlier = [*receipt.earlier, Part(partition, [known[at] for at in sifted.earlier], 0, 0)]
-        if sifted.current:
-            receipt.parts.append(Part(partition, [known[at] for at in sifted.current], 0, 0))
+        for repeated, its_commit in (sifted.earlier, commit - 1), (sifted.current, commit):
+            if repeated:
+                receipt.parts.append(Part(partition, [known[at] for at in repeated], 0, 0, its_commit))
 
     def _append(
         self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split
     ) -> PeerError | StorageError | None:
         numbered, receipt = batch.numbered, batch.receipt
-        before = self._store.pending_bytes
+        before, commit = self._store.pending_bytes, partition.queue.sequence
         try:
             numbers = Numbers(
                 numbered.producer, share.sequences, self._numbering.admit(numbered, partition, batch.now_ms)
@@ -121,8 +121,9 @@ class NumberedIntake:
             # Only this partition refuses: the other parts of the batch are stored.
             return error
         # Only after the append: a refused append must not count as in flight.
-        self._numbering.appended(numbered, partition, numbers, receipt.sequence)
-        receipt.parts.append(Part(partition, indices, len(share.stored), self._store.pending_bytes - before))
+        self._numbering.appended(numbered, partition, numbers, commit)
+        taken = self._store.pending_bytes - before
+        receipt.parts.append(Part(partition, indices, len(share.stored), taken, commit))
         return None
 
 

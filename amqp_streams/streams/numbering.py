@@ -14,7 +14,14 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.storage.formats.producers import victims
-from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, CommitDone, Numbers, Partition, StoredLog
+from amqp_streams.storage.ports import (
+    PRODUCER_ID_BYTES_MAX,
+    CommitDone,
+    CommitQueue,
+    Numbers,
+    Partition,
+    StoredLog,
+)
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.types import Value
 
@@ -119,9 +126,9 @@ class Numbering:
         """By partition and producer, its commits that have not ended, each with the highest sequence in it.
         At most two: the commit in flight and the next one.
         """
-        self._lowest: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
-        """By commit, link and partition, the lowest sequence in the commit. If the commit fails, the link
-        must send again from there.
+        self._lowest: Final[dict[tuple[CommitQueue, int], dict[tuple[Numbered, Partition], int]]] = {}
+        """By queue, commit, link and partition, the lowest sequence in the commit. If the commit fails, the
+        link must send again from there.
         """
         self._leaving: Final[dict[Partition, dict[str, int]]] = {}
         """By partition, producers that will be forgotten, each with the commit that removes it."""
@@ -155,7 +162,7 @@ class Numbering:
     def sift(self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int) -> Sifted:
         """Sort events by what to do with them, given their sequences in order.
 
-        `commit`: the number of the next commit.
+        `commit`: the number of the next commit of the partition's queue.
         """
         highest = self._reached(partition, numbered.producer)
         # Hot path: all events are new and in order. `map` compares in C.
@@ -250,7 +257,7 @@ class Numbering:
 
     def committed(self, done: CommitDone) -> None:
         """Process the end of a commit: events that it could not store must be sent again."""
-        for (numbered, partition), lowest in self._lowest.pop(done.sequence, {}).items():
+        for (numbered, partition), lowest in self._lowest.pop((done.queue, done.sequence), {}).items():
             failure = done.failures.get(partition)
             if failure is not None:
                 numbered.owe(partition, lowest, failure)
@@ -269,7 +276,7 @@ class Numbering:
     def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:
         """Record that these events of the link are in this commit."""
         if sequences:
-            of_commit = self._lowest.setdefault(commit, {})
+            of_commit = self._lowest.setdefault((partition.queue, commit), {})
             lowest = min(sequences)
             of_commit[numbered, partition] = min(of_commit.get((numbered, partition), lowest), lowest)
 

@@ -15,8 +15,9 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.storage.ports import Formats
 from amqp_streams.streams.attach import AttachRequest, Producing, Relaying
-from amqp_streams.streams.intake import Intake, Receipt, target
+from amqp_streams.streams.intake import Intake, target
 from amqp_streams.streams.numbered_intake import NumberedIntake
+from amqp_streams.streams.receipts import Receipt
 from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_sent_batch, rejection_text
 
 
@@ -46,12 +47,12 @@ class Sends:
         """The most events of a batch on a link with this attach; 0: it asks for no batches."""
         return self._events_max if names.CAPABILITY_BATCHED_SENDS in request.capabilities else 0
 
-    def receive(self, grant: Producing | Relaying, message: bytes, sequence: int, now_ms: int) -> Taken:
-        """Add the events of a batch to commit `sequence`, the next one. `message`: the whole transfer.
+    def receive(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
+        """Add the events of a batch to the next commit. `message`: the whole transfer.
 
         Never raises for a peer's data.
         """
-        nothing = Receipt(sequence)
+        nothing = Receipt()
         try:
             batch = read_sent_batch(message, self._events_max)
         except TooManyEventsError as error:
@@ -80,7 +81,7 @@ class Sends:
     def _taken(self, grant: Producing, batch: SentBatch, wanted: int | None, now_ms: int) -> Receipt:
         formats = _formats(batch.formats, len(batch.messages))
         if formats is not None and names.BATCH_MESSAGE_FORMAT in formats:
-            receipt = Receipt(0)
+            receipt = Receipt()
             error = PeerError(names.INVALID_FIELD, "a batch cannot be an event of a batch")
             receipt.invalid = formats.index(names.BATCH_MESSAGE_FORMAT), error
             return receipt

@@ -6,6 +6,14 @@ Storage in memory, failing files, a manual clock.
 from amqp_streams.testing.clock import ManualClock, ManualLoop
 from amqp_streams.testing.faulty_files import FaultyFiles
 from amqp_streams.testing.memory_states import MemoryStates
-from amqp_streams.testing.memory_store import MemoryPartition, MemoryStore
+from amqp_streams.testing.memory_store import MemoryCommitQueue, MemoryPartition, MemoryStore
 
-__all__ = ["FaultyFiles", "ManualClock", "ManualLoop", "MemoryPartition", "MemoryStates", "MemoryStore"]
+__all__ = [
+    "FaultyFiles",
+    "ManualClock",
+    "ManualLoop",
+    "MemoryCommitQueue",
+    "MemoryPartition",
+    "MemoryStates",
+    "MemoryStore",
+]

@@ -47,7 +47,8 @@ class _MemorySegment:
 class MemoryPartition:
     """One partition of a `MemoryStore`."""
 
-    def __init__(self, store: "MemoryStore", log: str, index: int, settings: LogSettings) -> None:
+    def __init__(self, queue: "MemoryCommitQueue", log: str, index: int, settings: LogSettings) -> None:
+        self.queue: Final = queue
         self.log: Final = log
         self.index: Final = index
         self.settings = settings
@@ -56,7 +57,6 @@ class MemoryPartition:
         self.failure: StorageError | None = None
         self.refusal: StorageError | None = None
         self.producers: producers.Table = {}
-        self._store: Final = store
         self._next = 0
         self._last_ms = 0
         self._segments = [_MemorySegment(0)]
@@ -80,7 +80,7 @@ class MemoryPartition:
         self._last_ms = max(self._last_ms, now_ms)
         timestamps = array("q", [self._last_ms]) * len(messages)
         marks = producers.marks_of(base, numbers) if numbers else ()
-        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages), marks, formats))
+        self.queue.append(self, Chunk(base, timestamps, header_sizes, list(messages), marks, formats))
         return base
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
@@ -168,26 +168,115 @@ class MemoryPartition:
             yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
 
 
+class MemoryCommitQueue:
+    """Partitions of a `MemoryStore` whose records become visible together."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self.sequence = 0
+        self._store: Final = store
+        self._pending: list[tuple[MemoryPartition, Chunk]] = []
+        self._in_flight: list[tuple[MemoryPartition, Chunk]] | None = None
+        self._wanted = False
+        self._failing: dict[Partition, StorageError] = {}
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `CommitQueue.pending_bytes`."""
+        return _bytes([*self._pending, *(self._in_flight or ())])
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit waits for `complete`."""
+        return self._in_flight is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no append waits for a commit or for its end."""
+        return self._in_flight is None and not self._pending
+
+    def append(self, partition: MemoryPartition, chunk: Chunk) -> None:
+        """Add records to the next commit."""
+        self._pending.append((partition, chunk))
+
+    def commit(self) -> None:
+        """See `Store.commit`."""
+        if self._in_flight is not None:
+            # One commit at a time: the next one starts when this one ends.
+            self._wanted = True
+        elif self._pending:
+            self._start()
+            while self._store.auto and self.in_flight:
+                self.complete()
+
+    def complete(self) -> CommitDone:
+        """End the commit in flight. Its records become visible, except in partitions that `fail` named."""
+        assert self._in_flight is not None, "a commit is in flight"
+        ended, sequence = self._in_flight, self.sequence - 1
+        failures: dict[Partition, StorageError] = {}
+        for partition, chunk in ended:
+            # Looked at when the commit ends: the partition may have failed after it began.
+            if error := partition.failure or partition.refusal or self._failing.get(partition):
+                failures[partition] = error
+            else:
+                partition.make_visible(chunk)
+        for failed in failures:
+            self._refuse(failed)
+        self._failing.clear()
+        events = sum(len(chunk) for _, chunk in ended)
+        done = CommitDone(self, sequence, events, _bytes(ended), 0.0, failures)
+        self._in_flight = None
+        if self._wanted and self._pending:
+            self._start()
+        self._wanted = False
+        # Last: the callee may append and commit again.
+        self._store.on_commit(done)
+        return done
+
+    def fail(self, partition: Partition, error: StorageError) -> None:
+        """Make `partition` lose what it has in the commit in flight or, without one, in the next."""
+        self._failing[partition] = error
+
+    def _start(self) -> None:
+        self._in_flight, self._pending = self._pending, []
+        self.sequence += 1
+
+    def _refuse(self, partition: Partition) -> None:
+        """Numbers after a lost record cannot stay.
+
+        What is pending fails with its own commit, and until then nothing is taken.
+        """
+        assert isinstance(partition, MemoryPartition)
+        waiting = any(owner is partition for owner, _ in self._pending)
+        partition.refusal = (
+            (StorageError("the commit before this one failed") if waiting else None)
+            if not partition.failure
+            else None
+        )
+        if not waiting:
+            partition.forget_uncommitted()
+
+
 class MemoryStore:
     """All logs in memory.
 
-    `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`.
+    `commit()` completes at once, or with `auto=False` when the test says `complete()`.
 
-    `states` are those of a store before this one, or new ones.
+    `states` are those of a store before this one, or new ones. With `separate`, each partition has a commit
+    queue of its own; otherwise all partitions share one.
     """
 
-    def __init__(self, *, auto: bool = True, states: MemoryStates | None = None) -> None:
+    def __init__(
+        self, *, auto: bool = True, states: MemoryStates | None = None, separate: bool = False
+    ) -> None:
         self.states: Final = states or MemoryStates()
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.auto: Final = auto
         self.closed = False
         self.full: str | None = None
         self._logs: dict[str, StoredLog] = {}
-        self._sequence = 0
-        self._pending: list[tuple[MemoryPartition, Chunk]] = []
-        self._in_flight: list[tuple[MemoryPartition, Chunk]] | None = None
-        self._wanted = False
-        self._failing: dict[MemoryPartition, StorageError] = {}
+        self._shared: Final = None if separate else MemoryCommitQueue(self)
+        # Also those of deleted logs whose appends have not failed yet.
+        self._queues: dict[MemoryCommitQueue, None] = {} if self._shared is None else {self._shared: None}
 
     @property
     def logs(self) -> Mapping[str, StoredLog]:
@@ -195,27 +284,30 @@ class MemoryStore:
         return self._logs
 
     @property
-    def sequence(self) -> int:
-        """See `Store.sequence`."""
-        return self._sequence
+    def queue(self) -> MemoryCommitQueue:
+        """The queue that all partitions share."""
+        assert self._shared is not None, "the partitions share a queue"
+        return self._shared
 
     @property
     def pending_bytes(self) -> int:
         """See `Store.pending_bytes`."""
-        return _bytes([*self._pending, *(self._in_flight or ())])
+        return sum([queue.pending_bytes for queue in self._queues])
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit waits for `complete()` or `fail(…)`."""
-        return self._in_flight is not None
+        """Whether a commit waits for `complete()`."""
+        return any(queue.in_flight for queue in self._queues)
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
         """See `Store.create`."""
         if log_name(name) in self._logs:
             message = f"log {name} exists"
             raise ValueError(message)
+        queues = [self._shared or MemoryCommitQueue(self) for _ in range(settings.partitions)]
+        self._queues |= dict.fromkeys(queues)
         partitions = tuple(
-            MemoryPartition(self, name, index, settings) for index in range(settings.partitions)
+            MemoryPartition(queue, name, index, settings) for index, queue in enumerate(queues)
         )
         self._logs[name] = StoredLog(name, settings, incarnation, partitions)
         return self._logs[name]
@@ -246,38 +338,12 @@ class MemoryStore:
 
     def commit(self) -> None:
         """See `Store.commit`."""
-        if self._in_flight is not None:
-            # One commit at a time: the next one starts when this one ends.
-            self._wanted = True
-            return
-        if not self._pending:
-            return
-        self._start()
-        while self.auto and self.in_flight:
-            self.complete()
+        for queue in list(self._queues):
+            queue.commit()
 
     def complete(self) -> CommitDone:
-        """End the commit in flight. Its records become visible, except in partitions that `fail` named."""
-        assert self._in_flight is not None, "a commit is in flight"
-        ended, sequence = self._in_flight, self._sequence - 1
-        failures: dict[Partition, StorageError] = {}
-        for partition, chunk in ended:
-            # Looked at when the commit ends: the partition may have failed after it began.
-            if error := partition.failure or partition.refusal or self._failing.get(partition):
-                failures[partition] = error
-            else:
-                partition.make_visible(chunk)
-        for failed in failures:
-            self._refuse(failed)
-        self._failing.clear()
-        done = CommitDone(sequence, sum(len(chunk) for _, chunk in ended), _bytes(ended), 0.0, failures)
-        self._in_flight = None
-        if self._wanted and self._pending:
-            self._start()
-        self._wanted = False
-        # Last: the callee may append and commit again.
-        self.on_commit(done)
-        return done
+        """End the commit in flight of the shared queue: see `MemoryCommitQueue.complete`."""
+        return self.queue.complete()
 
     def fail(self, partition: Partition, error: StorageError, *, stop: bool = True) -> None:
         """Make `partition` lose what it has in the commit in flight or, without one, in the next.
@@ -285,7 +351,7 @@ class MemoryStore:
         With `stop` it takes no more.
         """
         assert isinstance(partition, MemoryPartition)
-        self._failing[partition] = error
+        partition.queue.fail(partition, error)
         if stop:
             partition.failure = error
 
@@ -306,35 +372,14 @@ class MemoryStore:
 
     def close(self, *, within_s: float | None = None) -> bool:  # noqa: ARG002  memory is fast
         """See `Store.close`."""
-        while self._in_flight is not None or self._pending:
-            self.commit()
-            if self._in_flight is not None:
-                self.complete()
+        for queue in self._queues:
+            while not queue.idle:
+                queue.commit()
+                if queue.in_flight:
+                    queue.complete()
         self.closed = True
         self.on_commit = _ignore
         return True
-
-    def _append(self, partition: MemoryPartition, chunk: Chunk) -> None:
-        self._pending.append((partition, chunk))
-
-    def _start(self) -> None:
-        self._in_flight, self._pending = self._pending, []
-        self._sequence += 1
-
-    def _refuse(self, partition: Partition) -> None:
-        """Numbers after a lost record cannot stay.
-
-        What is pending fails with its own commit, and until then nothing is taken.
-        """
-        assert isinstance(partition, MemoryPartition)
-        waiting = any(owner is partition for owner, _ in self._pending)
-        partition.refusal = (
-            (StorageError("the commit before this one failed") if waiting else None)
-            if not partition.failure
-            else None
-        )
-        if not waiting:
-            partition.forget_uncommitted()
 
 
 def _ignore(done: CommitDone) -> None:

@@ -319,7 +319,7 @@ class InMemoryNode:
         owner = self.store.logs[log].partitions[partition]
         owner.append(messages, bytes(len(messages)), self.clock())
         self.store.commit()
-        for consumer in self.service.node.committed(CommitDone(0, 0, 0, 0.0, {}), [owner]):
+        for consumer in self.service.node.committed(CommitDone(owner.queue, 0, 0, 0, 0.0, {}), [owner]):
             link = self.service.effects.consumer(consumer)
             assert link is not None
             self.service.pump_later(link)

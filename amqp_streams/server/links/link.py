@@ -22,7 +22,7 @@ from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.observing.audit import Audit
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import Grant, Pending
-from amqp_streams.streams.intake import Receipt
+from amqp_streams.streams.receipts import Part, Wait
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
 
@@ -71,8 +71,8 @@ class Service(Protocol):
     def cursors_moved(self) -> None:
         """Note that cursors that outlive their links have moved: they are written soon."""
 
-    def await_commit(self, link: "Committing", deliveries: Sequence[Pointer], receipt: Receipt) -> None:
-        """Call `link.committed` after the commit with the number `receipt.sequence` has ended."""
+    def await_commit(self, link: "Committing", deliveries: Sequence[Pointer], wait: Wait) -> None:
+        """Call `link.committed` after the commit that `wait` names has ended."""
 
     def overloaded(self, link: "Committing") -> bool:
         """Return whether too many bytes wait for the disk.
@@ -181,8 +181,8 @@ class Committing(Hashable, Protocol):
     name: str
     owner: Owner
 
-    def committed(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> None:
-        """The commit that contains these deliveries has ended."""
+    def committed(self, deliveries: Sequence[Pointer], parts: Sequence[Part], done: CommitDone) -> None:
+        """The commit that contains these deliveries has ended. See `Wait.parts`."""
 
     def top_up(self) -> None:
         """Grant credit, if there is space."""

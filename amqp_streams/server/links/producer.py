@@ -5,7 +5,6 @@ With a null target, it appends each message to the log that the message names. S
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Final
@@ -19,7 +18,7 @@ from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
 from amqp_streams.server.links.sent_batch import SentBatch
 from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
-from amqp_streams.streams.intake import Receipt
+from amqp_streams.streams.receipts import Part
 from amqp_streams.wire.formats import UNKNOWN
 
 _UNREADABLE: Final = (
@@ -129,10 +128,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms(), formats)
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
-            if receipt.settled or receipt.earlier:
-                self._take_repeated(deliveries, receipt)
-            elif receipt.parts:
-                self.service.await_commit(self, deliveries, receipt)
+            # Repetitions that are stored already.
+            if receipt.settled:
+                self._accept([deliveries[index] for index in receipt.settled])
+            for wait in receipt.waits():
+                indices = wait.indices
+                chosen = deliveries if indices is None else [deliveries[index] for index in indices]
+                self.service.await_commit(self, chosen, wait)
         if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
             self.top_up()
         return taken
@@ -143,21 +145,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if taken.released:
             self._release(delivery)
             return
-        receipt = taken.receipt
-        waits = [
-            Receipt(sequence, list(parts))
-            for sequence, parts in (
-                (receipt.sequence - 1, receipt.earlier),
-                (receipt.sequence, receipt.parts),
-            )
-            if parts
-        ]
+        waits = taken.receipt.waits()
         if not waits:
             self.answer(delivery, taken.refused)
             return
         batch = SentBatch(self, delivery, len(waits), taken.refused)
-        for each in waits:
-            self.service.await_commit(batch, [delivery], each)
+        for wait in waits:
+            self.service.await_commit(batch, [delivery], wait)
 
     def answer(self, delivery: Pointer, refused: PeerError | StorageError | None) -> None:
         """Send the outcome of a batch. `refused`: the error; None: accepted."""
@@ -196,25 +190,6 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             formats = [formats[index] for index in kept]
         return array("I", formats) if any(formats) else None
 
-    def _take_repeated(self, deliveries: Sequence[Pointer], receipt: Receipt) -> None:
-        """Answer deliveries some of which are repetitions of an idempotent producer.
-
-        A repetition that is already stored is accepted at once; one that is still being stored waits for the
-        earlier commit, whose sequence is one lower.
-        """
-        self._accept([deliveries[index] for index in receipt.settled])
-        for sequence, parts in (receipt.sequence - 1, receipt.earlier), (receipt.sequence, receipt.parts):
-            shares = [range(len(deliveries)) if part.indices is None else part.indices for part in parts]
-            waiting = Receipt(sequence)
-            count = 0
-            for part, share in zip(parts, shares, strict=True):
-                waiting.parts.append(replace(part, indices=range(count, count + len(share))))
-                count += len(share)
-            if count:
-                self.service.await_commit(
-                    self, [deliveries[index] for share in shares for index in share], waiting
-                )
-
     def _hold_back(self, debt_ms: int) -> None:
         """Stop reading from the client until it has paid off the bytes by which it exceeded its quota.
 
@@ -226,13 +201,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             within_ms = min(debt_ms, self.service.limits.idle_timeout_ms // 4)
             self.service.later(within_ms, partial(self.owner.resume, Pause.QUOTA))
 
-    def committed(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> None:
+    def committed(self, deliveries: Sequence[Pointer], parts: Sequence[Part], done: CommitDone) -> None:
         """Send the outcomes: the commit that contains these deliveries has ended."""
         if not self.alive:
             return
         # Hot path: usually all deliveries of the commit are accepted in one call.
-        if receipt.refused or done.failures:
-            deliveries = self._stored(deliveries, receipt, done)
+        if done.failures:
+            deliveries = self._stored(deliveries, parts, done)
         self._accept(deliveries)
         # a delivery counts as unsettled until the sender settles too, so room appears only now
         if self.second:
@@ -244,10 +219,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         else:
             outcomes.give(deliveries, outcomes.ACCEPTED)
 
-    def _stored(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> Sequence[Pointer]:
+    def _stored(
+        self, deliveries: Sequence[Pointer], parts: Sequence[Part], done: CommitDone
+    ) -> Sequence[Pointer]:
         """Return the deliveries whose records are stored. The others are answered here."""
-        gone = {index for index, _ in receipt.refused}
-        for part in receipt.parts:
+        gone: set[int] = set()
+        for part in parts:
             failure = done.failures.get(part.partition)
             if failure is not None:
                 failed = range(len(deliveries)) if part.indices is None else part.indices

@@ -10,7 +10,7 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import Owner
 from amqp_streams.storage.ports import CommitDone
-from amqp_streams.streams.intake import Receipt
+from amqp_streams.streams.receipts import Part
 
 
 class Answering(Protocol):
@@ -44,10 +44,10 @@ class SentBatch:
         self._commits = commits
         self._refused = refused
 
-    def committed(self, deliveries: Sequence[Pointer], receipt: Receipt, done: CommitDone) -> None:  # noqa: ARG002  the delivery is known
+    def committed(self, deliveries: Sequence[Pointer], parts: Sequence[Part], done: CommitDone) -> None:  # noqa: ARG002  the delivery is known
         """One of the commits has ended."""
         self._commits -= 1
-        for part in receipt.parts:
+        for part in parts:
             self._refused = self._refused or done.failures.get(part.partition)
         if not self._commits:
             self._link.answer(self._delivery, self._refused)

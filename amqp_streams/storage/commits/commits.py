@@ -60,7 +60,7 @@ class _Commit:
 
 
 class Committer:
-    """Takes the pending records of partitions and makes them durable.
+    """Takes the pending records of partitions and makes them durable: the only `CommitQueue` of its store.
 
     `done` is called with each commit that ended.
     """
@@ -289,7 +289,12 @@ class Committer:
         self._flusher.pace()
         self._done(
             CommitDone(
-                commit.sequence, commit.events, commit.bytes, perf_counter() - commit.began, commit.failures
+                self,
+                commit.sequence,
+                commit.events,
+                commit.bytes,
+                perf_counter() - commit.began,
+                commit.failures,
             )
         )
 

@@ -18,7 +18,7 @@ from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import cut, join, join_formats
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
-from amqp_streams.storage.ports import Chunk, Formats, Mark, Numbers, PartitionFacts
+from amqp_streams.storage.ports import Chunk, CommitQueue, Formats, Mark, Numbers, PartitionFacts
 
 Admit = Callable[["PartitionLog", int, int], None]
 """Called by each append with its bytes and the time; raises DiskFullError if the disk has no space."""
@@ -30,8 +30,17 @@ class PartitionLog:
     """One ordered sequence of records. Only the loop's thread uses it."""
 
     def __init__(
-        self, log: LogRecord, index: int, segments: Segments, admit: Admit, *, start: int, end: int
+        self,
+        log: LogRecord,
+        index: int,
+        segments: Segments,
+        admit: Admit,
+        queue: CommitQueue,
+        *,
+        start: int,
+        end: int,
     ) -> None:
+        self.queue: Final = queue
         self.log: Final = log.name
         self.index: Final = index
         self.uid: Final = log.uid

@@ -6,9 +6,11 @@ Other cases are in test_node.py, through the node.
 from amqp_streams.errors import StorageError
 from amqp_streams.node.reading import Reading
 from amqp_streams.storage.ports import CommitDone
+from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.node.bench import Bench
 
-DONE = CommitDone(1, 1, 1, 0.0, {})
+QUEUE = MemoryStore().queue
+DONE = CommitDone(QUEUE, 1, 1, 1, 0.0, {})
 
 
 def test_a_reader_that_found_nothing_is_woken_once_by_any_of_its_partitions() -> None:
@@ -24,7 +26,7 @@ def test_neither_a_failed_commit_nor_anything_else_wakes_a_forgotten_reader() ->
     bench, reading = Bench(), Reading()
     consumer = bench.consume()
     reading.next_run(consumer, 10, None)
-    failed = CommitDone(1, 1, 1, 0.0, {bench.log.partitions[0]: StorageError("gone")})
+    failed = CommitDone(QUEUE, 1, 1, 1, 0.0, {bench.log.partitions[0]: StorageError("gone")})
     assert not reading.committed(failed, bench.log.partitions[:1])
     reading.forget(consumer)
     assert not reading.committed(DONE, bench.log.partitions)

@@ -1,7 +1,7 @@
 """The stores that are tested, each with a hand that makes time pass in it."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Tuning
-from amqp_streams.storage.ports import CommitDone, Partition, Store
+from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store
 from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore
 
 NOW = 1_700_000_000_000
@@ -41,17 +41,25 @@ class Hand:
         self.done: list[CommitDone] = []
         self.written: list[tuple[int, StorageError | None]] = []
         """Numbers of the states' writes that ended, and why they failed."""
+        self._queues: dict[CommitQueue, None] = {}
         store.on_commit = self.done.append
         store.states.on_written = lambda number, failure: self.written.append((number, failure))
 
     def commit(self) -> CommitDone | None:
-        """Commit the pending appends and wait for the commit."""
-        count, sequence = len(self.done), self.store.sequence
+        """Commit the pending appends and wait for the commits of all queues. Returns the last one."""
+        count, before = len(self.done), {queue: queue.sequence for queue in self._known_queues()}
         self.store.commit()
-        if self.store.sequence == sequence and not self.store.pending_bytes:
+        busy = {queue for queue in before if queue.sequence != before[queue] or queue.pending_bytes}
+        if not busy:
             return None
-        self.loop.run_until(lambda: len(self.done) > count)
+        self.loop.run_until(lambda: busy <= {done.queue for done in self.done[count:]})
         return self.done[-1]
+
+    def _known_queues(self) -> Iterable[CommitQueue]:
+        """The queues of all partitions, also of logs that were deleted."""
+        for log in self.store.logs.values():
+            self._queues |= {partition.queue: None for partition in log.partitions}
+        return self._queues
 
     def keep(self, changes: Mapping[str, bytes | None]) -> StorageError | None:
         """Write states and wait for it; why it failed, if it did."""
@@ -101,11 +109,11 @@ def read_all(partition: Partition, at: int = 0, bytes_max: int = 1 << 20) -> lis
 Opener = Callable[[], Hand]
 
 
-@pytest.fixture(params=["memory", "inline", "real"])
+@pytest.fixture(params=["memory", "separate", "inline", "real"])
 def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
-    """A hand for each kind of store."""
-    if request.param == "memory":
-        store, loop = MemoryStore(), ManualLoop()
+    """A hand for each kind of store. "separate": in memory, and each partition is a queue of its own."""
+    if request.param in {"memory", "separate"}:
+        store, loop = MemoryStore(separate=request.param == "separate"), ManualLoop()
         store.states.defer = loop.call
         hand = Hand(store, loop)
     elif request.param == "inline":

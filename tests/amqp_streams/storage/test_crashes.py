@@ -191,7 +191,7 @@ class World:
         assert base == partition.append(
             messages, sizes, self.now_ms, numbers, formats if formats and any(formats) else None
         )
-        sequence = self.store.sequence
+        sequence = partition.queue.sequence
         model.sent.update(
             {base + place: (message, self.now_ms, sequence) for place, message in enumerate(messages)}
         )

@@ -125,26 +125,40 @@ def test_facts_describe_the_present_state(hand: Hand, partition: Partition) -> N
 
 def test_a_commit_reports_how_much_it_contained(hand: Hand, partition: Partition) -> None:
     partition.append([b"ab", b"c"], b"\0\0", NOW)
-    sequence = hand.store.sequence
+    sequence = partition.queue.sequence
     done = hand.commit()
     assert done is not None
     assert (done.sequence, done.events, done.bytes, dict(done.failures)) == (sequence, 2, 3, {})
-    assert hand.store.sequence == sequence + 1
+    assert partition.queue.sequence == sequence + 1
 
 
-def test_committing_nothing_does_nothing(hand: Hand) -> None:
+def test_committing_nothing_does_nothing(hand: Hand, partition: Partition) -> None:
     hand.store.commit()
     hand.loop.run_ready()
-    assert (hand.done, hand.store.sequence) == ([], 0)
+    assert (hand.done, partition.queue.sequence) == ([], 0)
 
 
-def test_many_partitions_share_a_commit(hand: Hand) -> None:
+def test_commits_are_numbered_within_their_queue(hand: Hand) -> None:
+    first, second = hand.store.create("two", LogSettings(partitions=2), incarnation="i").partitions
+    for partitions in ([first], [first, second], [second], [first]):
+        expected = {partition.queue: partition.queue.sequence for partition in partitions}
+        count = len(hand.done)
+        for partition in partitions:
+            partition.append([b"abc"], b"\0", NOW)
+            assert partition.queue.pending_bytes
+        hand.commit()
+        assert {done.queue: done.sequence for done in hand.done[count:]} == expected
+        assert not any(partition.queue.pending_bytes for partition in partitions)
+
+
+def test_many_partitions_share_the_commits_of_their_queue(hand: Hand) -> None:
     partitions = hand.store.create("many", LogSettings(partitions=20), incarnation="i").partitions
     for round_ in range(30):
         for partition in partitions:
             partition.append([b"%d/%d" % (partition.index, round_) * 20], b"\0", NOW)
         hand.commit()
-    assert len(hand.done) == 30
+    # One for all partitions of a queue, not one for each partition.
+    assert len(hand.done) == 30 * len({partition.queue for partition in partitions})
     for partition in partitions:
         assert read_all(partition) == [b"%d/%d" % (partition.index, round_) * 20 for round_ in range(30)]
 

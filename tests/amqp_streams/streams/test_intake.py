@@ -15,7 +15,8 @@ from amqp_streams.policy import AccessRule, Right
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import Access, Identity, Permissions
 from amqp_streams.streams.attach import Producing, Relaying
-from amqp_streams.streams.intake import Intake, Receipt
+from amqp_streams.streams.intake import Intake
+from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.testing import MemoryStore
@@ -412,4 +413,4 @@ def test_a_relayed_message_for_a_stopped_partition_is_refused(room: Room) -> Non
 
 def test_a_receipt_names_the_commit_that_its_records_are_in(room: Room) -> None:
     grant = Producing(room.other, None)
-    assert [room.receive(grant, plain("x")).sequence for _ in range(3)] == [0, 1, 2]
+    assert [room.receive(grant, plain("x")).parts[0].commit for _ in range(3)] == [0, 1, 2]

@@ -39,7 +39,7 @@ class Desk:
 
     def send(self, link: Numbered, *sequences: int) -> dict[str, list[int]]:
         """Send events, and return their outcomes by sequence number."""
-        numbering, partition, commit = self.numbering, self.partition, self.store.sequence
+        numbering, partition, commit = self.numbering, self.partition, self.partition.queue.sequence
         sifted = numbering.sift(link, partition, sequences, commit)
         fresh = array("Q", [sequences[place] for place in sifted.fresh])
         if fresh:
@@ -279,7 +279,7 @@ class Sender:
     def send(self, count: int) -> None:
         batch, self.todo = self.todo[:count], self.todo[count:]
         if batch:
-            commit = self.desk.store.sequence
+            commit = self.desk.partition.queue.sequence
             told = self.desk.send(self.link, *batch)
             self.accepted.update(told.get("settled", ()))
             self.again(told.get("refused", ()))

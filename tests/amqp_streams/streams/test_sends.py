@@ -69,7 +69,7 @@ class Room:
         return self.grant(partition, events=events, numbered=self.numbering.attach(self.temps, "p", bound))
 
     def send(self, grant: Producing | Relaying, message: bytes) -> Taken:
-        taken = self.sends.receive(grant, message, self.store.sequence, NOW)
+        taken = self.sends.receive(grant, message, NOW)
         self.store.commit()
         return taken
 

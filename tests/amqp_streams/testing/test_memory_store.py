@@ -13,9 +13,9 @@ def test_nothing_is_visible_before_the_commit_ends() -> None:
     store.on_commit = done.append
     partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
     assert partition.append([b"a", b"b"], b"\0\0", NOW) == 0
-    assert store.sequence == 0
+    assert store.queue.sequence == 0
     store.commit()
-    assert (store.sequence, partition.end, partition.read(0, 100)) == (1, 0, None)
+    assert (store.queue.sequence, partition.end, partition.read(0, 100)) == (1, 0, None)
     store.complete()
     assert partition.end == 2
     assert [(one.sequence, one.events, one.bytes, dict(one.failures)) for one in done] == [(0, 2, 2, {})]

@@ -13,7 +13,7 @@ from amqp_streams.config import Limits
 from amqp_streams.errors import DiskFullError, StorageError
 from amqp_streams.server.links.producer import ProducerLink
 from amqp_streams.storage.ports import Partition
-from amqp_streams.testing import MemoryStore
+from amqp_streams.testing import MemoryCommitQueue, MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of, frame_of
 from amqp_streams.wire.types import UInt
 from tests.amqp_streams.decoded import description
@@ -98,9 +98,41 @@ def test_events_of_all_links_in_one_iteration_are_one_commit() -> None:
     for sender in senders:
         sender.send(EVENT)
     node.run()
-    assert store.sequence == 1
+    assert store.queue.sequence == 1
     done = store.complete()
     assert done.events == 3
+
+
+def test_a_partition_whose_commit_takes_long_delays_only_its_own_events() -> None:
+    store = MemoryStore(auto=False, separate=True)
+    node = InMemoryNode({"temps": 2}, store=store)
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), EVENT, EVENT)
+    partitions = store.logs["temps"].partitions
+    _complete(partitions[1])
+    node.run()
+    assert sorted(outcomes(sent), key=str) == [None, "accepted"]
+    _complete(partitions[0])
+    node.run()
+    assert outcomes(sent) == ["accepted", "accepted"]
+
+
+def test_a_failed_partition_fails_only_its_own_events() -> None:
+    store = MemoryStore(auto=False, separate=True)
+    node = InMemoryNode({"temps": 2}, store=store)
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), EVENT, EVENT)
+    failed, healthy = store.logs["temps"].partitions
+    store.fail(failed, StorageError("gone"))
+    for partition in failed, healthy:
+        _complete(partition)
+    node.run()
+    assert sorted(map(str, outcomes(sent))) == ["accepted", "modified"]
+
+
+def _complete(partition: Partition) -> None:
+    assert isinstance(partition.queue, MemoryCommitQueue)
+    partition.queue.complete()
 
 
 def test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after() -> None:

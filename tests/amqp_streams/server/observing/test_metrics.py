@@ -204,10 +204,9 @@ def test_the_scrape_parses_with_any_name_of_a_peer(name: str) -> None:
 def test_commits_are_counted_by_duration_and_size() -> None:
     metrics = Metrics()
     (partition,) = MemoryStore().create("temps", LogSettings(), incarnation="i").partitions
-    metrics.commits.observe(CommitDone(sequence=1, events=500, bytes=50_000, seconds=0.002, failures={}))
-    metrics.commits.observe(
-        CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={partition: StorageError("no")})
-    )
+    queue, failures = partition.queue, {partition: StorageError("no")}
+    metrics.commits.observe(CommitDone(queue, 1, events=500, bytes=50_000, seconds=0.002, failures={}))
+    metrics.commits.observe(CommitDone(queue, 2, events=1, bytes=100, seconds=3.0, failures=failures))
     samples = scrape(metrics)
     assert samples["amqp_streams_commit_seconds_count"] == 2
     assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.002)

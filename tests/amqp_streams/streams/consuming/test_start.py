@@ -160,8 +160,8 @@ def test_the_start_is_the_first_event_that_matches(
     steps: list[int], after: int | str | None, after_ms: int | None
 ) -> None:
     """The same as looking at every retained event from the earliest on (5.2)."""
-    partition = MemoryStore().create("log", LogSettings(), incarnation="i").partitions[0]
-    store = partition._store  # type: ignore[attr-defined]  # the twin's own
+    store = MemoryStore()
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
     for step in steps:
         partition.append([b"\x00\x53\x75\xa0\x00"], b"\0", NOW + step)
         store.commit()
