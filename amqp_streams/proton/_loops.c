@@ -21,6 +21,7 @@ typedef void link_t;
 typedef void delivery_t;
 typedef void event_t;
 typedef void collector_t;
+typedef void transport_t;
 
 /* pn_delivery_tag_t: passed and returned by value. */
 typedef struct {
@@ -45,6 +46,8 @@ static struct {
     bool (*pop)(collector_t *);
     int (*kind)(event_t *);
     delivery_t *(*delivery)(event_t *);
+    ssize_t (*output)(transport_t *, char *, size_t);
+    void (*remove_output)(transport_t *, size_t);
 } engine;
 enum { FUNCTIONS = sizeof engine / sizeof(void *) };
 
@@ -238,38 +241,130 @@ static void put(unsigned char *to, uint64_t number, int bytes)
     }
 }
 
-/* `send_records(link, partition, first, messages: list, settled) -> int`: sends the messages of consecutive
-   records, each with its tag (sending.py). Returns how many bytes were sent. */
-static PyObject *send_records(PyObject *module, PyObject *args)
+enum { NUMBER_DIGITS = 16, TIME_BYTES = 8 };
+
+/* Adds 1 to a decimal number. */
+static void increment(char *digits)
 {
-    PyObject *address, *messages;
+    int at = NUMBER_DIGITS - 1;
+    for (; at > 0 && digits[at] == '9'; at--)
+        digits[at] = '0';
+    digits[at]++;
+}
+
+/* What `send_records` was called with. */
+typedef struct {
+    link_t *link;
     unsigned int partition;
     unsigned long long number;
+    Py_buffer before, after, times, headers;
+    PyObject *messages;
+    Py_ssize_t start, stop, size_max;
     int settled;
-    if (!PyArg_ParseTuple(args, "OIKO!p", &address, &partition, &number, &PyList_Type, &messages, &settled))
-        return NULL;
-    link_t *link = object_at(address);
-    if (link == NULL)
-        return NULL;
-    unsigned char bytes[12];
-    tag_t tag = {sizeof bytes, (const char *)bytes};
-    put(bytes, 0, 2);
-    put(bytes + 2, partition, 2);
-    Py_ssize_t sent = 0, count = PyList_Size(messages);
-    for (Py_ssize_t index = 0; index < count; index++) {
+} Run;
+
+/* Sends the records. `section`: room for their delivery annotations, of `section_size` bytes. Returns the
+   count; -1 with an exception. */
+static Py_ssize_t send_run(const Run *run, char *section, Py_ssize_t section_size, Py_ssize_t *bytes)
+{
+    unsigned char tag_bytes[12];
+    tag_t tag = {sizeof tag_bytes, (const char *)tag_bytes};
+    put(tag_bytes, 0, 2);
+    put(tag_bytes + 2, run->partition, 2);
+    char *time = section + run->before.len, *digits = section + section_size - NUMBER_DIGITS;
+    memcpy(section, run->before.buf, (size_t)run->before.len);
+    memcpy(time + TIME_BYTES, run->after.buf, (size_t)run->after.len);
+    uint64_t number = run->number;
+    for (int at = NUMBER_DIGITS - 1; at >= 0; at--, number /= 10)
+        digits[at] = (char)('0' + number % 10);
+    for (Py_ssize_t index = run->start; index < run->stop; index++) {
         char *message;
         Py_ssize_t size;
-        if (PyBytes_AsStringAndSize(PyList_GetItem(messages, index), &message, &size) < 0)
-            return NULL;
-        put(bytes + 4, number++, 8);
-        delivery_t *delivery = engine.new_delivery(link, tag);
-        engine.send(link, message, (size_t)size);
-        engine.advance(link);
-        if (settled)
+        if (PyBytes_AsStringAndSize(PyList_GetItem(run->messages, index), &message, &size) < 0)
+            return -1;
+        Py_ssize_t header = ((const unsigned char *)run->headers.buf)[index];
+        if (header > size) {
+            PyErr_SetString(PyExc_ValueError, "a header section is longer than its message");
+            return -1;
+        }
+        if (run->size_max && section_size + size > run->size_max)
+            return index - run->start;
+        put((unsigned char *)time, (uint64_t)((const int64_t *)run->times.buf)[index], TIME_BYTES);
+        put(tag_bytes + 4, run->number + (uint64_t)(index - run->start), 8);
+        delivery_t *delivery = engine.new_delivery(run->link, tag);
+        /* In pieces, which the engine puts together: the message is not copied before. */
+        if (header)
+            engine.send(run->link, message, (size_t)header);
+        engine.send(run->link, section, (size_t)section_size);
+        engine.send(run->link, message + header, (size_t)(size - header));
+        engine.advance(run->link);
+        if (run->settled)
             engine.settle(delivery);
-        sent += size;
+        *bytes += section_size + size;
+        increment(digits);
     }
-    return PyLong_FromSsize_t(sent);
+    return run->stop - run->start;
+}
+
+/* `send_records(link, partition, number, before, after, times, headers, messages: list, start, stop, size_max,
+   settled) -> (count, bytes)`: sends the records `start` to before `stop` of a run, of which the first has this
+   number, up to the first one that is larger than `size_max`. Each has its tag (sending.py) and its delivery
+   annotations: `before`, the time, `after`, the number in digits (annotations.py). */
+static PyObject *send_records(PyObject *module, PyObject *args)
+{
+    Run run;
+    PyObject *address, *sent = NULL;
+    if (!PyArg_ParseTuple(args, "OIKy*y*y*y*O!nnnp", &address, &run.partition, &run.number, &run.before,
+                          &run.after, &run.times, &run.headers, &PyList_Type, &run.messages, &run.start,
+                          &run.stop, &run.size_max, &run.settled))
+        return NULL;
+    Py_ssize_t count = PyList_Size(run.messages), bytes = 0;
+    Py_ssize_t section_size = run.before.len + TIME_BYTES + run.after.len + NUMBER_DIGITS;
+    char *section = NULL;
+    run.link = object_at(address);
+    if (run.link == NULL)
+        goto end;
+    if (run.start < 0 || run.stop < run.start || run.stop > count || run.headers.len < count
+        || run.times.len / TIME_BYTES < count) {
+        PyErr_SetString(PyExc_ValueError, "each record needs a message, a header size and a time");
+        goto end;
+    }
+    section = PyMem_Malloc((size_t)section_size);
+    if (section == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    Py_ssize_t done = send_run(&run, section, section_size, &bytes);
+    if (done >= 0)
+        sent = Py_BuildValue("nn", done, bytes);
+end:
+    PyMem_Free(section);
+    PyBuffer_Release(&run.before);
+    PyBuffer_Release(&run.after);
+    PyBuffer_Release(&run.times);
+    PyBuffer_Release(&run.headers);
+    return sent;
+}
+
+/* `take_output(transport, size) -> bytes`: removes the first bytes of the engine's output, of which there are
+   at least `size`. */
+static PyObject *take_output(PyObject *module, PyObject *args)
+{
+    PyObject *address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "On", &address, &size))
+        return NULL;
+    transport_t *transport = object_at(address);
+    PyObject *bytes = transport == NULL ? NULL : PyBytes_FromStringAndSize(NULL, size);
+    if (bytes == NULL)
+        return NULL;
+    if (engine.output(transport, PyBytes_AsString(bytes), (size_t)size) != size) {
+        Py_DECREF(bytes);
+        PyErr_SetString(PyExc_ValueError, "the engine has less output");
+        return NULL;
+    }
+    engine.remove_output(transport, (size_t)size);
+    return bytes;
 }
 
 /* -- events */
@@ -305,11 +400,79 @@ static PyObject *settle_accepted(PyObject *module, PyObject *address)
     return PyLong_FromLong(count);
 }
 
+/* -- frames */
+
+static size_t number_at(const unsigned char *at)
+{
+    return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
+}
+
+/* The bytes of an encoded uint: 0 if there is none at `at`, or if it ends at `end` or after it. */
+static Py_ssize_t uint_size(const unsigned char *at, const unsigned char *end)
+{
+    Py_ssize_t size = at >= end ? 0 : *at == 0x43 ? 1 : *at == 0x52 ? 2 : *at == 0x70 ? 5 : 0;
+    return size < end - at ? size : 0;
+}
+
+/* Whether the list of a transfer's fields is in the usual encoding, with a message-format of 0. */
+static bool is_plain_transfer(const unsigned char *at, const unsigned char *end)
+{
+    enum { TAG_BYTES_MAX = 32 };
+    Py_ssize_t size;
+    if (end - at < 3 || *at != 0xC0)
+        return false;
+    at += 3;
+    if (!(size = uint_size(at, end)))
+        return false;
+    at += size;
+    if (!(size = *at == 0x40 ? 1 : uint_size(at, end)))
+        return false;
+    at += size;
+    if (end - at < 3 || *at != 0xA0 || at[1] > TAG_BYTES_MAX || end - at < 3 + at[1])
+        return false;
+    at += 2 + at[1];
+    return *at == 0x43 || *at == 0x40;
+}
+
+/* `are_plain(block, begin, end) -> bool`: whether no frame from `begin` on needs a look at its fields. That is
+   so for empty frames, flows, dispositions, and transfers in the usual encoding whose message-format is 0. The
+   first frame begins at `begin`; behind `end` there is at most an incomplete frame, which is not an attach. */
+static PyObject *are_plain(PyObject *module, PyObject *args)
+{
+    enum { HEAD = 8, CODE_END = 11 };
+    Py_buffer block;
+    Py_ssize_t at, end;
+    if (!PyArg_ParseTuple(args, "y*nn", &block, &at, &end))
+        return NULL;
+    const unsigned char *bytes = block.buf;
+    bool plain = at >= 0 && at <= end && end <= block.len;
+    while (plain && block.len - at > CODE_END) {
+        const unsigned char *frame = bytes + at;
+        Py_ssize_t size = (Py_ssize_t)number_at(frame);
+        bool whole = at < end;
+        /* An AMQP frame without an extended header; the descriptor of the performative is a smallulong. */
+        if (frame[4] != 2 || frame[5] != 0 || size < HEAD || (whole ? size > end - at : size <= block.len - at))
+            plain = false;
+        else if (size > HEAD) {
+            int code = size > CODE_END && frame[8] == 0 && frame[9] == 0x53 ? frame[10] : 0;
+            plain = code == 0x13 || code == 0x15
+                    || (code == 0x14 && (!whole || is_plain_transfer(frame + CODE_END, frame + size)));
+        }
+        if (!whole)
+            break;
+        at += size;
+    }
+    PyBuffer_Release(&block);
+    return PyBool_FromLong(plain && at >= end);
+}
+
 static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, "Pass the addresses of the engine's functions."},
     {"receive", receive, METH_VARARGS, "Take whole messages from a link."},
     {"give", give, METH_VARARGS, "Set the outcome of deliveries, and settle them."},
-    {"send_records", send_records, METH_VARARGS, "Send the messages of consecutive records."},
+    {"send_records", send_records, METH_VARARGS, "Send consecutive records."},
+    {"take_output", take_output, METH_VARARGS, "Remove the first bytes of the engine's output."},
+    {"are_plain", are_plain, METH_VARARGS, "Whether no frame needs a look at its fields."},
     {"pass_deliveries", pass_deliveries, METH_O, "Remove delivery events."},
     {"settle_accepted", settle_accepted, METH_O, "Settle accepted deliveries, and remove their events."},
     {NULL, NULL, 0, NULL},

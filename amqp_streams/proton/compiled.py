@@ -33,6 +33,8 @@ FUNCTIONS: Final = (
     "pn_collector_pop",
     "pn_event_type",
     "pn_event_delivery",
+    "pn_transport_peek",
+    "pn_transport_pop",
 )
 """The engine's functions that `_loops.c` calls, in the order of its structure `engine`."""
 

@@ -10,6 +10,7 @@ from typing import Final
 from cproton_ffi import ffi, lib
 
 from amqp_streams.errors import AmqpStreamsError, PeerError
+from amqp_streams.proton import compiled
 from amqp_streams.proton.conditions import write_condition
 from amqp_streams.proton.incoming import Incoming
 from amqp_streams.proton.pointers import NULL, Pointer, scratch
@@ -33,6 +34,24 @@ def require_engine(found: str = INSTALLED_VERSION) -> None:
         remedy = f"run pip install python-qpid-proton=={ENGINE_VERSION}"
         message = f"python-qpid-proton {ENGINE_VERSION} is required, but {found} is installed: {remedy}"
         raise AmqpStreamsError(message)
+
+
+def take_output_in_python(transport: Pointer, size: int) -> bytes:
+    """Remove the first `size` bytes of Proton's output, and return them."""
+    memory = scratch
+    lib.pn_transport_peek(transport, memory.buffer, size)
+    output: bytes = memory.view[0:size]
+    lib.pn_transport_pop(transport, size)
+    return output
+
+
+def take_output_compiled(transport: Pointer, size: int) -> bytes:
+    """`take_output_in_python` with one copy less."""
+    output: bytes = compiled.loops.take_output(compiled.address(transport), size)
+    return output
+
+
+take_output = take_output_in_python if compiled.loops is None else take_output_compiled
 
 
 class Engine:
@@ -126,12 +145,7 @@ class Engine:
             if more == pending:
                 break
             pending = more
-        size = min(pending, _OUTPUT_BYTES_MAX)
-        memory = scratch
-        lib.pn_transport_peek(transport, memory.buffer, size)
-        output: bytes = memory.view[0:size]
-        lib.pn_transport_pop(transport, size)
-        return output
+        return take_output(transport, min(pending, _OUTPUT_BYTES_MAX))
 
     def write(self) -> None:
         """Make Proton write pending frames now, before a later change replaces them."""

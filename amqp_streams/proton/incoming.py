@@ -4,8 +4,12 @@ from typing import Final
 
 from cproton_ffi import lib
 
+from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer
-from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
+from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES, ArePlain
+
+are_plain: Final[ArePlain | None] = None if compiled.loops is None else compiled.loops.are_plain
+"""For `FormatFinder`. Without the compiled loops, its regular expression searches each block."""
 
 
 class Incoming:

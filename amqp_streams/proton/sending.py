@@ -8,13 +8,17 @@ transfer. The tag of a client's message is a number (64 bits).
 """
 
 import struct
+from array import array
 from collections.abc import MutableMapping, Sequence
+from itertools import takewhile
 from typing import Final, Protocol, TypeVar
 
 from cproton_ffi import lib
 
 from amqp_streams.proton import compiled
 from amqp_streams.proton.pointers import Pointer, scratch
+from amqp_streams.wire.annotations import AnnotationWriter, assemble
+from amqp_streams.wire.offsets import OFFSET_MAX
 from amqp_streams.wire.outgoing_formats import TAG_BYTES
 
 RECORD_TAG: Final = struct.Struct(">HHQ")
@@ -41,13 +45,47 @@ class Sendable(Protocol):
 S = TypeVar("S", bound=Sendable)
 
 
-def send_records_in_python(
-    link: Pointer, *, partition: int, first: int, messages: list[bytes], settled: bool
-) -> int:
-    """Send the messages of consecutive records, beginning with number `first`.
+class Records(Protocol):
+    """Consecutive records of a partition, as the store returns them (`Chunk`)."""
 
-    Returns how many bytes were sent. `settled`: settle when sending, so that no outcome is expected.
+    @property
+    def base(self) -> int:
+        """The number of the first record."""
+
+    @property
+    def timestamps(self) -> "array[int]":
+        """When each record was stored, in ms."""
+
+    @property
+    def header_sizes(self) -> bytes:
+        """The bytes of the header section at the beginning of each message."""
+
+    @property
+    def messages(self) -> Sequence[bytes]:
+        """The stored messages."""
+
+
+def send_records_in_python(
+    link: Pointer,
+    records: Records,
+    writer: AnnotationWriter,
+    *,
+    partition: int,
+    start: int,
+    stop: int,
+    size_max: int,
+    settled: bool,
+) -> tuple[int, int]:
+    """Send the records with the indices `start` to before `stop`, with the delivery annotations of `writer`.
+
+    Stops at the first message that is larger than `size_max` bytes; 0: no limit. Returns how many messages
+    and how many bytes were sent. `settled`: settle when sending, so that no outcome is expected.
     """
+    number, within = records.base + start, slice(start, stop)
+    annotations = writer.runs(number, records.timestamps[within])
+    messages = assemble(annotations, records.messages[within], records.header_sizes[within])
+    if size_max:
+        messages = list(takewhile(lambda message: len(message) <= size_max, messages))
     # Hot path: one tag for all records, of which only the number changes. Proton copies it.
     tag_bytes, tag = scratch.record_tag.bytes, scratch.record_tag.value
     _RECORD_HEAD.pack_into(tag_bytes, 0, 0, partition)
@@ -59,7 +97,6 @@ def send_records_in_python(
     )
     number_into = _NUMBER.pack_into
     sent = 0
-    number = first
     for message in messages:
         number_into(tag_bytes, 4, number)
         number += 1
@@ -70,14 +107,37 @@ def send_records_in_python(
         sent += size
         if settled:
             settle(delivery)
-    return sent
+    return len(messages), sent
 
 
 def send_records_compiled(
-    link: Pointer, *, partition: int, first: int, messages: list[bytes], settled: bool
-) -> int:
-    """`send_records_in_python` as a compiled loop."""
-    sent: int = compiled.loops.send_records(compiled.address(link), partition, first, messages, settled)
+    link: Pointer,
+    records: Records,
+    writer: AnnotationWriter,
+    *,
+    partition: int,
+    start: int,
+    stop: int,
+    size_max: int,
+    settled: bool,
+) -> tuple[int, int]:
+    """`send_records_in_python` as a compiled loop, which does not assemble the messages first."""
+    messages = records.messages
+    assert records.base + stop <= OFFSET_MAX + 1, (records.base, stop)
+    sent: tuple[int, int] = compiled.loops.send_records(
+        compiled.address(link),
+        partition,
+        records.base + start,
+        writer.before_timestamp,
+        writer.after_timestamp,
+        records.timestamps,
+        records.header_sizes,
+        messages if isinstance(messages, list) else list(messages),
+        start,
+        stop,
+        size_max,
+        settled,
+    )
     return sent
 
 

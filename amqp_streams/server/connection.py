@@ -15,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.proton import sessions
 from amqp_streams.proton.engine import Engine
+from amqp_streams.proton.incoming import are_plain
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.security import SecurityLayer
@@ -70,7 +71,7 @@ class AmqpConnection:
         self._engine: Engine | None = None
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
-        self.formats = FormatFinder()
+        self.formats = FormatFinder(are_plain)
         self.nuls = NulFinder()
         self._other_frames = 0
         self._lost = False
@@ -105,12 +106,12 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
-        # Proton cuts names at a NUL and drops the message-format: both finders read the same bytes.
-        self.nuls.feed(data, opened=dispatch.opened)
         # False: Proton failed. The end of the input makes it report the error as an event.
         if not engine.push(data):
             engine.end_of_input()
+        # Proton cuts names at a NUL and drops the message-format: both finders read the same bytes.
         self.formats.feed(data, engine.incomplete)
+        self.nuls.feed(data, opened=dispatch.opened, plain=self.formats.plain)
         done = self._run()
         self._find_wishes(data, done)
         self._end_turn(done)

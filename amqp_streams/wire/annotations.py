@@ -43,10 +43,11 @@ def section(annotations: Mapping[str, object]) -> bytes:
 class AnnotationWriter:
     """Writes the delivery annotations of one partition's records.
 
-    `extra`: further annotations, the same on each record.
+    `extra`: further annotations, the same on each record. A section is `before_timestamp`, the 8 bytes of the
+    timestamp, `after_timestamp`, and the digits of the offset: `size` bytes.
     """
 
-    __slots__ = ("_after_timestamp", "_before_timestamp")
+    __slots__ = ("after_timestamp", "before_timestamp", "size")
 
     def __init__(self, partition: str, extra: Mapping[str, object] | None = None) -> None:
         entries = {Symbol(key): value for key, value in (extra or {}).items() if value is not None}
@@ -54,22 +55,23 @@ class AnnotationWriter:
         before = (
             encode(Symbol(SOURCE_PARTITION)) + encode(Symbol(partition)) + encode(Symbol(TIMESTAMP)) + b"\x83"
         )
-        self._after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
+        self.after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
         pairs = b"".join([encode(part) for pair in entries.items() for part in pair]) + before
         count = 2 * (len(entries) + _PAIRS)
         # Offset and timestamp have a fixed size, so the size of the map is known before their values are.
-        size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
+        size = len(pairs) + 8 + len(self.after_timestamp) + OFFSET_DIGITS
         small = size + 1 < 256 and count < 256
         # A map has a short form for content of less than 256 bytes. A partition with a long name needs the
         # long one.
         head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
-        self._before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
+        self.before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
+        self.size: Final = len(self.before_timestamp) + 8 + len(self.after_timestamp) + OFFSET_DIGITS
 
     def run(self, first: int, timestamp_ms: int, count: int) -> list[bytes]:
         """Return the sections of `count` records from number `first`, all with the time `timestamp_ms`."""
         assert 0 <= first <= first + count <= OFFSET_MAX + 1, (first, count)
         assert 0 <= timestamp_ms <= _TIMESTAMP_MAX, timestamp_ms
-        head = self._before_timestamp + timestamp_ms.to_bytes(8) + self._after_timestamp
+        head = self.before_timestamp + timestamp_ms.to_bytes(8) + self.after_timestamp
         block, low = divmod(first, _BLOCK)
         # The usual case: all offsets share one prefix, so a record costs one concatenation.
         if low + count <= _BLOCK:
@@ -102,9 +104,9 @@ class AnnotationWriter:
                 if low == _BLOCK:
                     block, low = block + 1, 0
                 prefix = b"%b%b%b%013d" % (
-                    self._before_timestamp,
+                    self.before_timestamp,
                     timestamp.to_bytes(8),
-                    self._after_timestamp,
+                    self.after_timestamp,
                     block,
                 )
                 previous = timestamp

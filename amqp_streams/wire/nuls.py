@@ -41,8 +41,12 @@ class NulFinder:
         self._kept = b""
         self.names: Final[set[tuple[str, ...]]] = set()
 
-    def feed(self, block: memoryview | bytes, *, opened: bool) -> None:
-        """Search received bytes. `opened`: an open frame came before them."""
+    def feed(self, block: memoryview | bytes, *, opened: bool, plain: bool = False) -> None:
+        """Search received bytes.
+
+        `opened`: an open frame came before them. `plain`: it is certain that no attach begins in them, unless
+        it begins less than 12 bytes before their end.
+        """
         pattern, kept = _ATTACHES if opened else _OPENS, self._kept
         if (
             # Only if the boundary matters is the block copied. Else the search runs on the received memory.
@@ -50,8 +54,8 @@ class NulFinder:
             or (kept and pattern.search(kept + bytes(block[:_SEAM_BYTES])))
             or len(block) < _SEAM_BYTES
         ):
-            block = kept + bytes(block)
-        self._kept = self._look(block, pattern)
+            block, plain = kept + bytes(block), False
+        self._kept = bytes(block[-_SEAM_BYTES:]) if plain and opened else self._look(block, pattern)
 
     def _look(self, block: memoryview | bytes, pattern: re.Pattern[bytes]) -> bytes:
         """Record the names in whole frames. Returns the bytes to search again with the next block."""

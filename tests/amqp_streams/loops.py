@@ -4,7 +4,9 @@ from typing import Final
 
 import pytest
 
-from amqp_streams.proton import compiled, events, receiving, sending
+from amqp_streams.client.connection import protocol
+from amqp_streams.proton import compiled, engine, events, incoming, receiving, sending
+from amqp_streams.server import connection
 
 KINDS: Final = ("in_python", "compiled")
 
@@ -14,9 +16,12 @@ def use_loops(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     if kind == "compiled" and compiled.loops is None:
         pytest.skip(f"the compiled loops are not built here, or {compiled.PURE_VARIABLE} is set")
     for module, names in (
+        (engine, ("take_output",)),
         (events, ("pass_deliveries", "settle_accepted")),
         (receiving, ("receive",)),
         (sending, ("send_records",)),
     ):
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, f"{name}_{kind}"))
+    for user in (connection, protocol):
+        monkeypatch.setattr(user, "are_plain", incoming.are_plain if kind == "compiled" else None)

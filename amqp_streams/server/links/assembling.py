@@ -58,11 +58,6 @@ def single(chunk: Chunk, index: int, annotations: bytes, delivery_count: int) ->
     return stored[:header_size] + annotations + stored[header_size:]
 
 
-def fitting(messages: Sequence[bytes], size_max: int) -> int:
-    """Return how many messages, from the first, have at most `size_max` bytes."""
-    return next((index for index, message in enumerate(messages) if len(message) > size_max), len(messages))
-
-
 def too_large(partition: int, number: int, size: int, size_max: int) -> PeerError:
     """Describe a record that is larger than the client accepts: it ends the link."""
     return PeerError(

@@ -23,7 +23,7 @@ from amqp_streams.server.links.link import OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming import outcome
 from amqp_streams.streams.consuming.reader import Passed, Run
-from amqp_streams.wire.annotations import assemble
+from amqp_streams.wire.annotations import AnnotationWriter
 
 TURN_EVENTS: Final = 1000
 """How many records one link sends before other connections are served."""
@@ -335,44 +335,50 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if start == stop:
             self._gone(run, 1)
             return
-        annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
-        messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
-        fitting = assembling.fitting(messages, self.size_max) if self.size_max else len(messages)
-        first, taken = chunk.base + start, messages if fitting == len(messages) else messages[:fitting]
-        formats = None if chunk.formats is None else chunk.formats[start : start + fitting]
-        if formats is not None and any(formats):
-            sent = self._send_formatted(run.partition.index, first, taken, formats)
+        partition = run.partition.index
+        writer = self.writers[partition]
+        if chunk.formats is not None and any(chunk.formats[start:stop]):
+            count, sent = self._send_formatted(run, writer, start, stop)
         else:
-            sent = sending.send_records(
+            count, sent = sending.send_records(
                 self.pointer,
-                partition=run.partition.index,
-                first=first,
-                messages=taken,
+                chunk,
+                writer,
+                partition=partition,
+                start=start,
+                stop=stop,
+                size_max=self.size_max,
                 settled=self.presettled,
             )
-        if fitting:
-            self._count(fitting, sent)
-        self._gone(run, start - run.start + fitting)
-        if fitting < len(messages):
+        if count:
+            self._count(count, sent)
+        self._gone(run, start - run.start + count)
+        start += count
+        if start < stop:
             # After the records before it were sent and counted.
-            raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
+            raise self._too_large(partition, chunk.base + start, writer.size + len(chunk.messages[start]))
 
-    def _send_formatted(
-        self, partition: int, first: int, messages: Sequence[bytes], formats: Sequence[int]
-    ) -> int:
-        """`sending.send_records` for messages of which some have a message-format that is not 0."""
+    def _send_formatted(self, run: Run, writer: AnnotationWriter, start: int, stop: int) -> tuple[int, int]:
+        """`sending.send_records` for records of which some have a message-format that is not 0."""
         self.owner.write_formats()
-        for number, (message, message_format) in enumerate(zip(messages, formats, strict=True), first):
+        chunk, sent = run.chunk, 0
+        assert chunk.formats is not None, "this is for records with message-formats"
+        for index in range(start, stop):
+            (annotations,) = writer.run(chunk.base + index, chunk.timestamps[index], 1)
+            message = assembling.single(chunk, index, annotations, 0)
+            if self.size_max and len(message) > self.size_max:
+                return index - start, sent
             sending.send_record(
                 self.pointer,
                 attempt=0,
-                partition=partition,
-                number=number,
+                partition=run.partition.index,
+                number=chunk.base + index,
                 message=message,
                 settled=self.presettled,
-                message_format=message_format,
+                message_format=chunk.formats[index],
             )
-        return sum(map(len, messages))
+            sent += len(message)
+        return stop - start, sent
 
     def _gone(self, run: Run, count: int) -> None:
         """Record that the first `count` records of the run were sent.

@@ -6,6 +6,7 @@ from array import array
 from typing import Final
 
 from amqp_streams.errors import WireError
+from amqp_streams.proton.incoming import are_plain
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of
 from amqp_streams.wire.batched import sends
 from amqp_streams.wire.batched.sends import read_sent_batch, write_sent_batch
@@ -145,9 +146,11 @@ def _transfers(draw: Draw) -> str:
     ends = [0]
     for each in frames:
         ends.append(ends[-1] + len(each))
-    finder, at = FormatFinder(), 0
+    # The compiled search of blocks, if it is installed, or the regular expression alone.
+    finder, at = FormatFinder(are_plain if draw.chance(2) else None), 0
+    longest = draw.pick((90, 900))
     while at < len(block):
-        size = 1 + draw.below(90)
+        size = 1 + draw.below(longest)
         piece = block[at : at + size]
         at += len(piece)
         complete = max(end for end in ends if end <= at)

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from array import array
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,8 @@ from amqp_streams.config import Limits
 from amqp_streams.proton import compiled, links, outcomes, receiving, sending
 from amqp_streams.proton.engine import Engine
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
+from amqp_streams.wire.formats import FormatFinder
+from amqp_streams.wire.nuls import NulFinder
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
 from tests.amqp_streams.loops import KINDS, use_loops
 
@@ -142,6 +146,69 @@ def test_both_send_the_same_bytes_and_settle_the_same_deliveries(
     assert results[0] == results[1]
 
 
+def transfer(tag: bytes, message_format: int | None, content: bytes) -> bytes:
+    number = None if message_format is None else UInt(message_format)
+    return frame_of(
+        "transfer",
+        content,
+        handle=UInt(0),
+        delivery_id=UInt(1),
+        delivery_tag=tag,
+        message_format=number,
+        settled=False,
+    )
+
+
+# Frames of every kind, and contents that look like frames.
+look_alikes = st.sampled_from(
+    (b"\x00\x53\x12\xc0", b"\x00\x53\x14\xc0\x05\x05CCC", b"\x00\x00\x00\x08\x02\x00")
+)
+frames = st.one_of(
+    st.builds(transfer, st.binary(max_size=40), st.none(), look_alikes),
+    st.builds(transfer, st.binary(max_size=3), st.integers(0, 3), st.binary(max_size=300)),
+    st.builds(lambda count: frame_of("flow", handle=UInt(0), link_credit=UInt(count)), st.integers(0, 300)),
+    st.builds(
+        lambda last: frame_of("disposition", role=True, first=UInt(0), last=UInt(last)), st.integers(0, 9)
+    ),
+    st.builds(
+        lambda name: frame_of("attach", name=name, handle=UInt(0), role=False), st.text("a\0", max_size=4)
+    ),
+    st.just(b"\x00\x00\x00\x08\x02\x00\x00\x00"),
+)
+
+
+@given(st.lists(frames, max_size=12), st.lists(st.integers(1, 400), max_size=12))
+def test_the_compiled_search_finds_the_formats_and_names_that_the_expressions_find(
+    sent: list[bytes], sizes: list[int]
+) -> None:
+    """However the frames are divided among blocks."""
+    stream = b"AMQP\0\1\0\0" + b"".join(sent)
+    ends = [0, 8]
+    for frame in sent:
+        ends.append(ends[-1] + len(frame))
+    found = []
+    for are_plain in (None, compiled.loops.are_plain):
+        formats, names_found, at = FormatFinder(are_plain), NulFinder(), 0
+        for size in [*sizes, len(stream)]:
+            block = stream[at : at + size]
+            at += len(block)
+            whole = max(end for end in ends if end <= at)
+            if block:
+                formats.feed(block, at - 8 if at < 8 else at - whole)
+                names_found.feed(block, opened=True, plain=formats.plain)
+        found.append((formats.waiting, names_found.names))
+    assert found[0] == found[1]
+
+
+@given(st.binary(max_size=80), st.integers(-3, 90), st.integers(-3, 90))
+def test_the_search_stays_within_any_block(block: bytes, begin: int, end: int) -> None:
+    """With the address sanitizer, a read outside of the block ends the process."""
+    plain: Callable[[memoryview, int, int], bool] = compiled.loops.are_plain
+    framed = (len(block) + 8).to_bytes(4) + b"\x02\x00\x00\x00\x00\x53\x14\xc0" + block
+    for searched in (block, framed):
+        assert plain(memoryview(bytearray(searched)), begin, end) in (True, False)
+
+
 @pytest.fixture(autouse=True)
 def loops() -> None:
     """The tests of this file choose the loops themselves."""
@@ -176,15 +243,29 @@ def test_wrong_arguments_raise_instead_of_crashing(engine: Engine) -> None:
         loops.receive(link, [], [], 1, 1)
     with pytest.raises(TypeError, match="not a Deliveries object"):
         loops.give([], outcomes.ACCEPTED)
+    times = array("q", [1])
     with pytest.raises(TypeError):
-        loops.send_records(link, 0, 0, ["text"], False)
+        loops.send_records(link, 0, 0, b"", b"", times, b"\0", ["text"], 0, 1, 0, False)
     with pytest.raises(TypeError):
-        loops.send_records(link, 0, 0, (b"a tuple",), False)
+        loops.send_records(link, 0, 0, b"", b"", times, b"\0", (b"a tuple",), 0, 1, 0, False)
+    with pytest.raises(ValueError, match="header section is longer"):
+        loops.send_records(link, 0, 0, b"", b"", times, b"\2", [b"x"], 0, 1, 0, False)
+    for start, stop, some, sizes in ((0, 2, times, b"\0\0"), (-1, 1, times, b"\0"), (1, 0, times, b"\0")):
+        with pytest.raises(ValueError, match="each record needs"):
+            loops.send_records(link, 0, 0, b"", b"", some, sizes, [b"x"], start, stop, 0, False)
+    with pytest.raises(ValueError, match="each record needs"):
+        loops.send_records(link, 0, 0, b"", b"", times, b"", [b"x"], 0, 1, 0, False)
+    with pytest.raises(ValueError, match="each record needs"):
+        loops.send_records(link, 0, 0, b"", b"", array("q"), b"\0", [b"x"], 0, 1, 0, False)
+    with pytest.raises(ValueError, match="less output"):
+        loops.take_output(compiled.address(engine.transport), 1 << 20)
+    with pytest.raises(SystemError):
+        loops.take_output(compiled.address(engine.transport), -1)
     with pytest.raises(TypeError):
         loops.settle_accepted("address")
-    with pytest.raises(ValueError, match="bind needs 15 addresses"):
+    with pytest.raises(ValueError, match="bind needs 17 addresses"):
         loops.bind(b"too few", 0, 0)
-    assert len(compiled.FUNCTIONS) == 15
+    assert len(compiled.FUNCTIONS) == 17
     engine.free()
 
 
