@@ -112,7 +112,7 @@ peers: setup  ## install the products that make bench compares with into build/p
 	$(BIN)/python -m bench.products.install --only $(PEERS)
 
 BENCH_ARGS ?=
-bench: setup  ## measure the speed of the engine, next to other products that are installed (BENCH_ARGS=--quick)
+bench: setup  ## measure the speed of engine and gateway, next to the products of make peers (BENCH_ARGS="--parts batched --sizes 100")
 	$(BIN)/python -m bench.run $(BENCH_ARGS)
 
 sparkbench: setup  ## measure the speed of the Spark connector, next to Parquet, JSON and Spark's own source (BENCH_ARGS="--memory 10000000")

@@ -11,7 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 _ID: Final = re.compile(rb"\r\nce-id: *n(\d+)\r", re.IGNORECASE)
@@ -61,10 +61,17 @@ class Record:
         return max(self.arrived) - min(at for at in self.sent if at)
 
 
+class Arrivals(Protocol):
+    """What is told of an event that arrives."""
+
+    def note_arrival(self, number: int) -> None:
+        """One came."""
+
+
 class Subscriber(asyncio.Protocol):
     """One connection of the gateway to us."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Arrivals) -> None:
         self._record: Final = record
         self._kept = b""
         self._transport: Any = None
@@ -95,12 +102,14 @@ class Subscriber(asyncio.Protocol):
 
 
 def _alone(data: bytes) -> int | None:
-    """The number of an event, if this is one whole request as the gateway writes it; found without
-    searching.
+    """The number of an event, if this is one whole request as our gateway or one in Go writes it; found
+    without searching.
     """
     end = data.find(b"\r\n\r\n")
     at, name = data.rfind(b"Content-Length: ", 0, end), data.find(b"ce-id: n", 0, end)
-    if min(end, at, name) < 0 or len(data) != end + 4 + int(data[at + 16 : end]):
+    if name < 0:
+        name = data.find(b"Ce-Id: n", 0, end)
+    if min(end, at, name) < 0 or len(data) != end + 4 + int(data[at + 16 : data.index(b"\r", at)]):
         return None
     return int(data[name + 8 : data.index(b"\r", name)])
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench.compare.figures import OURS
 from bench.server import executable
 
-OURS: Final = "amqp-streams"
 OURS_PARTITIONED: Final = "amqp-streams-64"
 PARTITIONED: Final = 64
 PRODUCTS: Final = (
@@ -25,9 +25,6 @@ PRODUCTS: Final = (
     "rabbit-classic",
     "activemq",
 )
-# The smallest C broker on the same Proton engine, one sync a loop turn: the floor of what durable costs, not
-# a product.
-REFERENCE: Final = "queue-broker-log"
 # On the disk before it is accepted *and* before a reader sees it. (rabbit-classic and activemq sync, but show
 # a message before that.)
 SYNCS_BEFORE_VISIBLE: Final = frozenset({"rabbit4-quorum", "rabbit-quorum"})
@@ -68,9 +65,11 @@ class Figures:
         return self.values.get(name)
 
 
-def measure(plan: Plan, peers: Sequence[str], results: Path) -> bool:
+def measure(plan: Plan, peers: Sequence[str], results: Path, *, partitioned: bool = True) -> bool:
     """Measure ours beside `peers` and leave everything in the file `results`; whether each run went as it
     should.
+
+    `partitioned`: also a log of 64 partitions.
 
     Raises:
         RuntimeError: nothing was measured at all.
@@ -103,9 +102,9 @@ def measure(plan: Plan, peers: Sequence[str], results: Path) -> bool:
     arguments += [
         "--target",
         _target(OURS, 1, plan.count),
-        "--target",
-        _target(OURS_PARTITIONED, PARTITIONED, plan.count),
     ]
+    if partitioned:
+        arguments += ["--target", _target(OURS_PARTITIONED, PARTITIONED, plan.count)]
     status = _run_to_its_end(arguments)
     if not results.exists():
         message = f"run_peers.py ended with {status} and without results"

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.peers import OURS, OURS_PARTITIONED, PRODUCTS, SYNCS_BEFORE_VISIBLE, Figures
+from bench.compare.figures import OURS, Run, short
+from bench.compare.goals import Row
+from bench.peers import OURS_PARTITIONED, PRODUCTS, SYNCS_BEFORE_VISIBLE, Figures
 
 MILLION: Final = 1_000_000
 CPU_SECONDS_PER_100K_TO_US: Final = 10.0
@@ -65,20 +67,35 @@ def verdicts(figures: Mapping[str, Figures]) -> list[Verdict]:
     return rows
 
 
+def rows(runs: Sequence[Run]) -> list[Row]:
+    """The verdicts as rows of the table of goals: each of the latest run that has its figures."""
+    latest: list[Verdict] = verdicts({})
+    for run in runs:
+        judged = verdicts(as_figures(run))
+        latest = [old if new.met is None else new for old, new in zip(latest, judged, strict=True)]
+    return [Row(one.what, one.ours, one.against, one.wanted, one.got, one.met) for one in latest]
+
+
+def as_figures(run: Run) -> dict[str, Figures]:
+    """The figures of a run by product."""
+    return {
+        name: Figures(
+            name,
+            run.versions.get(name, ""),
+            "",
+            int(values.get("count", 0)),
+            values,
+            values.get("rss_after_bytes"),
+        )
+        for name, values in run.values.items()
+    }
+
+
 def best(key: str, peers: Sequence[Figures], *, most: bool) -> Figures | None:
     """The peer with the highest (`most`) or lowest value of a figure."""
     having = [peer for peer in peers if peer.get(key) is not None]
     pick = max if most else min
     return pick(having, key=lambda peer: peer.values[key]) if having else None
-
-
-def short(value: float) -> str:
-    """Three digits as people read them: 1.23M, 456k, 7.8k, 9.10."""
-    for limit, unit in ((1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            scaled = value / limit
-            return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.3g}{unit}"
-    return f"{value:.3g}"
 
 
 def _at_least(what: str, factor: float, key: str, ours: Figures | None, peers: Sequence[Figures]) -> Verdict:

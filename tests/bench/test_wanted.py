@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from bench.peers import OURS, OURS_PARTITIONED, Figures
-from bench.wanted import MILLION, Verdict, short, verdicts
+from bench import wanted
+from bench.compare.figures import OURS, Run, short
+from bench.peers import OURS_PARTITIONED, Figures
+from bench.wanted import MILLION, Verdict, verdicts
 
 
 def figures(
@@ -83,3 +85,18 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
 )
 def test_numbers_are_shown_with_three_digits(value: float, text: str) -> None:
     assert short(value) == text
+
+
+def test_each_verdict_is_of_the_latest_run_that_has_its_figures() -> None:
+    def run(rate: float, product: str) -> Run:
+        return Run("", "", {OURS: {"send_100x1": rate}, product: {"send_100x1": 100.0}})
+
+    found = wanted.rows([run(900.0, "rabbit4-stream"), run(300.0, "rabbit4-stream"), run(1.0, "artemis")])
+    row = next(row for row in found if row.what == "accepted/s, 100 B, 1 connection")
+    assert (row.ours, row.got, row.reached) == ("300", "3.00x", True)
+
+
+def test_a_run_with_a_million_messages_judges_the_memory() -> None:
+    values = {OURS: {"count": float(MILLION), "rss_after_bytes": 100e6}}
+    found = wanted.rows([Run("", "", values)])
+    assert next(row for row in found if row.what.startswith("resident memory")).reached is True
