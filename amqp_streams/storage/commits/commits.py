@@ -55,6 +55,8 @@ class _Commit:
     failures: dict[Partition, StorageError] = field(default_factory=dict)
     lost: dict[PartitionLog, StorageError] = field(default_factory=dict)
     """Partitions with a failure whose next records were already pending."""
+    refusing: list[PartitionLog] = field(default_factory=list)
+    """Partitions that gave up their records before the commit began, and take none until it has ended."""
     events: int = 0
     bytes: int = 0
 
@@ -191,6 +193,9 @@ class Committer:
             if error := partition.failure or partition.refusal:
                 commit.failures[partition] = error
                 partition.give_up_pending()
+                # Until the failure is reported: events that follow lost ones must not be stored before it.
+                partition.refuse_appends(error)
+                commit.refusing.append(partition)
         works = commit.works
         if journaled and (work := self._journal_work(commit, journaled)):
             works.append(work)
@@ -278,6 +283,8 @@ class Committer:
         for failed, error in commit.lost.items():
             if failed.lose(error):
                 self.wanted = True
+        for partition in commit.refusing:
+            partition.take_appends()
         # The next commit starts first, so that the disk is busy while the results are processed.
         self.in_flight = False
         self.start()

@@ -103,6 +103,10 @@ class PartitionLog:
         """Refuse appends until the pending records have failed in a commit, or are given up."""
         self.refusal = error
 
+    def take_appends(self) -> None:
+        """Undo `refuse_appends`."""
+        self.refusal = None
+
     def stop(self, error: StorageError) -> None:
         """Refuse appends until the store is opened again. Durable records stay readable."""
         self.failure = error

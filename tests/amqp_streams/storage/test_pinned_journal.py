@@ -8,6 +8,8 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import DiskFullError, StorageError
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.disk.work import Task
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, Hand, open_inline, read_all
@@ -93,3 +95,33 @@ def test_a_close_ends_with_records_that_no_journal_file_will_take(growth: int) -
     files.fault = lambda operation, path: 0
     files.kill()
     assert read_all(open_inline(files).store.logs["log"].partitions[-1])[0] == BEFORE
+
+
+def test_no_record_is_stored_between_the_refusal_of_earlier_ones_and_its_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = FaultyFiles()
+    hand, partitions = _pinned(files, growth=errno.EIO)
+    last, count = partitions[-1], len(hand.done)
+    assert isinstance(hand.store, DirectoryStore)
+    writer, held, sequence = hand.store._writer, list[Task](), last.queue.sequence
+    submit = writer.submit
+    with monkeypatch.context() as patched:
+        # The attempt to add a journal file runs, the commit after it does not end yet.
+        patched.setattr(
+            writer,
+            "submit",
+            lambda task: (held.append if last.queue.sequence > sequence else submit)(task),
+        )
+        last.append([b"first"], b"\0", NOW)
+        hand.store.commit()
+        hand.loop.run_until(lambda: bool(held))
+        with pytest.raises(StorageError, match="no journal file can be written"):
+            last.append([b"second"], b"\0", NOW)
+    for task in held:
+        submit(task)
+    hand.loop.run_until(lambda: len(hand.done) > count)
+    assert list(hand.done[-1].failures) == [last]
+    files.fault = lambda operation, path: 0
+    hand.write(last, b"first", b"second")
+    assert read_all(last) == [BEFORE, b"first", b"second"]
