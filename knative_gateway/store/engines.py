@@ -18,14 +18,16 @@ CONNECT_S: Final = 10
 """Time limit for a connection to PostgreSQL."""
 COMMAND_S: Final = 10
 """Time limit of one statement in PostgreSQL."""
-BUSY_MS: Final = 2_000
-"""How long SQLite waits for another process that writes to the file."""
+BUSY_MS: Final = 5_000
+"""How long SQLite waits for another process that writes to the file: a worker of the same gateway."""
 READERS: Final = 2
 """Threads that read from SQLite. One more thread writes."""
 CONNECTIONS_POSTGRESQL: Final = 10
 # WAL: readers do not wait for the writer. FULL: a commit is on the disk when it returns, because positions
 # and objects must survive a power loss.
-_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
+_PRAGMAS: Final = (f"busy_timeout = {BUSY_MS}", "journal_mode = WAL", "synchronous = FULL")
+_BEGIN: Final = "knative_gateway_begin"
+"""The execution option with the statement that begins a transaction."""
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -61,7 +63,9 @@ class SqliteEngine:
 
     async def write(self, work: Work[T]) -> T:
         """See `Engine`."""
-        return await self._run(self._writer, work)
+        # A transaction that reads first and takes the lock at its first write fails at once if another
+        # process wrote in between.
+        return await self._run(self._writer, work, begin="BEGIN IMMEDIATE")
 
     async def close(self) -> None:
         """See `Engine`. Waits for work that has begun."""
@@ -77,9 +81,9 @@ class SqliteEngine:
         self._readers.shutdown(wait=True)
         self._engine.dispose()
 
-    async def _run(self, threads: Executor, work: Work[T]) -> T:
+    async def _run(self, threads: Executor, work: Work[T], *, begin: str = "BEGIN") -> T:
         def run() -> T:
-            with self._engine.connect() as connection:
+            with self._engine.connect().execution_options(**{_BEGIN: begin}) as connection:
                 return work(connection)
 
         return await asyncio.get_running_loop().run_in_executor(threads, run)
@@ -129,4 +133,4 @@ def _connected(connection: Any, _record: object) -> None:
 
 
 def _begun(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    connection.exec_driver_sql(connection.get_execution_options()[_BEGIN])

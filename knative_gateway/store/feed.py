@@ -2,13 +2,13 @@
 
 One reader of the table of changes holds the latest changes in memory for all watches. A watch that is further
 behind reads the table. The reader reads after each write of this process, after each notification of
-PostgreSQL, and every `poll_s` in case a notification was lost.
+PostgreSQL or of another worker, and every `poll_s` in case a notification was lost.
 """
 
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -58,7 +58,10 @@ class Feed:
         poll_s: float = POLL_S,
         tail_max: int = TAIL_MAX,
         tasks: Supervisor | None = None,
+        wrote: Callable[[], None] = lambda: None,
     ) -> None:
+        """`wrote` is called after each write of this process."""
+        self._wrote: Final = wrote
         self._database: Final = database
         self._poll_s: Final = poll_s
         self._tail: Final[deque[Change]] = deque()
@@ -97,6 +100,11 @@ class Feed:
 
     def wake(self) -> None:
         """Report that this process has written."""
+        self._wake.set()
+        self._wrote()
+
+    def notice(self) -> None:
+        """Report that another process may have written."""
         self._wake.set()
 
     async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:

@@ -3,8 +3,8 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,11 +26,15 @@ _CALLED_OFF_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The parts of the store. `shared`: other replicas may use the store at the same time (PostgreSQL)."""
+    """The parts of the store. `shared`: other replicas may use the store at the same time (PostgreSQL).
+
+    `notice` reports that another process may have written.
+    """
 
     resources: SqlResources
     cursors: SqlCursorStore
     shared: bool
+    notice: Callable[[], None]
 
 
 def sqlite_url(state_dir: Path) -> str:
@@ -45,21 +49,27 @@ async def open_store(
     changes_max: int = CHANGES_MAX,
     poll_s: float = POLL_S,
     tasks: Supervisor | None = None,
+    locked: bool = False,
+    wrote: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Store]:
     """Open the store at a URL (`sqlite:///FILE`, `postgresql://…`), and create or upgrade its schema.
+
+    `locked`: the parent of this process holds `store_lock` for its workers. `wrote` is called after each
+    write of objects by this process.
 
     Raises:
         ConfigError: the URL is not valid, the file is in use, or a newer gateway wrote the schema.
         UnavailableError: the database cannot be reached.
     """
     database = Database(url)
-    with _alone(database):
-        feed = Feed(database, poll_s=poll_s, tasks=tasks)
+    with nullcontext() if locked else _alone(database):
+        feed = Feed(database, poll_s=poll_s, tasks=tasks, wrote=wrote)
         try:
             await _to_its_end(database.open())
             await _to_its_end(feed.start())
             resources = SqlResources(database, feed, changes_max=changes_max)
-            yield Store(resources, SqlCursorStore(database), shared=database.postgresql)
+            shared = database.postgresql
+            yield Store(resources, SqlCursorStore(database), shared=shared, notice=feed.notice)
         finally:
             await feed.close()
             await database.close()
@@ -81,12 +91,26 @@ async def _to_its_end(step: Coroutine[None, None, None]) -> None:
 
 
 @contextmanager
-def _alone(database: Database) -> Iterator[None]:
-    """Lock a SQLite file for this process: another would not notice writes at once. Only the file's user may
-    read it.
+def store_lock(url: str) -> Iterator[int | None]:
+    """Lock the store of a gateway with several workers. Yields the descriptor that holds the lock; None for
+    PostgreSQL, which gateways share.
+
+    A worker that inherits the descriptor keeps the lock until it ends, even if its parent is killed.
+
+    Raises:
+        ConfigError: the URL is not valid, or another gateway uses the file.
+    """
+    with _alone(Database(url)) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[int | None]:
+    """Lock a SQLite file for this gateway: another gateway would not notice writes at once. Only the file's
+    user may read the file.
     """
     if database.postgresql:
-        yield
+        yield None
         return
     path = database.url.database
     assert path, "checked when the URL was read"
@@ -109,6 +133,6 @@ def _alone(database: Database) -> Iterator[None]:
         except BlockingIOError:
             message = f"the state database {path} is in use by another process"
             raise ConfigError(message) from None
-        yield
+        yield descriptors[0]
     finally:
         os.close(descriptors[0])

@@ -92,3 +92,33 @@ async def test_close_waits_for_work_that_was_begun(engine: SqliteEngine) -> None
     goes_on.set()
     await closing
     assert await reading == "done"
+
+
+async def test_two_processes_that_read_before_they_write_take_turns(tmp_path: Path) -> None:
+    """Workers of a gateway share the file. A transaction that began with a read would fail at its first write
+    if another process wrote in between.
+    """
+    engines = [SqliteEngine(make_url(sqlite_url(tmp_path))) for _ in range(2)]
+
+    def make(connection: Connection) -> None:
+        connection.execute(text("CREATE TABLE numbers (number)"))
+        connection.commit()
+
+    def count(connection: Connection) -> None:
+        found = connection.execute(text("SELECT count(*) FROM numbers")).scalar_one()
+        connection.execute(text("INSERT INTO numbers VALUES (:number)"), {"number": found})
+        connection.commit()
+
+    await engines[0].write(make)
+
+    async def many(engine: SqliteEngine) -> None:
+        for _ in range(20):
+            await engine.write(count)
+
+    await asyncio.gather(*map(many, engines))
+    numbers = await engines[0].read(
+        lambda connection: connection.execute(text("SELECT number FROM numbers")).scalars().all()
+    )
+    assert sorted(numbers) == list(range(40))
+    for engine in engines:
+        await engine.close()

@@ -11,6 +11,7 @@ from knative_gateway.errors import ConfigError, UnavailableError
 from knative_gateway.ports import Key, StoredCursor
 from knative_gateway.store import open_store, sqlite_url
 from knative_gateway.store.database import Database
+from knative_gateway.store.opening import store_lock
 from knative_gateway.store.tables import SCHEMA
 
 KEY = Key("", "ConfigMap", "default", "a")
@@ -50,6 +51,37 @@ async def test_a_file_is_one_process_s(tmp_path: Path) -> None:
                 pass
     async with open_store(sqlite_url(tmp_path)):
         pass
+
+
+async def test_workers_share_the_file_that_their_parent_has_locked(tmp_path: Path) -> None:
+    with store_lock(sqlite_url(tmp_path)) as descriptor:
+        assert descriptor is not None
+        with pytest.raises(ConfigError, match="in use by another process"):
+            async with open_store(sqlite_url(tmp_path)):
+                pass
+        wrote = asyncio.Event()
+        async with (
+            open_store(sqlite_url(tmp_path), locked=True, poll_s=600) as reader,
+            open_store(sqlite_url(tmp_path), locked=True, wrote=wrote.set) as writer,
+        ):
+            watch = reader.resources.watch("", "ConfigMap", 1)
+            change = asyncio.ensure_future(anext(watch))
+            await writer.resources.write(KEY, {"data": {}}, expected_version=0)
+            await wrote.wait()
+            reader.notice()
+            assert (await change).key == KEY
+            inherited = os.dup(descriptor)
+    with pytest.raises(ConfigError, match="in use by another process"):
+        async with open_store(sqlite_url(tmp_path)):
+            pass
+    os.close(inherited)
+    async with open_store(sqlite_url(tmp_path)):
+        pass
+
+
+def test_replicas_share_a_database_without_a_lock() -> None:
+    with store_lock("postgresql://user@/gateway") as descriptor:
+        assert descriptor is None
 
 
 async def test_a_newer_gateway_s_state_is_left_alone(url: str) -> None:
