@@ -25,11 +25,20 @@ def check_settings(settings: GatewaySettings) -> None:
     """
     ServiceMap.parse(settings.services)
     destinations(settings)
+    asyncio.run(_check_stored(settings, check_files(settings)))
+
+
+def check_files(settings: GatewaySettings) -> Gate:
+    """Read the files that a gateway reads again on SIGHUP. Returns what its tokens and rules allow.
+
+    Raises:
+        ConfigError: a file cannot be read or is not valid.
+    """
     tokens, rules = credentials(settings, wall_ms)
     if settings.tls is not None:
         server_context(settings.tls)
     subscribers_tls(settings)
-    asyncio.run(_check_stored(settings, Gate(tokens, rules)))
+    return Gate(tokens, rules)
 
 
 async def _check_stored(settings: GatewaySettings, gate: Gate) -> None:

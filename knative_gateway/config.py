@@ -23,6 +23,8 @@ _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
 
 RETENTION_MAX_S: Final = 100 * 366 * 86_400
 """A century."""
+WORKERS_MAX: Final = 64
+"""More workers than the cores of large machines only cost memory."""
 Texts = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 ]
@@ -256,6 +258,17 @@ class GatewaySettings(Settings):
         default=(Listener(host="127.0.0.1", port=8080),),
         min_length=1,
         description="Addresses of the API and the ingress; port 0: any free port.",
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=WORKERS_MAX,
+        description=(
+            "Processes that accept and deliver events. They share the addresses, the partitions, and the "
+            "limits: each gets an equal part of `limits.connections`, `limits.pending`, "
+            "`limits.pending_events` and of `subscribers.connections`, `in_flight`, `held`, `waiting` and "
+            "`replies`."
+        ),
     )
     state_dir: Path = Field(
         default=Path("knative-gateway-state"),

@@ -46,6 +46,10 @@ class ConfigError(GatewayError):
     """A setting is not valid. The message names the setting, its source, and the allowed values."""
 
 
+class InUseError(ConfigError):
+    """Another process uses the file or the address."""
+
+
 class ConflictError(GatewayError):
     """The object was changed after the writer read it, or the name already exists (409)."""
 

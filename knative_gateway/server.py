@@ -29,12 +29,12 @@ from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.engine.appending import AppendLimits
-from knative_gateway.engine.embedded import EmbeddedNode
+from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.http.listening import HttpServer, serve_http
-from knative_gateway.http.web import Web
+from knative_gateway.http.web import Figures, Web
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import FastPath
 from knative_gateway.ingress.inside import Inside
@@ -49,6 +49,8 @@ from knative_gateway.part_settings import (
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.addresses import base_url, is_loopback
 from knative_gateway.running.figures import GatewayFigures
+from knative_gateway.running.merging import pack_registry
+from knative_gateway.running.parent import Alone, Parent, ParentLink
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.security.access import Gate
@@ -60,9 +62,6 @@ from knative_gateway.tracing_setup import create_ingress, start_traces
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
 
-MESSAGE_BYTES_MIN: Final = 16 << 20
-ATTRIBUTES_BYTES: Final = 1 << 20
-"""Bytes of a message for the attributes of an event, in addition to its body."""
 CONNECT_S_MAX: Final = 30.0
 OPEN_S_MAX: Final = 60.0
 """How long unknown paths get 503 instead of 404 while known Brokers or Channels cannot be served."""
@@ -77,11 +76,17 @@ Ready = Callable[[Addresses], None]
 Reread = Callable[[], GatewaySettings]
 
 
-def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
+def run(
+    settings: GatewaySettings,
+    *,
+    ready: Ready | None = None,
+    reread: Reread | None = None,
+    parent: Parent | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status.
 
     `ready` is called with the bound addresses: {"http": [...], "amqp": [...]}. `reread` reads the settings
-    again on SIGHUP.
+    again on SIGHUP. `parent`: the link of a worker to the other workers.
 
     Raises:
         GatewayError: the gateway cannot start; the message gives the reason.
@@ -90,7 +95,7 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             stopping = partial(deadline.arm, settings.shutdown_delay + limits.drain + GRACE_S + EXIT_S)
-            return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping))
+            return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping, parent=parent))
     finally:
         deadline.disarm()
 
@@ -102,6 +107,7 @@ async def serve(
     stop: asyncio.Event | None = None,
     reread: Reread | None = None,
     stopping: Callable[[], None] = lambda: None,
+    parent: Parent | None = None,
 ) -> int:
     """Serve on a running event loop.
 
@@ -109,7 +115,7 @@ async def serve(
     """
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
-    gateway = Gateway(settings, reread=reread)
+    gateway = Gateway(settings, reread=reread, parent=parent)
     handlers = (
         {} if stop else {signal.SIGTERM: ended.set, signal.SIGINT: ended.set, signal.SIGHUP: gateway.reload}
     )
@@ -139,8 +145,12 @@ async def serve(
 class Gateway:
     """The parts of a gateway, connected to each other."""
 
-    def __init__(self, settings: GatewaySettings, *, reread: Reread | None = None) -> None:
+    def __init__(
+        self, settings: GatewaySettings, *, reread: Reread | None = None, parent: Parent | None = None
+    ) -> None:
         self.settings: Final = settings
+        self.parent: Final[Parent] = parent or Alone()
+        self.is_up = False
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
         self.gate: Final = Gate()
@@ -156,7 +166,8 @@ class Gateway:
         self._traces: Traces | None = None
         self._sender: Sender | None = None
         self._dispatcher: Dispatcher | None = None
-        self._up = False
+        self._notice: Callable[[], None] = lambda: None
+        self._packed: Final = Figures(self.registry, build=pack_registry)
         self._opening = True
 
     async def start(self) -> None:
@@ -166,18 +177,21 @@ class Gateway:
             GatewayError: a part does not start.
         """
         settings, enter = self.settings, self._parts.enter
+        if isinstance(self.parent, ParentLink):
+            await enter("parent", self.parent.join(self))
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
         # Before the listener opens: until then the gate allows everything.
         self.gate.use(*credentials(settings, wall_ms))
         _create(settings.state_dir)
         traces = self._traces = start_traces(settings.traces, self._parts)
-        store = await enter(
-            "store", open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks)
-        )
+        store = await self._open_store()
         event_log = await self._start_log()
         authorizer = None if self.gate.open else self.gate
         ingress = create_ingress(event_log, traces, ingress_limits(settings), authorizer)
-        ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
+        ingress.starting, ingress.addressed = (
+            True,
+            addressed(store.resources) if self._shares(store) else None,
+        )
         data_plane = GatewayDataPlane(ingress)
         sender = self._sender = await enter("sender", Sender(send_settings(settings), allowed))
         dispatcher = await self._start_dispatcher(event_log, store, sender, data_plane)
@@ -193,11 +207,11 @@ class Gateway:
         inward = Inward(url, self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
         controlling = controller_settings(settings, inward, services, allowed, delete_logs=not store.shared)
-        if settings.resources is not None:
+        if settings.resources is not None and self.parent.first:
             # Before the controller starts, so that its first list contains the resources.
             log.info("resources_applied", count=await load_directory(api, settings.resources))
-        # No replica sees all deliveries, so replicas do not write counters into statuses.
-        counters = None if store.shared else dispatcher.counters
+        # No replica and no worker sees all deliveries, so they do not write counters into statuses.
+        counters = None if self._shares(store) else dispatcher.counters
         controller = Controller(
             store.resources,
             event_log,
@@ -205,11 +219,12 @@ class Gateway:
             store.cursors,
             controlling,
             counters=counters,
+            leads=self.parent.leads,
             tasks=self.tasks,
         )
         self.controller = await enter("controller", controller)
         await self._open(event_log, ingress, self.controller)
-        self._up = True
+        self.is_up = True
         self._report_start(controlling.base_url)
 
     async def _start_dispatcher(
@@ -220,7 +235,7 @@ class Gateway:
             store.cursors,
             sender,
             dispatch_settings(self.settings, self._traces),
-            ownership=GroupShares(event_log.client) if store.shared else None,
+            ownership=GroupShares(event_log.client) if self._shares(store) else None,
             changed=data_plane.changed,
             tasks=self.tasks,
         )
@@ -240,7 +255,14 @@ class Gateway:
         return api
 
     async def _listen(self, api: Api, ingress: Ingress, event_log: AmqpEventLog) -> None:
-        web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
+        parent = self.parent
+        web = Web(
+            ingress,
+            parent.figures if isinstance(parent, ParentLink) else Figures(self.registry).text,
+            ready=lambda: self.missing() or parent.problem,
+            trouble=lambda: parent.trouble,
+            routes=api.routes,
+        )
         fast_path = FastPath(ingress, event_log, asyncio.get_running_loop().time)
         self._http = await serve_http(
             web,
@@ -249,6 +271,7 @@ class Gateway:
             tls=self.settings.tls,
             shortcut=fast_path.open,
             tasks=self.tasks,
+            shares_port=parent.several,
         )
         self.addresses["http"] = self._http.addresses
 
@@ -263,13 +286,13 @@ class Gateway:
     async def announce(self, ready: Ready | None) -> None:
         """Report the addresses as soon as the gateway is ready."""
         if ready is not None:
-            while self._missing() is not None:  # noqa: ASYNC110  many parts decide it
+            while self.missing() is not None:  # noqa: ASYNC110  many parts decide it
                 await asyncio.sleep(_LOOK_S)
             ready(self.addresses)
 
     async def stop(self) -> None:
         """Stop all parts. May be called after a failed start."""
-        was_up, self._up = self._up, False
+        was_up, self.is_up = self.is_up, False
         limits, delay_s = self.settings.limits, self.settings.shutdown_delay
         if was_up and delay_s and self._http is not None:
             log.info("stopping", shutdown_delay_s=delay_s)
@@ -304,22 +327,37 @@ class Gateway:
         else:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
 
+    def lead(self) -> None:
+        """Lead the workers of the gateway from now on. See `Member`."""
+        if self.controller is not None:
+            self.controller.lead()
+
+    def notice(self) -> None:
+        """Read what another worker has written. See `Member`."""
+        self._notice()
+
+    async def packed(self) -> bytes:
+        """Return the metrics of this process for its parent. See `Member`."""
+        return await self._packed.text()
+
+    async def _open_store(self) -> Store:
+        settings, parent = self.settings, self.parent
+        url = settings.store or sqlite_url(settings.state_dir)
+        opening = open_store(url, tasks=self.tasks, locked=parent.several, wrote=parent.wrote)
+        store = await self._parts.enter("store", opening)
+        self._notice = store.notice
+        return store
+
+    def _shares(self, store: Store) -> bool:
+        """Return whether other processes deliver events of the same Brokers."""
+        return store.shared or self.parent.several
+
     async def _start_log(self) -> AmqpEventLog:
         """Start the node, unless the settings name one, and connect to it."""
         settings, limits = self.settings, self.settings.limits
         url = settings.amqp
         if url is None:
-            self.node = await self._parts.enter(
-                "node",
-                EmbeddedNode(
-                    settings.state_dir / "log",
-                    listen=str(settings.amqp_listen),
-                    message_bytes=max(MESSAGE_BYTES_MIN, limits.body + ATTRIBUTES_BYTES),
-                    log_format=settings.log_format,
-                    log_level=settings.log_level,
-                    tasks=self.tasks,
-                ),
-            )
+            self.node = await self._parts.enter("node", embedded_node(settings, self.tasks))
             url = self.node.url
             self.addresses["amqp"] = [self.node.address]
         appends = AppendLimits(events=limits.pending_events, bytes=limits.pending, wait_s=limits.append)
@@ -366,6 +404,11 @@ class Gateway:
         return self.event_log is not None and self.event_log.connected
 
     @property
+    def leads(self) -> bool:
+        """Whether this process writes the statuses of objects."""
+        return self.controller is not None and self.controller.leads
+
+    @property
     def embedded_starts(self) -> int | None:
         """How often the embedded node was started. None if the gateway has no embedded node."""
         return None if self.node is None else self.node.starts
@@ -375,8 +418,9 @@ class Gateway:
         """Seconds since the positions of subscribers were last stored. None before the dispatcher starts."""
         return None if self._dispatcher is None else self._dispatcher.stored_s_ago
 
-    def _missing(self) -> str | None:
-        if not self._up:
+    def missing(self) -> str | None:
+        """Return why this process is not ready; None if it is."""
+        if not self.is_up:
             return "starting or stopping"
         problem = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
         opening = "not all Brokers and Channels accept events yet" if self._opening else None

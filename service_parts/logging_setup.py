@@ -32,13 +32,21 @@ that is refused.
 
 
 def configure(
-    log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None
+    log_format: LogFormat = LogFormat.TEXT,
+    level: LogLevel = LogLevel.INFO,
+    *,
+    stream: TextIO | None = None,
+    tags: Mapping[str, object] | None = None,
 ) -> None:
-    """Set up logging for the process. `stream` is stderr except in tests. May be called again."""
+    """Set up logging for the process. `stream` is stderr except in tests. May be called again.
+
+    `tags`: key=value pairs of every line.
+    """
     target = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        *((_tagged(tags),) if tags else ()),
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         mask_secrets,
@@ -78,6 +86,15 @@ def configure(
         logger.propagate = True
         logger.setLevel(max(number, logging.WARNING) if number > logging.DEBUG else logging.INFO)
         logger.filters[:] = [] if number <= logging.DEBUG else [_is_news]
+
+
+def _tagged(tags: Mapping[str, object]) -> structlog.typing.Processor:
+    # Not context variables: threads and callbacks of the event loop do not inherit them.
+    def tag(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.update(tags)
+        return event
+
+    return tag
 
 
 def _is_news(record: logging.LogRecord) -> bool:

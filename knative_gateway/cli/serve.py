@@ -27,6 +27,11 @@ _setting = setting_option(PREFIX)
     help="The address to listen on; may be repeated. Port 0 chooses a free port.  [default: 127.0.0.1:8080]",
 )
 @_setting(
+    "workers",
+    metavar="N",
+    help="Processes that accept and deliver events, at most one for each core.  [default: 1]",
+)
+@_setting(
     "state_dir",
     metavar="DIR",
     help="Resources, positions, and the embedded node's events.  [default: knative-gateway-state]",
@@ -135,7 +140,10 @@ def serve(
         check_settings(settings)
         click.echo("the settings are valid", err=True)
         return 0
-    from knative_gateway import server  # noqa: PLC0415
+    if settings.workers > 1:
+        from knative_gateway.workers.serving import run  # noqa: PLC0415
+    else:
+        from knative_gateway.server import run  # noqa: PLC0415
 
     with started(settings.log_format, settings.log_level, ready_file=ready_file, ready_fd=ready_fd) as ready:
-        return server.run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))
+        return run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))

@@ -4,7 +4,8 @@ The work is proportional to the size of a change, and is done in slices. An obje
 or the subscriber of another object. A status is written only after it is true.
 
 Replicas do not need a leader. All replicas compute the same results, and all writes are compare-and-set: a
-slow replica finds that its work is already done.
+slow replica finds that its work is already done. Of the workers of one gateway, only the leader writes
+statuses, creates and deletes logs, and removes objects. The others compute their routes.
 """
 
 import asyncio
@@ -78,13 +79,15 @@ class Controller:
         settings: Settings,
         *,
         counters: Counters | None = None,
+        leads: bool = True,
         times: Times | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         tasks: Supervisor | None = None,
     ) -> None:
         """`counters` None: statuses have no counters, because each replica would count only its own
-        deliveries.
+        deliveries. `leads` False: only follow the objects until `lead` is called.
         """
+        self.leads = leads
         self.routes: Routes = NO_ROUTES
         self._store: Final = store
         self._data_plane: Final = data_plane
@@ -104,6 +107,7 @@ class Controller:
             report=self._log_known,
             took=self._took,
             deletes=settings.delete_logs,
+            leads=lambda: self.leads,
             retry_s=self._times.retry,
         )
         self._wake: Final = asyncio.Event()
@@ -138,6 +142,18 @@ class Controller:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._logs.close()
+
+    def lead(self) -> None:
+        """Write statuses and keep logs from now on: the former leader has ended."""
+        if not self.leads:
+            log.info("controller_leads")
+            self.leads = True
+            for key in self._mirror.objects:
+                self._reconciler.write_again(key)
+                if (key.group, key.kind) == (GATEWAY, LOG):
+                    self._logs.tend(key.name)  # its owner may have been deleted meanwhile
+            self._tend_all()
+            self._again()
 
     @property
     def objects(self) -> Mapping[Key, Object]:
@@ -297,6 +313,8 @@ class Controller:
 
         Of several replicas, only the one whose write succeeded creates the Event object.
         """
+        if not self.leads:
+            return
         planned: dict[Key, tuple[Object, int]] = {}
         now_s = asyncio.get_running_loop().time()
         for write in writes:
@@ -376,7 +394,7 @@ class Controller:
         """
         gone, self._gone = self._gone, []
         try:
-            for key, object_ in gone:
+            for key, object_ in gone if self.leads else ():
                 await self._remove(self._belongings.left_behind(key, object_))
         except GatewayError:
             self._gone += gone
@@ -406,6 +424,8 @@ class Controller:
 
         Only subscribers whose counters changed are updated.
         """
+        if not self.leads:
+            return
         counted = self._counters() if self._counters else {}
         figures: dict[str, Figures] = {}
         for subscriber in [each for route in self.routes.by_path.values() for each in route.subscribers]:
@@ -421,12 +441,17 @@ class Controller:
 
     async def check_logs(self) -> None:
         """Create the logs that do not exist."""
+        self._tend_all()
+        self._again()
+
+    def _tend_all(self) -> None:
         for name in self._reconciler.needs:
             self._logs.tend(name)
-        self._again()
 
     async def forget_old_events(self) -> None:
         """Remove Event objects that are too old, and the oldest ones if there are too many."""
+        if not self.leads:
+            return
         stored = [
             (key, each)
             for key, each in self._mirror.objects.items()

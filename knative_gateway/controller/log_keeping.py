@@ -14,7 +14,7 @@ import structlog
 from knative_gateway.controller.deciding.plan import LogNeed
 from knative_gateway.controller.deciding.sources import keys_of, path_of
 from knative_gateway.controller.mirror import version_of
-from knative_gateway.errors import GatewayError
+from knative_gateway.errors import GatewayError, UnavailableError
 from knative_gateway.ports import EventLog, Key, ResourceStore
 from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, text, uid_of
@@ -22,11 +22,20 @@ from knative_gateway.running.supervising import Supervisor
 
 AT_ONCE: Final = 8
 """Requests to the node in flight."""
+AWAIT_S: Final = 0.25
+"""How often a worker that does not lead looks for a log that the leader creates."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 Report = Callable[[str, str, str | None], None]
 """Called with a log, the uid of its owner, and why the log does not exist; None: it exists."""
+
+
+class _NotYetError(Exception):
+    """The leader has not created the log yet."""
+
+    def __str__(self) -> str:
+        return "the log does not exist yet"
 
 
 class LogKeeper:
@@ -43,13 +52,15 @@ class LogKeeper:
         report: Report,
         took: Callable[[Key, Object | None], None],
         deletes: bool,
+        leads: Callable[[], bool] = lambda: True,
         retry_s: float,
     ) -> None:
         """`is_served`: returns whether the data plane still serves a path. `took`: called with each stored
         object.
 
         `deletes`: delete logs with their owners. It must be False with several replicas: a slow replica could
-        delete the log of a successor.
+        delete the log of a successor. `leads`: returns whether this worker creates and deletes logs; the
+        others wait for them.
         """
         self._logs: Final = logs
         self._store: Final = store
@@ -59,6 +70,7 @@ class LogKeeper:
         self._report: Final = report
         self._took: Final = took
         self._deletes: Final = deletes
+        self._leads: Final = leads
         self._retry_s: Final = retry_s
         self._waiting: Final[dict[str, None]] = {}
         self._in_hand: Final[set[str]] = set()
@@ -106,10 +118,17 @@ class LogKeeper:
     async def _tend(self, name: str) -> None:
         need = self._needs.get(name)
         try:
-            if self._deletes and not await self._own(name, need):
+            if self._deletes and not self._leads():
+                await self._follow(name, need)
+            elif self._deletes and not await self._own(name, need):
                 return
-            if need is not None:
+            elif need is not None:
                 await self._logs.ensure(name, partitions=need.partitions, retention_ms=need.retention_ms)
+        except _NotYetError as error:
+            asyncio.get_running_loop().call_later(min(AWAIT_S, self._retry_s), self.tend, name)
+            if need is not None:
+                self._report(name, need.owner, str(error))
+            return
         except Exception as error:  # it affects only this log
             reason = str(error) or type(error).__name__
             if isinstance(error, GatewayError):
@@ -123,6 +142,23 @@ class LogKeeper:
             return
         if need is not None:
             self._report(name, need.owner, None)
+
+    async def _follow(self, name: str, need: LogNeed | None) -> None:
+        """Check that the leader has created the log.
+
+        Raises:
+            _NotYetError: the log does not exist yet, or is still that of a predecessor.
+        """
+        if need is None:
+            return
+        # The leader stores the owner when it has deleted the log of a predecessor, before it creates the log.
+        # A follower that created the log itself could create it again after its deletion.
+        if text(self._objects.get(Key(GATEWAY, LOG, "", name)), "spec", "owner") != need.owner:
+            raise _NotYetError
+        try:
+            await self._logs.ends(name)
+        except UnavailableError as error:
+            raise _NotYetError from error
 
     async def _own(self, name: str, need: LogNeed | None) -> bool:
         """Delete the log of a predecessor, and store the new owner.

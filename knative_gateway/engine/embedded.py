@@ -6,19 +6,20 @@ AMQP_STREAMS_… variables set everything that a flag does not set.
 """
 
 import asyncio
-import ctypes
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import structlog
 
+from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError, UnavailableError
+from knative_gateway.running.children import die_with
 from knative_gateway.running.supervising import Supervisor
 from service_parts.settings.choices import LogFormat, LogLevel
 
@@ -35,8 +36,11 @@ STABLE_S: Final = 5.0
 FIRST_TRIES: Final = 8
 """Attempts before the first success. An earlier gateway may still lock the data directory."""
 
+MESSAGE_BYTES_MIN: Final = 16 << 20
+ATTRIBUTES_BYTES: Final = 1 << 20
+"""Bytes of a message for the attributes of an event, in addition to its body."""
+
 _USAGE_ERROR: Final = 2
-_PR_SET_PDEATHSIG: Final = 1
 
 log = structlog.get_logger("knative_gateway.engine.embedded")
 
@@ -154,7 +158,7 @@ class EmbeddedNode:
                 pass_fds=(writing,),
                 # An interrupt at the terminal must not end the node before the gateway.
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),
+                preexec_fn=die_with(os.getpid(), signal.SIGTERM),
             )
         except BaseException:
             os.close(reading)
@@ -189,6 +193,18 @@ class EmbeddedNode:
             raise
 
 
+def embedded_node(settings: GatewaySettings, tasks: Supervisor) -> EmbeddedNode:
+    """Return the node that a gateway with these settings starts."""
+    return EmbeddedNode(
+        settings.state_dir / "log",
+        listen=str(settings.amqp_listen),
+        message_bytes=max(MESSAGE_BYTES_MIN, settings.limits.body + ATTRIBUTES_BYTES),
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+        tasks=tasks,
+    )
+
+
 async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mapping[str, Sequence[str]]:
     """Return the addresses that the node reports when it listens. Closes the descriptor."""
     loop = asyncio.get_running_loop()
@@ -209,22 +225,3 @@ async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mappin
         raise ConfigError(message) if status == _USAGE_ERROR else UnavailableError(message)
     addresses: Mapping[str, Sequence[str]] = json.loads(line)
     return addresses
-
-
-def _die_with(parent: int) -> Callable[[], None] | None:
-    """Return a function for the child before `exec`. It asks the kernel to end the child with the gateway.
-
-    Linux only.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    # Loaded before the fork, because the child must do as little as possible before `exec`.
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        # The gateway may have ended before prctl: then the kernel does not send the signal.
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask

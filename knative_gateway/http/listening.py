@@ -48,7 +48,10 @@ class HttpServer:
         tls: TlsSettings | None,
         shortcut: Shortcut | None = None,
         tasks: Supervisor | None = None,
+        shares_port: bool = False,
     ) -> None:
+        """`shares_port`: other processes listen on the same port, and the kernel distributes connections."""
+        self._shares_port: Final = shares_port
         self.addresses: Final[list[str]] = []
         self._app: Final = app
         self._shortcut: Final = shortcut
@@ -81,6 +84,7 @@ class HttpServer:
                 listener.port,
                 ssl=self._context,
                 backlog=BACKLOG,
+                reuse_port=self._shares_port or None,
                 ssl_handshake_timeout=None if self._context is None else HANDSHAKE_S,
                 ssl_shutdown_timeout=None if self._context is None else TLS_CLOSE_S,
             )
@@ -165,13 +169,14 @@ async def serve_http(
     tls: TlsSettings | None = None,
     shortcut: Shortcut | None = None,
     tasks: Supervisor | None = None,
+    shares_port: bool = False,
 ) -> HttpServer:
     """Listen on all addresses.
 
     Raises:
         ConfigError: an address cannot be bound, or the certificate cannot be read.
     """
-    server = HttpServer(app, limits=limits, tls=tls, shortcut=shortcut, tasks=tasks)
+    server = HttpServer(app, limits=limits, tls=tls, shortcut=shortcut, tasks=tasks, shares_port=shares_port)
     try:
         for listener in listeners:
             await server.open(listener)

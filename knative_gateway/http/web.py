@@ -5,7 +5,7 @@ this path. Requests to the API take turns, so that they do not delay events and 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from knative_gateway.errors import UnavailableError
 from knative_gateway.http.asgi import App
 from knative_gateway.http.turns import Turns
 
@@ -30,17 +31,25 @@ _TRIES: Final = 5
 """How often building the text is retried in a thread after the event loop changed a counter in the meantime.
 """
 
-Ready = Callable[[], str | None]
-"""Returns None if the gateway is ready, or the reason why it is not."""
+Problem = Callable[[], str | None]
+"""Returns None if the gateway is ready (or healthy), or the reason why it is not."""
 
 
 class Figures:
     """The text of `/metrics`. It is built in a thread, at most once a second."""
 
-    def __init__(self, registry: CollectorRegistry, *, kept_s: float = FIGURES_KEPT_S) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        build: Callable[[CollectorRegistry], bytes] = generate_latest,
+        kept_s: float = FIGURES_KEPT_S,
+    ) -> None:
+        """`build` makes the text, or another form of the metrics."""
         self.made = 0
         """How often the text was built."""
         self._registry: Final = registry
+        self._build: Final = build
         self._kept_s: Final = kept_s
         self._making: asyncio.Task[bytes] | None = None
         self._until = 0.0
@@ -61,7 +70,7 @@ class Figures:
         if made is None:
             # On the event loop nothing can change in between. This is the last resort, because it delays
             # events.
-            made = generate_latest(self._registry)
+            made = self._build(self._registry)
         self._until = asyncio.get_running_loop().time() + self._kept_s
         return made
 
@@ -71,19 +80,29 @@ class Figures:
             # A dictionary that changes its size during an iteration raises RuntimeError. Locks would cost the
             # hot path more than a repetition here.
             with suppress(LookupError, RuntimeError):
-                return await asyncio.to_thread(generate_latest, self._registry)
+                return await asyncio.to_thread(self._build, self._registry)
         return None
 
 
 class Web:
-    """The ASGI application of the listener. `routes`: the routes of the API."""
+    """The ASGI application of the listener. `routes`: the routes of the API.
+
+    `figures` returns the text of `/metrics`; `trouble` returns why the gateway is not healthy.
+    """
 
     def __init__(
-        self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()
+        self,
+        ingress: App,
+        figures: Callable[[], Awaitable[bytes]],
+        *,
+        ready: Problem,
+        trouble: Problem = lambda: None,
+        routes: Sequence[BaseRoute] = (),
     ) -> None:
         self._ingress: Final = ingress
-        self._figures: Final = Figures(registry)
+        self._figures: Final = figures
         self._ready: Final = ready
+        self._trouble: Final = trouble
         self._turns: Final = Turns()
         self._rest: Final = Starlette(
             routes=[
@@ -110,15 +129,21 @@ class Web:
             await self._rest(scope, receive, send)
 
     async def _healthz(self, _request: Request) -> Response:
-        return PlainTextResponse("alive\n")
+        return _probed("alive", "not healthy", self._trouble())
 
     async def _readyz(self, _request: Request) -> Response:
-        missing = self._ready()
-        return (
-            PlainTextResponse("ready\n")
-            if missing is None
-            else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
-        )
+        return _probed("ready", "not ready", self._ready())
 
     async def _metrics(self, _request: Request) -> Response:
-        return Response(await self._figures.text(), media_type=CONTENT_TYPE_LATEST)
+        try:
+            return Response(await self._figures(), media_type=CONTENT_TYPE_LATEST)
+        except UnavailableError as error:
+            return PlainTextResponse(f"{error}\n", status_code=503)
+
+
+def _probed(good: str, bad: str, problem: str | None) -> Response:
+    return (
+        PlainTextResponse(f"{good}\n")
+        if problem is None
+        else PlainTextResponse(f"{bad}: {problem}\n", status_code=503)
+    )

@@ -17,6 +17,10 @@ class Observed(Protocol):
         """Whether the event log node is connected."""
 
     @property
+    def leads(self) -> bool:
+        """Whether this process writes the statuses of objects."""
+
+    @property
     def stored_s_ago(self) -> float | None:
         """Seconds since the positions of subscribers were last stored. None before the dispatcher starts."""
 
@@ -47,10 +51,18 @@ class GatewayFigures:
             "Whether the event log node is connected.",
             float(gateway.connected),
         )
+        yield GaugeMetricFamily(
+            "knative_gateway_leaders", "Processes that write the statuses of objects.", float(gateway.leads)
+        )
         if (seconds := gateway.stored_s_ago) is not None:
             words = "Seconds since the positions of subscribers were last stored in the state database."
             yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, seconds)
         if (starts := gateway.embedded_starts) is not None:
-            yield CounterMetricFamily(
-                "knative_gateway_embedded_starts", "Starts of the embedded event log node.", float(starts)
-            )
+            yield embedded_starts(starts)
+
+
+def embedded_starts(starts: int) -> Metric:
+    """Return the metric of the starts of the embedded node."""
+    return CounterMetricFamily(
+        "knative_gateway_embedded_starts", "Starts of the embedded event log node.", float(starts)
+    )

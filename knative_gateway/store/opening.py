@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy.engine import URL
 
-from knative_gateway.errors import ConfigError
+from knative_gateway.errors import ConfigError, InUseError
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.cursors import SqlCursorStore
 from knative_gateway.store.database import Database
@@ -98,7 +98,8 @@ def store_lock(url: str) -> Iterator[int | None]:
     A worker that inherits the descriptor keeps the lock until it ends, even if its parent is killed.
 
     Raises:
-        ConfigError: the URL is not valid, or another gateway uses the file.
+        ConfigError: the URL is not valid.
+        InUseError: another gateway uses the file.
     """
     with _alone(Database(url)) as descriptor:
         yield descriptor
@@ -132,7 +133,7 @@ def _alone(database: Database) -> Iterator[int | None]:
             fcntl.flock(descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             message = f"the state database {path} is in use by another process"
-            raise ConfigError(message) from None
+            raise InUseError(message) from None
         yield descriptors[0]
     finally:
         os.close(descriptors[0])

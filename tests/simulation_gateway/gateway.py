@@ -245,7 +245,9 @@ def shared_store(database: Database) -> Iterator[None]:
         feed = Feed(database, tasks=more.get("tasks"))
         try:
             await feed.start()
-            yield Store(SqlResources(database, feed), SqlCursorStore(database), shared=True)
+            yield Store(
+                SqlResources(database, feed), SqlCursorStore(database), shared=True, notice=feed.notice
+            )
         finally:
             await feed.close()
 

@@ -69,7 +69,9 @@ class Here:
         self.now_ms = NOW_MS
         self.counters: dict[str, dict[str, int]] = {}
 
-    def controller(self, *, counting: bool = True, plane: Plane | None = None) -> Controller:
+    def controller(
+        self, *, counting: bool = True, plane: Plane | None = None, leads: bool = True
+    ) -> Controller:
         counters = (lambda: self.counters) if counting else None
         settings = Settings(BASE, partitions=2, delete_logs=counting)
         stored = self.store
@@ -80,6 +82,7 @@ class Here:
             stored.cursors,
             settings,
             counters=counters,
+            leads=leads,
             times=QUICK,
             clock_ms=lambda: self.now_ms,
         )

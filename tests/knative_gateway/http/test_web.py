@@ -27,7 +27,12 @@ async def api(_request: object) -> PlainTextResponse:
 def web(missing: list[str]) -> Web:
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc(3)
-    return Web(ingress, registry, ready=lambda: missing[0] if missing else None, routes=[Route("/apis", api)])
+    return Web(
+        ingress,
+        Figures(registry).text,
+        ready=lambda: missing[0] if missing else None,
+        routes=[Route("/apis", api)],
+    )
 
 
 async def got(app: Web, path: str, method: str = "GET") -> tuple[int, str]:
@@ -76,7 +81,7 @@ async def test_an_event_does_not_wait_for_requests_to_the_api_that_came_before_i
         begun.append("event")
         await ingress(scope, receive, send)
 
-    app = Web(taking, CollectorRegistry(), ready=lambda: None, routes=[Route("/apis", listing)])
+    app = Web(taking, Figures(CollectorRegistry()).text, ready=lambda: None, routes=[Route("/apis", listing)])
     asking = [asyncio.create_task(got(app, "/apis")) for _ in range(20)]
     asking += [asyncio.create_task(got(app, path)) for path in ("/broker/a/b", "/channel/a/b")]
     assert await got(app, "/readyz") == (200, "ready\n")

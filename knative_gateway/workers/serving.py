@@ -1,0 +1,213 @@
+"""[io] The parent process of a gateway with several workers: what exists once, and the start and the stop.
+
+Once exist: the lock of the state database, the reserved addresses, the event log node (unless the settings
+name one), and the supervision of the workers. Order of the stop: the workers, all at once; then the node.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import structlog
+import uvloop
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from knative_gateway.config import GatewaySettings, Listener
+from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
+from knative_gateway.errors import ConfigError, GatewayError, InUseError, UnavailableError
+from knative_gateway.running.figures import embedded_starts
+from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline
+from knative_gateway.running.supervising import Supervisor
+from knative_gateway.store.opening import sqlite_url, store_lock
+from knative_gateway.workers.crew import Crew
+from knative_gateway.workers.reserving import reserved
+from knative_gateway.workers.shares import share
+
+Addresses = dict[str, list[str]]
+Ready = Callable[[Addresses], None]
+Reread = Callable[[], GatewaySettings]
+T = TypeVar("T")
+
+KILL_S: Final = EXIT_S / 2
+"""How long workers may take to end after their parts have stopped. The rest is for the node."""
+LATE_S: Final = 3.0
+"""How long the workers of a gateway that was killed may hold its lock and its addresses."""
+_AGAIN_S: Final = 0.1
+_USAGE_ERROR: Final = 2
+
+log = structlog.get_logger("knative_gateway")
+
+
+def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
+    """Run the workers until SIGTERM or SIGINT. Returns the exit status. See `knative_gateway.server.run`.
+
+    Raises:
+        GatewayError: the gateway cannot start; the message gives the reason.
+    """
+    deadline = Deadline()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Parent(settings, ready=ready, reread=reread, deadline=deadline).serve())
+    finally:
+        deadline.disarm()
+
+
+class Parent:
+    """The parent process."""
+
+    def __init__(
+        self, settings: GatewaySettings, *, ready: Ready | None, reread: Reread | None, deadline: Deadline
+    ) -> None:
+        self._settings: Final = settings
+        self._ready: Final = ready or (lambda _addresses: None)
+        self._reread: Final = reread or (lambda: settings)
+        self._deadline: Final = deadline
+        self._tasks: Final = Supervisor()
+        self._renewed = settings
+        """The settings with the tokens, keys and rules of the last reload."""
+        self._listen: tuple[Listener, ...] = ()
+        self._node: EmbeddedNode | None = None
+        self._crew: Crew | None = None
+
+    async def serve(self) -> int:
+        """Serve until a signal. Returns the exit status."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        ending = asyncio.create_task(ended.wait())
+        working = asyncio.create_task(self._work(ended))
+        await asyncio.wait({ending, working}, return_when=asyncio.FIRST_COMPLETED)
+        limits = self._settings.limits
+        self._deadline.arm(self._settings.shutdown_delay + limits.drain + GRACE_S + EXIT_S)
+        if self._crew is None:
+            working.cancel()  # nothing runs yet that must stop in order, except the node
+        try:
+            is_clean = await working
+        except asyncio.CancelledError:
+            is_clean = True
+        ending.cancel()
+        log.info("gateway_stopped")
+        return 0 if is_clean else 1
+
+    async def _work(self, ended: asyncio.Event) -> bool:
+        settings, limits = self._settings, self._settings.limits
+        url = settings.store or sqlite_url(settings.state_dir)
+        async with AsyncExitStack() as stack:
+            lock = await stack.enter_async_context(_patiently(partial(store_lock, url)))
+            self._listen = await stack.enter_async_context(_patiently(partial(reserved, settings.listen)))
+            if settings.amqp is None:
+                self._node = await stack.enter_async_context(embedded_node(settings, self._tasks))
+            crew = self._crew = Crew(
+                settings.workers, self._of_worker, inherited=() if lock is None else (lock,)
+            )
+            if self._node is not None:
+                crew.gathering.registry.register(_NodeStarts(self._node))
+            crew.start()
+            try:
+                await self._serve(crew, ended)
+            finally:
+                is_clean = await crew.stop(settings.shutdown_delay + limits.drain + GRACE_S + KILL_S)
+        return is_clean
+
+    async def _serve(self, crew: Crew, ended: asyncio.Event) -> None:
+        announcing = asyncio.create_task(self._announce(crew))
+        ending = asyncio.create_task(ended.wait())
+        either: set[asyncio.Future[Any]] = {ending, crew.gave_up}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        announcing.cancel()
+        ending.cancel()
+        if crew.gave_up.done():
+            message = "a worker cannot start: its log lines give the reason"
+            raise ConfigError(message) if crew.gave_up.result() == _USAGE_ERROR else UnavailableError(message)
+
+    async def _announce(self, crew: Crew) -> None:
+        """Report the addresses when all workers are ready."""
+        await crew.ready.wait()
+        addresses = {"http": [str(listener) for listener in self._listen]}
+        if self._node is not None:
+            addresses["amqp"] = [self._node.address]
+        log.info("workers_ready", workers=self._settings.workers, address=", ".join(addresses["http"]))
+        self._ready(addresses)
+
+    def _of_worker(self) -> bytes:
+        """Return the settings of a worker."""
+        settings = share(self._renewed, self._settings.workers)
+        changed: dict[str, object] = {"listen": self._listen}
+        if self._node is not None:
+            changed["amqp"] = self._node.url
+        # Without `amqp_listen`, which must not be set together with `amqp`.
+        return settings.model_copy(update=changed).model_dump_json(exclude={"amqp_listen"}).encode()
+
+    def _reload(self) -> None:
+        """SIGHUP: read the settings again, and let each worker read certificates, tokens and rules."""
+        if self._crew is None:
+            return
+        try:
+            settings = self._reread()
+            # A worker that is started later must start with these settings. The import is late because only a
+            # reload needs all of this.
+            from knative_gateway.checks import check_files  # noqa: PLC0415
+
+            check_files(settings)
+            if _is_open(settings) is not _is_open(self._settings):
+                message = "tokens: a reload cannot turn authentication on or off; restart the gateway"
+                raise ConfigError(message)
+        except GatewayError as error:
+            log.error("gateway_not_reloaded", reason=str(error))
+            return
+        kept, subscribers = self._settings, settings.subscribers
+        renewed = {"ca": subscribers.ca, "certificate": subscribers.certificate, "key": subscribers.key}
+        self._renewed = kept.model_copy(
+            update={
+                "tokens": settings.tokens,
+                "jwt": settings.jwt,
+                "rules": settings.rules,
+                "subscribers": kept.subscribers.model_copy(update=renewed),
+            }
+        )
+        self._crew.reload(self._of_worker())
+
+
+class _NodeStarts(Collector):
+    """The metric of the embedded node."""
+
+    def __init__(self, node: EmbeddedNode) -> None:
+        self._node: Final = node
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        yield embedded_starts(self._node.starts)
+
+
+@asynccontextmanager
+async def _patiently(enter: Callable[[], AbstractContextManager[T]]) -> AsyncIterator[T]:
+    """Enter a context, and wait for the processes of a gateway that was killed to end.
+
+    Raises:
+        InUseError: another gateway uses the file or the address.
+    """
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + LATE_S
+    while True:
+        try:
+            context = enter()
+            entered = context.__enter__()
+            break
+        except InUseError:
+            if loop.time() > latest:
+                raise
+        await asyncio.sleep(_AGAIN_S)
+    try:
+        yield entered
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _is_open(settings: GatewaySettings) -> bool:
+    """Return whether every client may do everything."""
+    return settings.tokens is None and settings.jwt is None

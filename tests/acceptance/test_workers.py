@@ -1,0 +1,295 @@
+"""A gateway with several worker processes: one command, kill -9 of workers and of the parent, one set of
+metrics.
+"""
+
+import http.client
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from examples.gateway import GatewayProcess, Sender
+from examples.subscriber import SubscriberServer
+
+BROKER = "/broker/default/shared"
+RESOURCES = """
+apiVersion: eventing.knative.dev/v1
+kind: Broker
+metadata: {{name: shared, namespace: default}}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {{name: all, namespace: default}}
+spec:
+  broker: shared
+  subscriber: {{uri: "{url}"}}
+  delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}
+"""
+WORKERS = 3
+OLD, NEW = "the-old-token-of-alice", "the-new-token-of-alice"
+SERVED = {202, 503, None}
+"""A worker that starts answers 503; a connection to a worker that is killed has no answer."""
+
+
+class Came:
+    """What the subscriber received, with how often."""
+
+    def __init__(self) -> None:
+        self.times: Counter[str] = Counter()
+
+    def decide(self, attributes: Mapping[str, str]) -> int:
+        self.times[attributes["id"]] += 1
+        return 202
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SubscriberServer]:
+    with SubscriberServer() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, server: SubscriberServer) -> Iterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "resources").mkdir()
+    (folder / "resources" / "all.yaml").write_text(RESOURCES.format(url=server.url))
+    options = ("--workers", str(WORKERS), "--resources", str(folder / "resources"))
+    with GatewayProcess(folder / "gateway", *options) as gateway:
+        gateway.wait_ready()
+        yield gateway
+        assert gateway.stop() == 0, gateway.words
+        assert "Traceback" not in gateway.words, gateway.words
+
+
+@pytest.fixture
+def gateway(running: GatewayProcess) -> GatewayProcess:
+    """All workers are ready, and each delivers some of the partitions."""
+    _until(lambda: _get(running, "/readyz") == (200, "ready\n") and _shares(running))
+    return running
+
+
+@pytest.fixture
+def came(server: SubscriberServer) -> Came:
+    made = Came()
+    server.decide = made.decide
+    return made
+
+
+def test_events_that_any_worker_accepted_are_delivered_while_workers_are_killed(
+    gateway: GatewayProcess, came: Came
+) -> None:
+    accepted: set[str] = set()
+    statuses: set[int | None] = set()
+    killed = number = 0
+    while killed < WORKERS or len(accepted) < 300:
+        # A connection for each event: the kernel chooses the worker of each connection.
+        sender = Sender(gateway.http, BROKER)
+        status = sender.send({"id": str(number), "source": "/s", "type": "t"}, b"{}")
+        sender.close()
+        statuses.add(status)
+        if status == 202:
+            accepted.add(str(number))
+        number += 1
+        if len(accepted) >= 50 * (killed + 1) and killed < WORKERS:
+            # The first worker leads; later ones become leaders.
+            _kill_one(gateway)
+            killed += 1
+    assert statuses <= SERVED
+    _until(lambda: accepted <= came.times.keys())
+
+
+def test_metrics_are_one_set_and_counters_do_not_fall_when_a_worker_is_killed(
+    gateway: GatewayProcess, came: Came
+) -> None:
+    before = {
+        name: _metric(gateway, name) for name in ("ingress_events_total{", "subscriber_delivered_total{")
+    }
+    for number in range(60):
+        sender = Sender(gateway.http, BROKER)
+        assert sender.send({"id": f"m{number}", "source": "/s", "type": "t"}, b"{}") == 202
+        sender.close()
+    for name, earlier in before.items():
+        _until(partial(_is_metric, gateway, name, earlier + 60))
+    assert came.times.total() == 60
+    assert _metric(gateway, "partitions{") == 4
+    assert _metric(gateway, "workers ") == WORKERS
+    assert _metric(gateway, "leaders ") == 1, "exactly one controller"
+    assert _metric(gateway, "connections_max ") == pytest.approx(10_000, abs=WORKERS)
+    restarts = _metric(gateway, "worker_restarts_total{")
+    os.kill(_workers(gateway)[0], signal.SIGKILL)
+    _until(lambda: _metric(gateway, "worker_restarts_total{") == restarts + 1)
+    for name, earlier in before.items():
+        assert _metric(gateway, name) >= earlier + 60
+    _until(lambda: _metric(gateway, "leaders ") == 1)
+
+
+def test_the_next_leader_creates_and_deletes_logs_and_every_worker_serves_them(
+    gateway: GatewayProcess,
+) -> None:
+    broker = "{apiVersion: eventing.knative.dev/v1, kind: Broker, metadata: {name: late, namespace: default}}"
+    _kill_one(gateway)
+    for _ in range(2):  # a successor begins with an empty log
+        gateway.apply(broker)
+        _until(lambda: _statuses(gateway, "/broker/default/late") == {202})
+        gateway.delete(broker)
+        _until(lambda: _statuses(gateway, "/broker/default/late") == {404})
+    assert gateway.words.count("log_deleted") == 2
+
+
+def test_a_worker_that_is_killed_makes_the_gateway_not_ready_until_it_is_back(
+    gateway: GatewayProcess,
+) -> None:
+    victim = _workers(gateway)[-1]
+    os.kill(victim, signal.SIGKILL)
+    _until(lambda: _get(gateway, "/readyz")[0] == 503)
+    assert _get(gateway, "/readyz")[1].startswith(("not ready: worker", "ready"))
+    _until(lambda: _get(gateway, "/readyz") == (200, "ready\n"))
+    assert victim not in _workers(gateway)
+    assert _get(gateway, "/healthz") == (200, "alive\n")
+    assert f"pid={_workers(gateway)[-1]}" in gateway.words
+
+
+def test_the_parent_s_death_leaves_no_orphans_and_the_next_start_finds_everything_free(
+    tmp_path: Path, server: SubscriberServer, came: Came
+) -> None:
+    with GatewayProcess(tmp_path, "--workers", "2") as gateway:
+        gateway.apply(RESOURCES.format(url=server.url))
+        sender = Sender(gateway.http, BROKER)
+        assert sender.send({"id": "first", "source": "/s", "type": "t"}, b"{}") == 202
+        children = [*_workers(gateway), gateway.node_pid]
+        gateway.kill()
+        gateway.start()  # at once, with the same port and state
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        sender.close()
+        _until(lambda: sender.send({"id": "second", "source": "/s", "type": "t"}, b"{}") == 202)
+        sender.close()
+        _until(lambda: {"first", "second"} <= came.times.keys())
+        children = [*_workers(gateway), gateway.node_pid]
+        assert gateway.stop() == 0, gateway.words
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        assert "worker=0" in gateway.words
+        assert "worker=1" in gateway.words
+
+
+def test_sighup_gives_all_workers_the_new_tokens(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text(f"{OLD},alice,1\n")
+    tokens.chmod(0o600)
+    with GatewayProcess(tmp_path / "gateway", "--workers", "2", "--tokens", str(tokens)) as gateway:
+        assert _who(gateway, OLD) == {200}
+        tokens.write_text(f"{NEW},alice,1\n")
+        os.kill(gateway.pid, signal.SIGHUP)
+        _until(lambda: _who(gateway, NEW) == {200})
+        assert _who(gateway, OLD) == {401}
+        _kill_one(gateway)
+        assert _who(gateway, NEW) == {200}, "a worker that is started later, too"
+        tokens.write_text("not a table")
+        os.kill(gateway.pid, signal.SIGHUP)
+        _until(lambda: "gateway_not_reloaded" in gateway.words)
+        assert _who(gateway, NEW) == {200}
+        assert gateway.stop() == 0, gateway.words
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--workers", "0"), "workers (--workers): must be"),
+        (("--workers", "65"), "workers (--workers): must be"),
+        (("--workers", "two"), "workers (--workers): must be"),
+        (("--workers", "2", "--tls-certificate", "none.pem", "--tls-key", "none.pem"), "none.pem"),
+    ],
+)
+def test_what_no_worker_can_start_with_ends_the_gateway_with_an_error(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    gateway = GatewayProcess(tmp_path, *options)
+    gateway.launch()
+    assert gateway.process is not None
+    assert gateway.process.wait(60) == 2
+    assert words in gateway.words
+    assert "Traceback" not in gateway.words
+
+
+def test_an_address_of_another_gateway_with_workers_is_refused(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    other = GatewayProcess(tmp_path, "--workers", "2", listen=gateway.http)
+    other.launch()
+    assert other.process is not None
+    assert other.process.wait(60) == 2
+    assert f"cannot listen on {gateway.http}" in other.words
+
+
+def _until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _kill_one(gateway: GatewayProcess) -> None:
+    """Kill the oldest worker, and wait until another one is ready in its place."""
+    before = _workers(gateway)
+    os.kill(before[0], signal.SIGKILL)
+    _until(lambda: len(set(_workers(gateway)) - {before[0]}) == len(before))
+    _until(lambda: _get(gateway, "/readyz")[0] == 200)
+
+
+def _get(gateway: GatewayProcess, path: str, token: str | None = None) -> tuple[int, str]:
+    """Each request has a connection of its own: the kernel chooses the worker."""
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    while True:
+        connection = http.client.HTTPConnection(gateway.http, timeout=30)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException):
+            continue  # its worker was killed
+        finally:
+            connection.close()
+
+
+def _statuses(gateway: GatewayProcess, path: str) -> set[int | None]:
+    found = set()
+    for number in range(12):
+        sender = Sender(gateway.http, path)
+        found.add(sender.send({"id": f"{path}{number}", "source": "/s", "type": "t"}, b"{}"))
+        sender.close()
+    return found
+
+
+def _who(gateway: GatewayProcess, token: str) -> set[int]:
+    return {_get(gateway, "/apis/eventing.knative.dev/v1/brokers", token)[0] for _ in range(12)}
+
+
+def _metric(gateway: GatewayProcess, name: str) -> int:
+    _, text = _get(gateway, "/metrics")
+    lines = (line for line in text.splitlines() if line.startswith(f"knative_gateway_{name}"))
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
+
+
+def _is_metric(gateway: GatewayProcess, name: str, value: int) -> bool:
+    return _metric(gateway, name) == value
+
+
+def _shares(gateway: GatewayProcess) -> bool:
+    return _metric(gateway, "partitions{") == 4
+
+
+def _workers(gateway: GatewayProcess) -> list[int]:
+    """The pids of the running workers, the oldest first."""
+    children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()
+    return [int(pid) for pid in children if _is_worker(pid)]
+
+
+def _is_worker(pid: str) -> bool:
+    try:
+        return b"knative_gateway.workers.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
