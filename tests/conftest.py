@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.preloaded import launching
+
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +32,16 @@ SPREAD = {"tests/simulation/test_simulation.py"}
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
 # and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+launching.install()
+
+
+@pytest.fixture
+def real_commands() -> Iterator[None]:
+    """Start the processes of this test as users do: for tests of the start and the end of programs."""
+    with launching.real_commands():
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -91,6 +91,7 @@ def warm(first: int, count: int) -> set[str]:
     return {str(number) for number in range(first, first + count) if number % 2 == 0}
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_a_newcomer_has_events_delivered(
     start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer, tmp_path: Path
 ) -> None:

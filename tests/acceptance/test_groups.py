@@ -11,10 +11,13 @@ from amqp_streams.client import Event
 from amqp_streams.client.blocking import connect
 from bench.groups import Plan, run
 from tests.acceptance.conftest import StartNode
+from tests.preloaded.launching import IN_A_FORK
 
 KILLS = 20
 EVENTS = 2000
-_SUBSCRIBER = """
+_SUBSCRIBER = (
+    IN_A_FORK
+    + """
 import os, sys
 from amqp_streams.client import EARLIEST
 from amqp_streams.client.blocking import connect
@@ -32,6 +35,7 @@ with connect(sys.argv[1], container_id="accounting") as client:
             tell("settled", events[:15])
             consumer.settle(events[15:])
 """
+)
 
 
 async def test_members_of_a_group_are_killed_and_every_event_is_done_in_order_by_one_owner_at_a_time(

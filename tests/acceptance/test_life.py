@@ -51,6 +51,7 @@ def test_every_sync_mode_is_shown_in_info_and_keeps_events_over_a_restart(
     assert sorted(map(int, bodies)) == list(range(1000))
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_sigterm_keeps_accepted_events_notifies_peers_and_ends_with_0(start_node: StartNode) -> None:
     node = start_node(log="temps:2")
     with connect(node.url, retry=NO_RETRY) as client, client.consumer("temps") as consumer:

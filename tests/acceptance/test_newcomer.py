@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.acceptance.conftest import Cli, StartNode
 
 
@@ -9,6 +11,7 @@ def lines(output: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_a_newcomer_sends_events_and_reads_them_back_after_a_restart(start_node: StartNode, cli: Cli) -> None:
     node = start_node()
     cli(node, "log", "create", "temps", "--partitions", "2")

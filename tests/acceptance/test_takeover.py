@@ -11,13 +11,16 @@ from amqp_streams.client import EARLIEST, Event
 from amqp_streams.client.blocking import connect
 from tests.acceptance.conftest import StartNode
 from tests.amqp_streams.decoded import binary
+from tests.preloaded.launching import IN_A_FORK
 
 EVENTS = 6000
 EVENT_BYTES = 4096
 """Together more than a consumer's window has room for, so that the node is stuck with some of it while the
 owner is stopped.
 """
-_OWNER = """
+_OWNER = (
+    IN_A_FORK
+    + """
 import os, sys
 from amqp_streams.client import EARLIEST, EndpointError
 from amqp_streams.client.blocking import connect
@@ -31,6 +34,7 @@ try:
 except EndpointError as error:
     os.write(1, type(error).__name__.encode() + b"\\n")
 """
+)
 
 
 def test_an_owner_that_slept_through_its_eviction_gets_nothing_of_what_came_after(

@@ -223,6 +223,7 @@ async def test_being_stopped_while_it_starts_is_an_orderly_end(tmp_path: Path) -
     )
 
 
+@pytest.mark.usefixtures("real_commands")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: signal.Signals) -> None:
     """Exit status 0 after SIGTERM and SIGINT. The node has ended, and its data is there for the next one."""

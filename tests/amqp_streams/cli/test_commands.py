@@ -73,6 +73,7 @@ def test_events_without_a_key_of_many_short_sends_are_spread_over_the_partitions
     assert [one["event_count"] for one in partitions] == [2, 2, 2, 2]
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_an_interrupted_send_says_how_many_events_are_settled(node: Node) -> None:
     node.run("log", "create", "typed")
     sending = subprocess.Popen(
@@ -178,6 +179,7 @@ def test_a_sent_event_comes_at_once_to_every_follower(node: Node) -> None:
         assert following.wait(PATIENCE_S) == 130
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_a_reader_that_closes_stdout_early_is_not_a_failure(node: Node) -> None:
     node.run("log", "create", "long")
     node.run("send", "long", stdin="x" * 50 + "\n" + ("y" * 50 + "\n") * 5000)
@@ -240,6 +242,7 @@ def test_a_measurement_has_figures(node: Node, kind: str) -> None:
     )
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_a_measurement_can_be_interrupted_without_a_word(node: Node) -> None:
     node.run("log", "create", "endless")
     measuring = subprocess.Popen(
@@ -252,6 +255,7 @@ def test_a_measurement_can_be_interrupted_without_a_word(node: Node) -> None:
     assert (measuring.returncode, out, err) == (130, "", "")
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_events_are_there_again_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     with serving(directory, "--log", "temps:2") as node:

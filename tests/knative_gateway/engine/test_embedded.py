@@ -29,6 +29,7 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.usefixtures("real_commands")
 async def test_it_listens_and_comes_back_where_it_was(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
