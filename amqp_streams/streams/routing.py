@@ -36,9 +36,10 @@ class RoundRobin:
 
     All links of a log share one object, so that links with one event each also spread.
 
-    Usually each partition in turn gets one event. If the batch has more events than the log has partitions,
-    and the log has more than SPREAD_MAX, the batch is split into at most SPREAD_MAX runs of adjacent events,
-    one for each of the next partitions. The next batch continues with the partitions after those.
+    Usually each partition in turn gets one event. If the batch has more than SPREAD_MAX events, and the log
+    more than SPREAD_MAX partitions, the batch is split into at most SPREAD_MAX runs of adjacent events, one
+    for each of the next partitions. The next batch continues with the partitions after those. So the cost of
+    an event does not grow with the number of partitions.
     """
 
     __slots__ = ("_next",)
@@ -50,7 +51,7 @@ class RoundRobin:
         """Split a batch of `count` events: the slice of each partition that gets any."""
         width = len(partitions)
         first = self._next % width
-        if width > SPREAD_MAX and count > width:
+        if min(width, count) > SPREAD_MAX:
             run = -(-count // SPREAD_MAX)
             shares = [slice(start, min(start + run, count)) for start in range(0, count, run)]
             self._next = (first + len(shares)) % width

@@ -2,6 +2,7 @@
 
 from zlib import crc32
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,3 +71,22 @@ def test_a_large_batch_on_many_partitions_is_dealt_in_runs() -> None:
             assert share.step is None, "neighbours stay together"
             got[index] += len(range(256)[share])
     assert set(got.values()) == {2 * 256 // SPREAD_MAX}, "over a few batches everybody gets the same"
+
+
+@pytest.mark.parametrize("count", [SPREAD_MAX + 1, 700, 5000])
+def test_a_batch_touches_few_partitions_however_many_the_log_has(count: int) -> None:
+    shares = RoundRobin().deal(count, range(1024))
+    assert len(shares) <= SPREAD_MAX
+
+
+def test_many_partitions_get_the_same_from_batches_smaller_than_their_number() -> None:
+    dealer, width, got = RoundRobin(), 1024, dict.fromkeys(range(1024), 0)
+    for _ in range(2 * width // SPREAD_MAX):
+        for index, share in dealer.deal(320, range(width)):
+            got[index] += len(range(320)[share])
+    assert set(got.values()) == {2 * 320 // SPREAD_MAX}
+
+
+def test_a_small_batch_is_dealt_one_event_to_each_partition() -> None:
+    shares = RoundRobin().deal(SPREAD_MAX, range(1024))
+    assert [index for index, _ in shares] == list(range(SPREAD_MAX))
