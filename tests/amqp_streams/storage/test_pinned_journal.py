@@ -106,13 +106,13 @@ def test_no_record_is_stored_between_the_refusal_of_earlier_ones_and_its_report(
     assert isinstance(hand.store, DirectoryStore)
     writer, held, sequence = hand.store._writer, list[Task](), last.queue.sequence
     submit = writer.submit
+
+    def hold_commits(task: Task) -> None:
+        """The attempt to add a journal file runs; the commit after it does not end yet."""
+        (held.append if last.queue.sequence > sequence else submit)(task)
+
     with monkeypatch.context() as patched:
-        # The attempt to add a journal file runs, the commit after it does not end yet.
-        patched.setattr(
-            writer,
-            "submit",
-            lambda task: (held.append if last.queue.sequence > sequence else submit)(task),
-        )
+        patched.setattr(writer, "submit", hold_commits)
         last.append([b"first"], b"\0", NOW)
         hand.store.commit()
         hand.loop.run_until(lambda: bool(held))
