@@ -163,14 +163,16 @@ def _consumer_statuses(node: Node) -> Iterator[ConsumerStatus]:
     for consumer in node.consumers():
         log, request = consumer.log, consumer.request
         for index, position in consumer.reader.positions.items():
-            lag = max(0, log.partitions[index].end - position)
+            partition = log.partitions[index]
+            # Retention may have removed what the reader has not read.
+            following = max(position, partition.start)
             described = (
                 log.name,
                 index,
                 request.container,
                 request.link,
-                position,
-                lag,
+                following,
+                max(0, partition.end - following),
                 consumer.group,
                 consumer.epoch,
             )

@@ -57,6 +57,19 @@ def test_the_status_counts_what_is_there() -> None:
     assert sum(lags.values()) == 1
 
 
+def test_events_that_retention_removed_do_not_count_as_waiting_for_a_link() -> None:
+    node = InMemoryNode()
+    node.create("short", retention_ms=1000, segment_ms=1000)
+    pair = EnginePair(node)
+    pair.send(pair.sender("short"), EVENT, EVENT, EVENT)
+    pair.receiver("short", credit=1, filters=filter_of("@earliest"))
+    (before,) = node.service.status().consumers
+    assert (before.position, before.lag) == (1, 2)
+    node.store.apply_retention(node.clock() + 5000)
+    (after,) = node.service.status().consumers
+    assert (after.position, after.lag) == (3, 0)
+
+
 def test_figures_of_links_are_made_up_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand links that read a thousand partitions each would take seconds of the event loop."""
     made = list[ConsumerStatus]()

@@ -68,15 +68,12 @@ class Reading:
     def finished(self, ends: Mapping[int, int]) -> bool:
         """It has everything up to these ends."""
         for partition, end in ends.items():
-            at = self.next.get(partition)
-            if at is None:
-                track = self.ledger.current[self.log, partition]
-                at = max(track.first, self.begin.get(partition, 0))
+            track = self.ledger.current[self.log, partition]
+            # Retention may have removed what it has not read.
+            at = max(track.first, self.next.get(partition, self.begin.get(partition, 0)))
             if self.matches is None:
                 if at < end:
                     return False
-            else:
-                track = self.ledger.current[self.log, partition]
-                if any(self.matches(track.records[n][0]) for n in range(max(at, track.first), end)):
-                    return False
+            elif any(self.matches(track.records[number][0]) for number in range(at, end)):
+                return False
         return True
