@@ -4,10 +4,9 @@ Law: each file is replaced as a whole and carries the CRC of its content, so tha
 The checkpoint also holds the content of every `log.json`: losing one of the two loses nothing.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -232,27 +231,6 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
     words = "is damaged; every file is checked as after a crash"
     findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, words))
     return None
-
-
-def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone: Sequence[Path]) -> None:
-    """Write a checkpoint, then remove the files that the checkpoint no longer mentions.
-
-    In this order: after a crash in between, files are left over but none is missing.
-    """
-    path, data, full = root / CHECKPOINT_FILE, checkpoint.encode(), False
-    try:
-        replace_file(files, path, data, sync=True)
-    except OSError as error:
-        # On a full disk, the removal below must come first. If the node is killed before the second
-        # attempt, the next start reports the removed records as missing: the old checkpoint still has them.
-        full = error.errno in FULL
-        if not full:
-            raise
-    for one in gone:  # on a full disk, removing these makes the space that the checkpoint needs
-        with contextlib.suppress(FileNotFoundError):
-            files.unlink(one)
-    if full and gone:
-        replace_file(files, path, data, sync=True)
 
 
 def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:

@@ -49,6 +49,7 @@ from amqp_streams.storage.ports import (
     StoreFacts,
     Use,
 )
+from amqp_streams.storage.removing import Removal, checkpoint_and_remove
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import retain
 
@@ -299,7 +300,7 @@ class DirectoryStore:
             if self._ahead_ms[name] <= AHEAD_MS:
                 del self._ahead_ms[name]
         moved: list[tuple[Partition, int]] = []
-        gone: list[Path] = []
+        gone: list[Removal] = []
         if not self._to_retain:
             self._to_retain.extend(
                 each
@@ -310,10 +311,10 @@ class DirectoryStore:
         for _ in range(min(RETAINED_A_CALL, len(self._to_retain))):
             partition = self._to_retain.popleft()
             before = partition.start
-            removals = retain(partition, self._flusher, now_ms)
-            if removals:
+            removal = retain(partition, self._flusher, now_ms)
+            if removal is not None:
                 moved.append((partition, before))
-                gone += removals
+                gone.append(removal)
         if moved:
             # First the checkpoint with the new starts, then the files: a crash in between loses nothing.
             self._submit_checkpoint(gone)
@@ -425,10 +426,10 @@ class DirectoryStore:
         }
         return Checkpoint(clean, self._directory_id, logs, bounds, states=self.states.bytes)
 
-    def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
+    def _submit_checkpoint(self, gone: Sequence[Removal] = ()) -> None:
         """Write a checkpoint in the background, then remove the files that it no longer mentions."""
         checkpoint = self._checkpoint(clean=False)
-        step = Call(partial(catalog.checkpoint_and_remove, self._files, self._root, checkpoint, gone))
+        step = Call(partial(checkpoint_and_remove, self._files, self._root, checkpoint, gone))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:

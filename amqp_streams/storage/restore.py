@@ -54,7 +54,7 @@ class PartitionRestorer:
         self._root: Final = root
         self._folder: Final = folder
         self._seed: Final = seed
-        self._bounds: Final = bounds
+        self._bounds = bounds
         self._entries: Final = entries
         self._findings: Final = findings
         self._producers: Table = {}
@@ -67,6 +67,7 @@ class PartitionRestorer:
             OSError: the disk failed.
         """
         bases = self._bases()
+        # After the look at the folder: it may have a later start.
         start, end = self._bounds
         if bases and bases[0] > start:
             words = f"records {start} to {bases[0] - 1} are lost: their files are missing"
@@ -92,12 +93,14 @@ class PartitionRestorer:
             stem, _, suffix = name.partition(".")
             if suffix.endswith("tmp"):
                 self._files.unlink(self._folder / name)
-            elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx"}:
+            elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx", "start"}:
                 self._add_finding(
                     Severity.WARNING, self._folder / name, None, "is not a file of the store; ignored"
                 )
             elif suffix == "log":
                 bases.append(int(stem))
+            elif suffix == "start":
+                self._take_start(int(stem), self._folder / name)
             elif stem + ".log" not in names:
                 # Retention removes a segment before its index, and was interrupted in between.
                 self._files.unlink(self._folder / name)
@@ -112,6 +115,14 @@ class PartitionRestorer:
             if path.with_suffix(".idx").name in names:
                 self._files.unlink(path.with_suffix(".idx"))
         return bases
+
+    def _take_start(self, start: int, path: Path) -> None:
+        """Retention removed all records before `start`, perhaps without a checkpoint: see `removing`."""
+        known, end = self._bounds
+        if start <= known:
+            self._files.unlink(path)
+        else:
+            self._bounds = start, max(start, end)
 
     def _closed(self, base: int, following: int) -> Segment:
         path = segment_path(self._folder, base)

@@ -1,18 +1,17 @@
 """[io] Retention of one partition: write old records to a segment, close it, drop it, in this order."""
 
-from pathlib import Path
-
 from amqp_streams.storage.commits.flushing import Flusher
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.plans.retention import AHEAD_MS, expired
+from amqp_streams.storage.removing import Removal
 
 
-def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]:
-    """Drop what is past retention; returns the files to remove."""
+def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> Removal | None:
+    """Drop what is past retention; returns what to remove."""
     segments, settings = partition.segments, partition.settings
     # A stopped partition keeps its files for a repair. A write in flight changes the list of segments.
     if partition.failure or partition.busy:
-        return []
+        return None
     if segments.active_is_due(now_ms, settings.segment_ms):
         flusher.seal(partition)
     else:
@@ -26,11 +25,12 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]
     )
     count = flusher.spare_producers(partition, count)
     if not count:
-        return []
+        return None
     dropped = segments.drop(count)
     partition.start = segments.row[0].base
     flusher.forget(partition, partition.start)
-    return [path for segment in dropped for path in (segment.path, segment.index_path)]
+    paths = [*[segment.path for segment in dropped], *[segment.index_path for segment in dropped]]
+    return Removal(partition.start, paths)
 
 
 def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:

@@ -3,6 +3,7 @@ continues without a restart.
 """
 
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import DiskFullError
 from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.findings import Severity
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import (
     FOUR,
     NOW,
+    ROOT,
     Hand,
     commit_failures,
     four_partitions,
@@ -62,6 +65,34 @@ def test_retention_on_a_full_disk_makes_room_though_the_log_is_idle(tiny_disk: P
     hand.write(partition, b"healed" * 700, now_ms=NOW + 6000)
     assert read_all(partition) == [b"healed" * 700]
     hand.store.close()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_what_retention_removed_on_a_full_disk_does_not_seem_lost_after_a_kill(*, power: bool) -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    partition = hand.store.create("log", SETTINGS, incarnation="i").partitions[0]
+    for number in range(8):
+        hand.write(partition, b"x" * 5000, now_ms=NOW + 500 * number)
+    files.fault = lambda operation, path: (
+        errno.ENOSPC if operation == "open" and path.name.startswith("checkpoint") else 0
+    )
+    hand.store.apply_retention(NOW + 4000)
+    hand.loop.run_ready()
+    start, end = partition.start, partition.end
+    assert 0 < start < end
+    files.fault = lambda operation, path: 0
+    (files.power_loss if power else files.kill)()
+    for _ in range(2):  # the second start finds a checkpoint that has the start
+        hand = open_inline(files)
+        assert isinstance(hand.store, DirectoryStore)
+        assert not [each for each in hand.store.findings if each.severity is Severity.DAMAGE]
+        partition = hand.store.logs["log"].partitions[0]
+        assert (partition.start, partition.end) == (start, end)
+        assert len(read_all(partition)) == end - start
+        notes = [name for name in files.listdir(ROOT / "logs" / "log" / "0") if name.endswith(".start")]
+        files.kill()
+    assert not notes
 
 
 def test_a_log_deleted_after_retention_leaves_no_file_open(tiny_disk: Path) -> None:

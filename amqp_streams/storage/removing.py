@@ -1,0 +1,66 @@
+"""[io] Removes what retention dropped, so that a kill at any moment leaves no record that seems lost.
+
+The checkpoint has the start of each partition. Law: before a segment disappears, something on the disk says
+that the partition starts behind it.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from amqp_streams.storage.catalog import CHECKPOINT_FILE, Checkpoint
+from amqp_streams.storage.disk.files import Files, OpenFile, replace_file
+from amqp_streams.storage.disk.space import FULL
+from amqp_streams.storage.partitions.segments import segment_path
+
+START_SUFFIX: Final = ".start"
+"""Of an empty file whose name has the start of its partition. The next start of the node removes the file."""
+
+
+class Removal(NamedTuple):
+    """Segments of one partition and their indexes, the segments first. Its records begin at `start` now."""
+
+    start: int
+    files: Sequence[Path]
+
+
+def checkpoint_and_remove(
+    files: Files, root: Path, checkpoint: Checkpoint, removals: Sequence[Removal]
+) -> None:
+    """Write a checkpoint, then remove the files that the checkpoint no longer mentions.
+
+    A full disk has no space for the checkpoint. Then the files are removed first, because this makes the
+    space, and one of them becomes the note of its partition's start: a rename needs no space.
+
+    Raises OSError: the disk failed.
+    """
+    path, data = root / CHECKPOINT_FILE, checkpoint.encode()
+    try:
+        replace_file(files, path, data, sync=True)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        for removal in removals:
+            _note_start(files, removal)
+        _remove(files, removals)
+        replace_file(files, path, data, sync=True)
+    else:
+        _remove(files, removals)
+
+
+def _note_start(files: Files, removal: Removal) -> None:
+    segment = removal.files[0]
+    note = segment_path(segment.parent, removal.start).with_suffix(START_SUFFIX)
+    # Retention removes whole segments, so a segment whose file was never written may be among them.
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(segment, note)
+        files.fsync_dir(segment.parent)
+        OpenFile(files, note, write=True).truncate(0)
+
+
+def _remove(files: Files, removals: Sequence[Removal]) -> None:
+    for removal in removals:
+        for one in removal.files:
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(one)
