@@ -136,7 +136,13 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
         rows_max=options.batch_rows,
         bytes_max=options.batch_bytes,
     )
+    # Offsets have no gaps: without a filter, the node need not send events only to number them.
+    unread = options.filter is None and not maker.needs_events
     for wanted in partition.task:
+        if unread:
+            start, end = _present(options, wanted)
+            yield from maker.numbered(wanted.stream, wanted.partition, start, end)
+            continue
         yield from maker.batches(wanted.stream, wanted.partition, _checked(options, wanted))
     # At the end of a task, everything that later tasks need is loaded.
     settle()
@@ -169,6 +175,24 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
         _check_filtered(options, wanted)
     elif expected < wanted.end:
         _report_at_reading(options, _ended(options, wanted, expected))
+
+
+def _present(options: ReadOptions, wanted: OffsetRange) -> tuple[int, int]:
+    """Return the part of a range that the log has now. The other events are reported as losses."""
+    held = _held(options, wanted)
+    start, end = wanted.start, wanted.end
+    if held is None:
+        reason = "the log was deleted, and perhaps recreated, since this was planned"
+        _report_at_reading(options, _lost(wanted, start, end, reason))
+        return end, end
+    if held.earliest > start:
+        start = min(held.earliest, end)
+        reason = "retention has removed them since this was planned"
+        _report_at_reading(options, _lost(wanted, wanted.start, start, reason, held))
+    if held.next < end:
+        end = max(held.next, start)
+        _report_at_reading(options, _ended(options, wanted, end))
+    return start, end
 
 
 def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:

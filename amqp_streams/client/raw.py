@@ -8,7 +8,8 @@ users of the client may use of the `wire` package.
 
 from amqp_streams.client.message import EventPosition, bare, position_of
 from amqp_streams.errors import WireError
-from amqp_streams.wire.batched.sends import BATCH_OVERHEAD_BYTES, EVENT_BYTES, encoded_batch
+from amqp_streams.wire.batched.arrays import SECTION_BYTES, Sections
+from amqp_streams.wire.batched.sends import BATCH_OVERHEAD_BYTES, encoded_batch
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, decode, encode, encode_list
 from amqp_streams.wire.keys import key_section
 from amqp_streams.wire.layout import (
@@ -28,14 +29,15 @@ __all__ = [
     "BATCH_OVERHEAD_BYTES",
     "DATA",
     "DATA_BINARY32",
-    "EVENT_BYTES",
     "PROPERTIES",
+    "SECTION_BYTES",
     "SEQUENCE",
     "SEQUENCE_FRONT",
     "VALUE",
     "Described",
     "EventPosition",
     "Section",
+    "Sections",
     "Symbol",
     "Timestamp",
     "WireError",

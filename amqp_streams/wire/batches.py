@@ -21,6 +21,7 @@ A batch without events only reports `next-offset`; its body is null.
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from struct import Struct
 from typing import Final
@@ -28,10 +29,10 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import (
+    Sections,
     join_sections,
     numbers_of,
     read_array,
-    read_sections,
     walk_sections,
     write_array,
 )
@@ -70,23 +71,29 @@ _ARRAYS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Events of one partition.
 
     Event i has `offsets[i]`, `timestamps_ms[i]` and `messages[i]` (the bytes as stored, which is as sent).
 
-    `next_offset`: the node has processed everything before it; None if the batch does not contain it.
-    `annotations`: the other delivery annotations. `formats`: the message-formats that are not 0, by index.
+    `content`: the messages, or the sections that have them. `next_offset`: the node has processed everything
+    before it; None if the batch does not contain it. `annotations`: the other delivery annotations.
+    `formats`: the message-formats that are not 0, by index.
     """
 
     partition: str
     offsets: "array[int]"
     timestamps_ms: "array[int]"
-    messages: list[bytes]
+    content: Sections | list[bytes]
     next_offset: int | None
     annotations: Mapping[str, Value] = field(default_factory=dict)
     formats: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def messages(self) -> list[bytes]:
+        """The messages. They are copied from the sections when they are first asked for."""
+        return self.content.contents() if isinstance(self.content, Sections) else self.content
 
 
 def write_batch(
@@ -149,22 +156,19 @@ def read_batch(message: bytes) -> Batch:
     offsets, stamps, sizes, pairs = (
         arrays.get((name, code)) or numbers_of(found.pop(name, None), code) for name, code in _ARRAYS
     )
-    messages = read_sections(message, extent.end, sizes) if sizes else walk_sections(message, len(offsets))
-    if not len(offsets) == len(stamps) == len(messages):
-        raise WireError(
-            f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps"
-        )
+    content = Sections(message, extent.end, sizes) if sizes else walk_sections(message, len(offsets))
+    count = len(sizes) if isinstance(content, Sections) else len(content)
+    if not len(offsets) == len(stamps) == count:
+        raise WireError(f"a batch of {count} events has {len(offsets)} offsets and {len(stamps)} timestamps")
     # The pairs come from the peer: an index outside the batch would name an event that does not exist.
-    if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
-        raise WireError(
-            f"the message-formats of a batch of {len(messages)} events are not those of its events"
-        )
+    if len(pairs) % 2 or any(index >= count for index in pairs[::2]):
+        raise WireError(f"the message-formats of a batch of {count} events are not those of its events")
     formats = dict(zip(pairs[::2], pairs[1::2], strict=True))
     return Batch(
         str(partition),
         offsets,
         stamps,
-        messages,
+        content,
         int(next_offset) if isinstance(next_offset, int) else None,
         found,
         formats,

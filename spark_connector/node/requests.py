@@ -7,14 +7,18 @@ This is the only module of the source that uses the engine's client. It retries 
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+
 from amqp_streams.client import LogExtent, sql_filter
 from amqp_streams.client.blocking import Client
+from amqp_streams.client.raw import Sections
 from spark_connector.errors import StreamNotFoundError
 from spark_connector.node.connections import FAILURES, client, pause, retried
 from spark_connector.options.settings import ConnectionOptions
 from spark_connector.planning.holdings import Available, Held, LogState
 from spark_connector.planning.ranges import OffsetRange
 from spark_connector.rows.runs import Run
+from spark_connector.rows.slices import contents_of
 
 
 def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fail: bool = True) -> Available:
@@ -125,4 +129,8 @@ def _runs(
         timeout=timeout,
     ) as reader:
         for run in reader:
-            yield Run(run.offsets, run.timestamps_ms, run.messages)
+            content = run.content
+            messages = (
+                contents_of(content) if isinstance(content, Sections) else pa.array(content, pa.binary())
+            )
+            yield Run(run.offsets, run.timestamps_ms, messages)

@@ -1,4 +1,6 @@
-"""Finds the sections of messages that columns need (AMQP 1.0 core 3.2). Pure.
+"""Finds the sections of messages that columns need (AMQP 1.0 core 3.2), one message after the other. Pure.
+
+section_columns.py reads the usual forms faster, without a loop over the messages.
 
 Sections are found without decoding, and each distinct section is decoded once. A row has the number of its
 section in a table of distinct sections, which Arrow expands to a column.
@@ -19,10 +21,10 @@ from amqp_streams.client.raw import (
     decode,
     sections,
 )
+from spark_connector.rows.section_columns import MESSAGE_ANNOTATIONS
 
 _T = TypeVar("_T")
 
-MESSAGE_ANNOTATIONS: Final = 0x72
 BODY: Final = DATA
 """The code of the body, of any kind, in sets of wanted sections."""
 
@@ -30,8 +32,6 @@ _LISTED: Final = (MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES)
 _SHORT: Final = frozenset((0xC0, 0xC1))
 _LONG: Final = frozenset((0xD0, 0xD1))
 _EMPTY_LIST: Final = 0x45
-_SHORT_DATA: Final = b"\x00Su\xa0"
-_PLAIN: Final = (_SHORT_DATA, b"\x00Su\xb0")
 _REMEMBERED_MAX: Final = 4096
 _REMEMBERED_BYTES_MAX: Final = 512
 
@@ -66,12 +66,7 @@ class Parts:
 def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool = False) -> Parts:
     """Find the sections with the codes `wanted` in each message. `kinds`: also find the kind of its body."""
     parts = Parts(wanted, kinds=kinds)
-    if not kinds and (bodies := _plain(messages)):
-        parts.bodies = bodies if BODY in wanted else []
-        for code in parts.codes:
-            parts.codes[code] = [parts.tables[code][b""]] * len(messages)
-    else:
-        _walk(messages, parts, with_body=BODY in wanted)
+    _walk(messages, parts, with_body=BODY in wanted)
     return parts
 
 
@@ -112,30 +107,6 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
             second.add(second.table[properties])
         if with_third:
             third.add(third.table[application])
-
-
-def _plain(messages: Sequence[bytes]) -> list[Body]:
-    """Return the bodies if each message is a single data section of the same width.
-
-    Otherwise an empty list.
-    """
-    if not messages:
-        return []
-    head = min(messages)[:4]
-    # The least and the greatest message begin with the same bytes, so all messages between them do, too.
-    if head not in _PLAIN or max(messages)[:4] != head:
-        return []
-    if head == _SHORT_DATA:
-        bodies: list[Body] = [
-            message[5:] for message in messages if len(message) > 4 and len(message) == message[4] + 5
-        ]
-    else:
-        bodies = [
-            message[8:]
-            for message in messages
-            if len(message) > 7 and len(message) == int.from_bytes(message[4:8]) + 8
-        ]
-    return bodies if len(bodies) == len(messages) else []
 
 
 class _Column:

@@ -2,13 +2,16 @@
 
 Pure, except for Arrow and log lines about unreadable messages.
 
-Only the sections that the columns need are read, and each distinct section is decoded once for each batch.
-Offsets, times and constants do not become Python objects. `mode` decides whether a message that cannot be
-read is logged with its log, partition and offset, or raised as an error.
+Only the sections that the columns need are read. Arrow reads messages of the usual forms without a step of
+Python for each row (section_columns.py). Of other messages, and for CloudEvents, each distinct section is
+decoded once for each batch. Offsets, times and constants do not become Python objects. `mode` decides whether
+a message that cannot be read is logged with its log, partition and offset, or raised as an error.
 """
 
 import logging
+from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -18,9 +21,12 @@ from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, WireErro
 from spark_connector.errors import MalformedMessageError
 from spark_connector.rows.columns import Chosen
 from spark_connector.rows.event_columns import ATTRIBUTES, NAMES, Events, events_of
-from spark_connector.rows.message_parts import BODY, MESSAGE_ANNOTATIONS, Memory, Parts, take_apart
+from spark_connector.rows.map_columns import keys_in, maps_in
+from spark_connector.rows.message_parts import BODY, Memory, Parts, take_apart
 from spark_connector.rows.runs import Run, sized
+from spark_connector.rows.section_columns import MESSAGE_ANNOTATIONS, Found, sections_of
 from spark_connector.rows.section_texts import FIELDS, fields_of, key_of, pairs_at, pairs_of
+from spark_connector.rows.slices import Slices
 
 _logger: Final = logging.getLogger("spark_connector")
 _NEEDS: Final[dict[str, tuple[int, ...]]] = {
@@ -32,9 +38,10 @@ _NEEDS: Final[dict[str, tuple[int, ...]]] = {
 }
 _EVENT: Final = (PROPERTIES, APPLICATION_PROPERTIES, BODY)
 _UTC_MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+_OF_PLACE: Final = frozenset({"stream", "partition", "offset", "error"})
+"""Columns that need nothing of an event but its place in the log."""
 _TEXT: Final = pa.string()
 _MAP: Final = pa.map_(_TEXT, _TEXT)
-_Found = tuple[Run, Parts, Events | None]
 _REMEDY: Final = (
     "Set mode to PERMISSIVE (columns that cannot be read are null; a column `error` says why) or to"
     " DROPMALFORMED, or remove the columns that need this part of the message"
@@ -70,6 +77,20 @@ class RowMaker:
         for run in sized(runs, self._rows_max, self._bytes_max):
             yield from self._cut(self._batch(stream, partition, run))
 
+    @property
+    def needs_events(self) -> bool:
+        """Whether a column needs the events themselves: others have the same value for any event."""
+        return not _OF_PLACE.issuperset(self._columns.names)
+
+    def numbered(self, stream: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield record batches for the events from offset `start` to before `end`, without the events.
+
+        For columns that do not need them.
+        """
+        for low in range(start, end, self._rows_max):
+            offsets = array("Q", range(low, min(low + self._rows_max, end)))
+            yield self._batch(stream, partition, Run(offsets, array("q"), pa.array([], pa.binary())))
+
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Split a batch that is larger than the limit.
 
@@ -86,22 +107,25 @@ class RowMaker:
 
     def _batch(self, stream: str, partition: int, run: Run) -> pa.RecordBatch:
         # A query that counts rows needs no message.
-        messages = run.messages if self._wanted or self._kinds else ()
+        needed = bool(self._wanted) or self._kinds
+        columns = sections_of(run.messages) if needed and not self._with_events else None
+        messages = run.messages.to_pylist() if needed and columns is None else ()
         parts = take_apart(messages, self._wanted, kinds=self._kinds)
         events = events_of(parts) if self._with_events else None
+        found = _Read(run, parts, events, columns)
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
             # Last: the other columns find the faults.
             if column.name != "error":
-                arrays[column.name] = self._array(
-                    column.name, kind, (stream, partition), (run, parts, events)
-                )
+                arrays[column.name] = self._array(column.name, kind, (stream, partition), found)
         if parts.faults:
             self._report(parts.faults, stream, partition, run)
         if "error" in self._columns.names:
             arrays["error"] = pa.array(
-                [parts.faults.get(row) for row in range(len(run.messages))], pa.string()
+                [parts.faults.get(row) for row in range(len(run.offsets))], pa.string()
             )
+        if not arrays:
+            return _without_columns(len(run.offsets))
         batch = pa.RecordBatch.from_arrays(
             [arrays[name] for name in self._columns.names], schema=self._schema
         )
@@ -110,47 +134,54 @@ class RowMaker:
             return batch.filter(pa.array([row not in parts.faults for row in range(batch.num_rows)]))
         return batch
 
-    def _array(self, name: str, kind: str, source: tuple[str, int], found: _Found) -> pa.Array:
-        run, parts, events = found
-        made = self._constant(name, source, run)
-        if made is None and events is not None and name in NAMES:
-            made = self._of_event(name, kind, parts, events)
+    def _array(self, name: str, kind: str, source: tuple[str, int], found: "_Read") -> pa.Array:
+        made = self._constant(name, source, found.run)
+        if made is None and found.events is not None and name in NAMES:
+            made = self._of_event(name, kind, found.parts, found.events)
         if made is None and name in FIELDS:
-            made = self._of_field(name, parts)
-        return self._of_message(name, kind, parts) if made is None else made
+            made = self._of_field(name, found)
+        return self._of_message(name, kind, found) if made is None else made
 
     def _constant(self, name: str, source: tuple[str, int], run: Run) -> pa.Array | None:
         """Return a column whose values are not in the message; None for other columns."""
         match name:
             case "stream":
-                return pa.repeat(source[0], len(run.messages))
+                return pa.repeat(source[0], len(run.offsets))
             case "partition":
-                return pa.repeat(pa.scalar(source[1], pa.int32()), len(run.messages))
+                return pa.repeat(pa.scalar(source[1], pa.int32()), len(run.offsets))
             case "offset":
                 return _numbers(run.offsets)
             case "enqueued_time":
                 return pc.multiply(_numbers(run.timestamps_ms), 1000).cast(_UTC_MICROSECONDS)
             case "message":
-                return pa.array(run.messages, pa.binary())
+                return run.messages
         return None
 
-    def _of_message(self, name: str, kind: str, parts: Parts) -> pa.Array:
+    def _of_message(self, name: str, kind: str, found: "_Read") -> pa.Array:
         match name:
             case "body_type":
-                return pa.array(parts.kinds, _TEXT)
+                return (
+                    pa.array(found.parts.kinds, _TEXT)
+                    if found.columns is None
+                    else pa.repeat("data", len(found.run.offsets))
+                )
             case "key":
-                return _expanded(parts, MESSAGE_ANNOTATIONS, self._keys, _texts)
+                keys = found.section(MESSAGE_ANNOTATIONS, keys_in)
+                return _expanded(found, MESSAGE_ANNOTATIONS, self._keys, _texts) if keys is None else keys
             case "annotations":
-                return _expanded(parts, MESSAGE_ANNOTATIONS, self._pairs, _maps)
+                return _expanded(found, MESSAGE_ANNOTATIONS, self._pairs, _maps)
             case "properties":
-                return _expanded(parts, APPLICATION_PROPERTIES, self._pairs, _maps)
+                maps = found.section(APPLICATION_PROPERTIES, lambda section: maps_in(section, _MAP))
+                return _expanded(found, APPLICATION_PROPERTIES, self._pairs, _maps) if maps is None else maps
         assert name == "body", name
-        return _octets(parts, kind)
+        if found.columns is None:
+            return _octets(pa.array(found.parts.bodies, pa.binary()), kind, found.parts.faults)
+        return _octets(found.columns.bodies.column(), kind, found.parts.faults)
 
-    def _of_field(self, name: str, parts: Parts) -> pa.Array:
+    def _of_field(self, name: str, found: "_Read") -> pa.Array:
         read = FIELDS[name]
         return _expanded(
-            parts,
+            found,
             PROPERTIES,
             lambda section: read(cast("list[object]", self._fields(section))),
             _times if name == "creation_time" else _texts,
@@ -164,8 +195,7 @@ class RowMaker:
         if name == "extensions":
             return _maps(events.extensions())
         # In structured mode, the data is inside the body.
-        parts.bodies = events.data
-        return _octets(parts, kind)
+        return _octets(pa.array(events.data, pa.binary()), kind, parts.faults)
 
     def _report(self, faults: dict[int, str], stream: str, partition: int, run: Run) -> None:
         first = min(faults)
@@ -184,6 +214,37 @@ class RowMaker:
                 what,
             )
         self.malformed += len(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of the messages of a run. `columns`: None if they were read one by one, into `parts`."""
+
+    run: Run
+    parts: Parts
+    events: Events | None
+    columns: Found | None
+
+    def section(self, code: int, read: Callable[[Slices], pa.Array | None]) -> pa.Array | None:
+        """Return what `read` makes of a section; None if it cannot, or messages were read one by one."""
+        section = None if self.columns is None else self.columns.sections.get(code)
+        return None if section is None else read(section)
+
+    def distinct(self, code: int) -> tuple[list[bytes], pa.Int32Array]:
+        """Return the distinct sections, and for each row the index of its section."""
+        if self.columns is None:
+            return list(self.parts.tables[code]), pa.array(self.parts.codes[code], pa.int32())
+        section = self.columns.sections.get(code)
+        if section is None:
+            return [b""], pa.repeat(pa.scalar(0, pa.int32()), len(self.run.offsets))
+        encoded = section.column().dictionary_encode()
+        return encoded.dictionary.to_pylist(), encoded.indices
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    """Return a batch that has only a number of rows: Spark counts them."""
+    empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(empty)
 
 
 def _texts(found: Any) -> pa.Array:
@@ -226,11 +287,11 @@ def _numbers(numbers: "memoryview | object") -> pa.Array:
 
 
 def _expanded(
-    parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]
+    source: _Read, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]
 ) -> pa.Array:
     """Return a column of a section: each distinct section is decoded once, then expanded to its rows."""
-    table, codes = parts.tables[code], parts.codes[code]
-    if len(table) == 1 and b"" in table:
+    table, codes = source.distinct(code)
+    if len(table) == 1 and not table[0]:
         return pa.nulls(len(codes), made([None]).type)
     if len(table) == len(codes) and isinstance(read, Memory):
         read = read.read  # all sections differ: they would only displace useful entries of the cache
@@ -243,27 +304,27 @@ def _expanded(
             found.append(None)
             broken[index] = f"the bytes are not a valid AMQP message: {error}"
     if broken:
-        for row, index in enumerate(codes):
+        for row, index in enumerate(codes.to_pylist()):
             if index in broken:
-                parts.faults.setdefault(row, broken[index])
+                source.parts.faults.setdefault(row, broken[index])
     distinct = made(found)
     # Sections are numbered in the order of rows: with as many sections as rows, row n has section n.
-    return distinct if len(table) == len(codes) else distinct.take(pa.array(codes, pa.int32()))
+    return distinct if len(table) == len(codes) else distinct.take(codes)
 
 
-def _octets(parts: Parts, kind: str) -> pa.Array:
+def _octets(bodies: pa.BinaryArray, kind: str, faults: dict[int, str]) -> pa.Array:
     """Return bodies as bytes, or as text if the column is a string."""
     if kind == "binary":
-        return pa.array(parts.bodies, pa.binary())
+        return bodies
     try:
         # Arrow converts and checks all bodies at once.
-        return pa.array(parts.bodies, pa.binary()).cast(pa.string())
+        return bodies.cast(pa.string())
     except pa.ArrowInvalid:
         texts: list[str | None] = []
-        for row, body in enumerate(parts.bodies):
+        for row, body in enumerate(bodies.to_pylist()):
             try:
                 texts.append(None if body is None else body.decode())
             except UnicodeDecodeError:
                 texts.append(None)
-                parts.faults.setdefault(row, "the body is not UTF-8, and the column is a string")
+                faults.setdefault(row, "the body is not UTF-8, and the column is a string")
         return pa.array(texts, pa.string())

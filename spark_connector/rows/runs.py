@@ -1,10 +1,11 @@
 """Runs of events of one partition, as the node sends them, and runs in the size of record batches. Pure."""
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Run:
 
     offsets: "array[int]"
     timestamps_ms: "array[int]"
-    messages: list[bytes]
+    messages: pa.BinaryArray
 
 
 def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
@@ -26,24 +27,42 @@ def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
 
     A single event that is larger than `bytes_max` is a run of its own.
     """
-    offsets, times, messages = array("Q"), array("q"), list[bytes]()
+    offsets, times, messages = array("Q"), array("q"), list[pa.BinaryArray]()
     size = 0
     for run in runs:
         offsets += run.offsets
         times += run.timestamps_ms
-        messages += run.messages
-        size += sum(map(len, run.messages))
-        if len(messages) < rows_max and size < bytes_max:
+        messages.append(run.messages)
+        size += bytes_in(run.messages)
+        if len(offsets) < rows_max and size < bytes_max:
             continue
+        whole = pa.concat_arrays(messages)
         at = 0
-        while size >= bytes_max or len(messages) - at >= rows_max:
-            ends = list(accumulate(map(len, messages[at : at + rows_max])))
-            count = max(1, bisect_right(ends, bytes_max))
-            yield Run(offsets[at : at + count], times[at : at + count], messages[at : at + count])
-            size -= ends[count - 1]
+        while size >= bytes_max or len(offsets) - at >= rows_max:
+            part = whole[at : at + rows_max]
+            count = max(1, fitting(part, bytes_max))
+            part = part[:count]
+            yield Run(offsets[at : at + count], times[at : at + count], part)
+            size -= bytes_in(part)
             at += count
-            if at == len(messages):
+            if at == len(offsets):
                 break
-        offsets, times, messages = offsets[at:], times[at:], messages[at:]
-    if messages:
-        yield Run(offsets, times, messages)
+        offsets, times, messages = offsets[at:], times[at:], [whole[at:]]
+    if offsets:
+        yield Run(offsets, times, pa.concat_arrays(messages))
+
+
+def bytes_in(messages: pa.BinaryArray) -> int:
+    """Return the number of bytes of all messages."""
+    bounds = memoryview(messages.buffers()[1]).cast("i")
+    size: int = bounds[messages.offset + len(messages)] - bounds[messages.offset]
+    return size
+
+
+def fitting(messages: pa.BinaryArray, bytes_max: int) -> int:
+    """Return how many of the first messages have at most `bytes_max` bytes together."""
+    if bytes_in(messages) <= bytes_max:
+        return len(messages)
+    totals = pc.cumulative_sum(pc.binary_length(messages).cast(pa.int64()))
+    found: int = pc.index(pc.greater(totals, bytes_max), True).as_py()
+    return found

@@ -21,6 +21,8 @@ _KEY_AT: Final = 6
 _SAMPLE: Final = key_section("k")
 _KEY_NAME: Final = _SAMPLE[_KEY_AT:-3]
 """The name of the group key with its constructor, as in a section that has only the key."""
+KEY_FRONT: Final = b"\x02" + _KEY_NAME + b"\xa1"
+"""What precedes the size of a short key in such a section, after the five bytes of its head."""
 _KEY_SYMBOL: Final = decode(_KEY_NAME, 0)[0]
 _TWICE: Final = "a map has a key twice"
 

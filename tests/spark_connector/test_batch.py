@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
@@ -369,3 +370,14 @@ def test_spark_shows_errors_and_no_secrets(load: Callable[..., DataFrame], clien
     with pytest.raises(PySparkException, match="login failed") as refused:
         secret.collect()
     assert "S3CRET" not in str(refused.value)
+
+
+def test_rows_are_counted_without_their_events(
+    node: NodeProcess, client: Client, spark: SparkSession
+) -> None:
+    log = logs.made(client)
+    logs.send(client, log, [b"x"] * 30, partition=0)
+    logs.send(client, log, [b"x"] * 12, partition=1)
+    for schema in (StructType([]), "offset long", "partition int, offset long"):
+        frame = spark.read.schema(schema).format("amqpstreams").options(endpoint=node.url, stream=log).load()
+        assert frame.count() == 42

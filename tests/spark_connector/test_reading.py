@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,8 @@ def options(**given: str) -> ReadOptions:
 
 
 def run(*offsets: int) -> Run:
-    return Run(array("Q", offsets), array("q", [0] * len(offsets)), [Event(b"x").encode()] * len(offsets))
+    messages = pa.array([Event(b"x").encode()] * len(offsets), pa.binary())
+    return Run(array("Q", offsets), array("q", [0] * len(offsets)), messages)
 
 
 def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: int = 0) -> None:
@@ -49,8 +51,8 @@ def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: i
     )
 
 
-def read(given: ReadOptions, *wanted: OffsetRange) -> list[int]:
-    schema = chosen({"columns": "offset"})
+def read(given: ReadOptions, *wanted: OffsetRange, columns: str = "offset,body") -> list[int]:
+    schema = chosen({"columns": columns})
     return [
         row["offset"] for batch in rows(given, schema, RangesPartition(wanted)) for row in batch.to_pylist()
     ]
@@ -63,6 +65,40 @@ def test_gaps_are_the_offsets_that_are_missing(numbers_there: set[int], before: 
     assert [number for low, high in found for number in range(low, high)] == sorted(
         set(range(offsets[-1])) - set(offsets)
     )
+
+
+@pytest.mark.parametrize(
+    ("held", "there", "words"),
+    [
+        (Held(0, 100), range(10, 20), ""),
+        (Held(14, 100), range(14, 20), "offsets 10 to 14: retention has removed them .* 4 events lost"),
+        (Held(90, 100), (), "offsets 10 to 20: retention has removed them .* 10 events lost"),
+        (Held(0, 13), range(10, 13), "offsets 13 to 20: the log has no more events .* 7 events lost"),
+        (None, (), "offsets 10 to 20: the log was deleted, and perhaps recreated"),
+    ],
+)
+def test_columns_of_the_place_need_no_events_and_lose_none_unseen(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    held: Held | None,
+    there: range,
+    words: str,
+) -> None:
+    served(monkeypatch, RuntimeError("the node is not asked for events"))
+    incarnation = {"temps": LogState("i" if held else "other", {3: held or Held(0, 100)})}
+    monkeypatch.setattr(requests, "available", lambda *_, **__: incarnation)
+    if words:
+        with pytest.raises(DataLossError, match=f"log 'temps', partition 3: {words}"):
+            read(options(), WANTED, columns="stream,partition,offset")
+    with caplog.at_level(logging.WARNING):
+        found = read(options(failOnDataLoss="false", batchRows="4"), WANTED, columns="offset")
+    assert found == list(there)
+    assert len(caplog.records) == bool(words)
+
+
+def test_a_filter_needs_the_events_whatever_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, run(11, 15))
+    assert read(options(filter="a = 1"), WANTED, columns="offset") == [11, 15]
 
 
 def test_all_existing_events_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from array import array
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from amqp_streams import names
@@ -21,6 +22,7 @@ from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.options import ACCEPTED, sql_filter
 from amqp_streams.errors import AmqpStreamsError, WireError
+from amqp_streams.wire.batched.arrays import Sections
 from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.codec import Described, Symbol, UInt, ULong
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
@@ -37,24 +39,30 @@ error of a disk may pass; a damaged record fails each time.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Run:
     """Consecutive events of one partition.
 
     Event i has `offsets[i]`, `timestamps_ms[i]` (when the node stored it) and `messages[i]`.
 
-    A message is the AMQP message as its producer sent it, without delivery annotations. `message_formats`: by
-    index, only those that are not 0.
+    A message is the AMQP message as its producer sent it, without delivery annotations. `content`: the
+    messages, or the sections of the batch that have them, for programs that read all bytes of a batch at
+    once. `message_formats`: by index, only those that are not 0.
     """
 
     partition: str
     offsets: "array[int]"
     timestamps_ms: "array[int]"
-    messages: list[bytes]
+    content: Sections | list[bytes]
     message_formats: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return len(self.offsets)
+
+    @cached_property
+    def messages(self) -> list[bytes]:
+        """The messages. They are copied from the sections when they are first asked for."""
+        return self.content.contents() if isinstance(self.content, Sections) else self.content
 
 
 class RangeReader(Endpoint):
@@ -223,7 +231,7 @@ class RangeReader(Endpoint):
         offsets = batch.offsets
         if offsets:
             self._next = offsets[-1] + 1
-            runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.messages, batch.formats))
+            runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.content, batch.formats))
         # A batch without events reports how far the filter has skipped.
         self._next = max(self._next, batch.next_offset or 0)
         if self._end is not None and self._next >= self._end:

@@ -7,6 +7,7 @@ An array is `f0 <size> <count> <constructor>` and items of one width, big-endian
 import sys
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from struct import Struct, iter_unpack
 from typing import Final
@@ -25,6 +26,38 @@ _ARRAY_CODE: Final = 0xF0
 _LENGTH: Final = Struct(">I")
 _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
 """Constructors of array items that are read as a block, with the type code of `array`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sections:
+    """Data sections with known sizes, from byte `start` of a message to its end.
+
+    `sizes`: of their contents. SECTION_BYTES precede each content.
+    """
+
+    message: bytes
+    start: int
+    sizes: "array[int]"
+
+    def __post_init__(self) -> None:
+        """Raises: WireError if the sizes do not add up."""
+        # One comparison replaces a check of each section: with this sum, no slice can leave the message.
+        found = len(self.message) - self.start
+        if sum(self.sizes) + SECTION_BYTES * len(self.sizes) != found:
+            raise WireError(f"the sizes in a batch are not those of its {found} bytes of data sections")
+
+    def contents(self) -> list[bytes]:
+        """Return the content of each section."""
+        message, at, sizes = self.message, self.start, self.sizes
+        count, size = len(sizes), sizes[0]
+        # Events of one size are cut by one format of `struct`, without Python code for each event.
+        if sizes.count(size) == count:
+            return list(
+                chain.from_iterable(iter_unpack(f"{SECTION_BYTES}x{size}s", memoryview(message)[at:]))
+            )
+        ends = list(accumulate([size + SECTION_BYTES for size in sizes], initial=at))
+        starts = map(SECTION_BYTES.__add__, ends)
+        return list(map(message.__getitem__, map(slice, starts, ends[1:])))
 
 
 def write_array(code: int, numbers: "array[int]") -> bytes:
@@ -87,18 +120,7 @@ def read_sections(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
     Raises:
         WireError: the sizes do not add up.
     """
-    count, size = len(sizes), sizes[0]
-    # One comparison replaces a check of each section: with this sum, no slice can leave the message.
-    if sum(sizes) + SECTION_BYTES * count != len(message) - at:
-        raise WireError(
-            f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections"
-        )
-    # Events of one size are cut by one format of `struct`, without Python code for each event.
-    if sizes.count(size) == count:
-        return list(chain.from_iterable(iter_unpack(f"{SECTION_BYTES}x{size}s", memoryview(message)[at:])))
-    ends = list(accumulate([size + SECTION_BYTES for size in sizes], initial=at))
-    starts = map(SECTION_BYTES.__add__, ends)
-    return list(map(message.__getitem__, map(slice, starts, ends[1:])))
+    return Sections(message, at, sizes).contents()
 
 
 def heads_match(message: bytes, at: int, sizes: "array[int]") -> bool:

@@ -9,6 +9,8 @@ from array import array
 from functools import cache
 from typing import Final
 
+import pyarrow as pa
+
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.engine.records import messages
@@ -201,7 +203,8 @@ def _rows(draw: Draw) -> str:
         return error.what[:20]
     made = [draw.rest()] if draw.chance(4) else messages(draw)
     numbers = range(5, 5 + len(made))
-    run_ = Run(array("Q", numbers), array("q", [1_769_860_800_000 + number for number in numbers]), made)
+    times = array("q", [1_769_860_800_000 + number for number in numbers])
+    run_ = Run(array("Q", numbers), times, pa.array(made, pa.binary()))
     before, rows = maker.malformed, 0
     try:
         for batch in maker.batches("a", 3, [run_]):

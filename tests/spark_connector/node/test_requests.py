@@ -74,7 +74,7 @@ def test_a_range_is_read_from_its_start_to_before_its_end(client: Client, option
     state = requests.available(options, [log])[log]
     wanted = OffsetRange(log, 1, 10, 40, state.incarnation)
     assert numbers(options, wanted) == list(range(10, 40))
-    assert next(requests.read(options, wanted, None)).messages[0].endswith(b"\xa0\x0210")
+    assert next(requests.read(options, wanted, None)).messages[0].as_py().endswith(b"\xa0\x0210")
     assert numbers(options, OffsetRange(log, 1, 45, 60, state.incarnation)) == list(range(45, 50))
 
 

@@ -8,7 +8,8 @@ from amqp_streams.client import Event
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, UByte, ULong, encode
 from amqp_streams.wire.types import Value
-from spark_connector.rows.message_parts import BODY, MESSAGE_ANNOTATIONS, Memory, section_value, take_apart
+from spark_connector.rows.message_parts import BODY, Memory, section_value, take_apart
+from spark_connector.rows.section_columns import MESSAGE_ANNOTATIONS
 
 ALL = frozenset({MESSAGE_ANNOTATIONS, 0x73, 0x74, BODY})
 texts = st.text(max_size=300)

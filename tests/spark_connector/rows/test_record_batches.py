@@ -34,7 +34,14 @@ def maker(*words: str, mode: str = "FAILFAST", rows_max: int = 10_000, bytes_max
 
 def run(messages: list[bytes], first: int = 100) -> Run:
     numbers = range(first, first + len(messages))
-    return Run(array("Q", numbers), array("q", [1_769_860_800_000 + number for number in numbers]), messages)
+    times = array("q", [1_769_860_800_000 + number for number in numbers])
+    return Run(array("Q", numbers), times, pa.array(messages, pa.binary()))
+
+
+def test_without_columns_there_is_a_number_of_rows() -> None:
+    made = RowMaker(choose([]), pa.schema([]), mode="FAILFAST", rows_max=4, bytes_max=1 << 20)
+    assert not made.needs_events
+    assert [batch.num_rows for batch in made.numbered("temps", 3, 10, 20)] == [4, 4, 2]
 
 
 def rows(made: RowMaker, messages: list[bytes]) -> list[dict[str, object]]:

@@ -3,10 +3,11 @@
 from array import array
 from itertools import pairwise
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.rows.runs import Run, sized
+from spark_connector.rows.runs import Run, bytes_in, sized
 
 
 def runs_of(sizes: list[list[int]]) -> list[Run]:
@@ -17,7 +18,7 @@ def runs_of(sizes: list[list[int]]) -> list[Run]:
             Run(
                 array("Q", numbers),
                 array("q", [10 * one for one in numbers]),
-                [bytes(size) for size in entry],
+                pa.array([bytes(size) for size in entry], pa.binary()),
             )
         )
         at += len(entry)
@@ -39,17 +40,17 @@ def test_events_stay_in_order_and_batches_within_their_limits(
     assert [moment for run in found for moment in run.timestamps_ms] == [
         10 * number for number in range(total)
     ]
-    assert [message for run in found for message in run.messages] == [
-        message for run in given_runs for message in run.messages
+    assert [message for run in found for message in run.messages.to_pylist()] == [
+        message for run in given_runs for message in run.messages.to_pylist()
     ]
     for run in found:
         assert len(run.offsets) == len(run.timestamps_ms) == len(run.messages)
         assert 1 <= len(run.messages) <= rows_max
-        assert sum(map(len, run.messages)) <= bytes_max or len(run.messages) == 1
+        assert bytes_in(run.messages) <= bytes_max or len(run.messages) == 1
     for one, following in pairwise(found):
         full = len(one.messages) == rows_max
         assert (
             full
-            or sum(map(len, one.messages)) + len(following.messages[0]) > bytes_max
-            or sum(map(len, one.messages)) >= bytes_max
+            or bytes_in(one.messages) + len(following.messages[0].as_py()) > bytes_max
+            or bytes_in(one.messages) >= bytes_max
         )
