@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers bench sparkbench soak scale attack mixed mutants connections groups clean
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers bench sparkbench soak scale flat attack mixed mutants connections groups clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -121,6 +121,10 @@ sparkbench: setup  ## measure the speed of the Spark connector, next to Parquet,
 SCALE_ARGS ?=
 scale: setup  ## test large numbers of objects: memory, CPU of an idle process, time until objects are Ready, response time of /readyz (SCALE_ARGS="--case brokers")
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+FLAT_ARGS ?=
+flat: setup  ## show that the cost of an event does not grow with links, partitions and Triggers, and how long opening takes (FLAT_ARGS="--axis links")
+	$(BIN)/python -m bench.scale.flat $(FLAT_ARGS)
 
 ATTACK_ARGS ?=
 attack: setup  ## attack a node and a gateway, and measure how this affects another client; needs an idle machine (ATTACK_ARGS="--table timers")

@@ -26,6 +26,7 @@ from typing import Final
 import uvloop
 import yaml
 
+from bench.amqp.processes import cpu_and_rss, process_tree
 from bench.http_load import Record, Silent, Subscriber, flood, pace
 from bench.process import usage
 from examples.gateway import GatewayProcess
@@ -155,7 +156,8 @@ class Bench:
     def _cpu(self) -> tuple[float, float]:
         node = self._gateway.node_pid
         assert node is not None
-        return usage(self._gateway.pid).cpu_seconds, usage(node).cpu_seconds
+        workers = [pid for pid in process_tree(self._gateway.pid) if pid != node]
+        return cpu_and_rss(workers)[0], usage(node).cpu_seconds
 
 
 def resources(broker: str, types: Sequence[str], url: str, dead: str | None) -> list[dict[str, object]]:
