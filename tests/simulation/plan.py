@@ -21,6 +21,7 @@ _LARGE_SHARE: Final = 0.12
 _COUNTED_SHARE: Final = 0.03
 _ROTTEN_SHARE: Final = 0.2
 _CROWDED_SHARE: Final = 0.02
+_BATCHES_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Plan:
     """The plan of a run."""
 
     random: Random
+    extras: Random
+    """Decides about what few worlds have, so that the others do not depend on it."""
     faults: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -105,6 +108,8 @@ class Plan:
             self.logs["short"] = LogSettings(
                 partitions=random.choice((1, 2)), segment_ms=1000, retention_ms=random.choice((2000, 8000))
             )
+        self.batches = self.extras.random() < _BATCHES_SHARE
+        """Producers send batches."""
         if self.crowded:
             self.faults.clear()
             self.logs["lone"] = LogSettings(partitions=1)

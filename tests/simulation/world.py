@@ -21,6 +21,7 @@ from tests.simulation.machine.schedule import MS, SECOND, Schedule
 from tests.simulation.machine.stores import Directory
 from tests.simulation.misfortunes import Misfortunes
 from tests.simulation.peers.abusers import ABUSERS
+from tests.simulation.peers.batches import BatchProducer
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.consumers import Consumer
 from tests.simulation.peers.members import Crowd, Group, Leaser, Sharer
@@ -40,7 +41,7 @@ class World(NodeWatcher):
     def __init__(self, seed: int, *, stories: bool = False) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.plan = Plan(self.random)
+        self.plan = Plan(self.random, Random(f"{seed} extras"))
         self.schedule = Schedule()
         self.steps = Steps(counted=self.plan.counted, steps_a_reading=self.random.choice((1, 300, 3000)))
         self.wall = Wall(self.schedule)
@@ -154,7 +155,7 @@ class World(NodeWatcher):
             )
         )
         self.producers = [
-            Producer(
+            (BatchProducer if self.plan.batches else Producer)(
                 self,
                 f"p{number}",
                 random.choice(list(self.plan.logs)),

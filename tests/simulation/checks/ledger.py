@@ -33,6 +33,10 @@ class Sent:
     link: int = 0
     times: int = 0
     accepted: bool = False
+    ordered: bool = True
+    """Its first sending decides its place behind other events of the link."""
+    before: "Sent | None" = None
+    """The event in front of this one, for the same partition, in the only batch that was sent with it."""
     stored: list[tuple[int, int]] = field(default_factory=list)
     """Where it is: partition and offset."""
 
@@ -87,6 +91,29 @@ class Ledger:
         known = self.sent.setdefault(sent.key, sent)
         known.link = known.link or link
         known.times += 1
+        known.before = None
+
+    def send_batch(self, batch: list[Sent], link: int, partition: Callable[[Sent], object]) -> None:
+        """A producer sends these events in one batch. `partition`: what decides where an event goes."""
+        last: dict[object, Sent] = {}
+        for sent in batch:
+            self.send(sent, link)
+            if sent.times == 1:
+                sent.before = last.get(partition(sent))
+            last[partition(sent)] = sent
+
+    def not_stored(self, sent: Sent, *, ordered: bool) -> None:
+        """The node promised that it stored nothing of the last transfer with this event.
+
+        `ordered`: neither does it store what the link has sent since then.
+        """
+        sent.ordered = sent.ordered and ordered
+        sent.times -= 1
+        sent.before = None
+        if not sent.times:
+            sent.link = 0
+        most = min(1, sent.times) if sent.numbered else sent.times
+        assert len(sent.stored) <= most, f"{sent.key} is stored, and its batch was rejected or released"
 
     def accepted(self, key: str) -> None:
         """The node accepted this event."""
@@ -165,13 +192,15 @@ class Ledger:
     def _add(self, track: Track, message: bytes, timestamp_ms: int) -> None:
         offset = track.end
         sent = self.sent.get(key_of(message))
-        assert sent is not None, f"{track.log}/{track.index}@{offset} was never sent"
+        assert sent is not None, f"{track.log}/{track.index}@{offset} was never sent: {message[:60]!r}"
         assert message == sent.message, f"{sent.key} is stored with other bytes"
         assert sent.log == track.log, f"{sent.key} is in log {track.log}"
         sent.stored.append((track.index, offset))
         assert len(sent.stored) <= (1 if sent.numbered else sent.times), f"{sent.key} is stored too often"
+        if sent.times == 1 and sent.before is not None:
+            assert sent.before.stored, f"{sent.key} is stored without {sent.before.key} of its batch"
         assert not track.records or track.records[-1][1] <= timestamp_ms, "times do not decrease"
-        if sent.times == 1 or sent.numbered:
+        if (sent.times == 1 and sent.ordered) or sent.numbered:
             sequence = (sent.producer if sent.numbered else sent.link, track.index, track.log)
             last = self._order.get(sequence, -1)
             assert last < sent.number, f"{sent.key} is stored behind {last} of its producer"

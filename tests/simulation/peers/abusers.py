@@ -9,8 +9,8 @@ from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.connection import Connection
 from tests.simulation.peers.frames import ACCEPTED
-from tests.simulation.peers.links import Receiver, Sender
-from tests.simulation.peers.requests import request
+from tests.simulation.peers.links import Delivery, Receiver, Sender
+from tests.simulation.peers.requests import answer_of, request
 
 
 class Abuser(Client):
@@ -97,12 +97,17 @@ class Asking(Abuser):
             names.MANAGEMENT,
             target={"address": "me"},
             attached=lambda _fields: replies.grant(self.random.choice((0, 3, 1000))),
-            delivered=lambda delivery: (
-                None if delivery.settled else replies.settle(delivery.number, delivery.number, ACCEPTED)
-            ),
+            delivered=self._answered,
         )
         sender = connection.attach_sender("requests", names.MANAGEMENT)
         sender.credited = lambda: self._ask(sender)
+
+    def _answered(self, delivery: Delivery) -> None:
+        """However strange a request is, the node has an answer: only its disk may fail."""
+        _status, words, _value = answer_of(delivery.raw)
+        assert not words.startswith("the node "), f"a request is answered with {words!r}"
+        if not delivery.settled:
+            delivery.link.settle(delivery.number, delivery.number, ACCEPTED)
 
     def _ask(self, link: Sender) -> None:
         link.credited = lambda: None
@@ -135,20 +140,27 @@ class Asking(Abuser):
             return (
                 "CREATE",
                 names.LOG_TYPE,
-                f"made-{random.randrange(3)}",
-                {"partitions": random.randint(1, 3)},
+                f"made-{random.randrange(2)}",
+                {"partitions": random.randint(1, 3)} | (self._settings() if random.random() < 0.3 else {}),
             )
-        if chance < 0.8:
-            return "DELETE", names.LOG_TYPE, f"made-{random.randrange(3)}", {}
+        if chance < 0.75:
+            return "DELETE", names.LOG_TYPE, f"made-{random.randrange(2)}", {}
         if chance < 0.9:
-            made = f"made-{random.randrange(3)}"
-            return (
-                "UPDATE",
-                names.LOG_TYPE,
-                made,
-                {names.INFO_RETENTION_MS: ULong(random.choice((1 << 10, 1 << 40, 1 << 62, 1 << 63)))},
-            )
+            made = f"made-{random.randrange(2)}"
+            return "UPDATE", names.LOG_TYPE, made, self._settings()
         return random.choice(("READ", "NONSENSE")), random.choice((names.LOG_TYPE, "nothing")), log, {}
+
+    def _settings(self) -> dict[Any, Any]:
+        """Settings of a log: ordinary, extreme and invalid values."""
+        random = self.random
+        chosen = random.sample(
+            (names.INFO_RETENTION_MS, names.INFO_RETENTION_BYTES, names.SEGMENT_BYTES, names.SEGMENT_MS),
+            random.choice((1, 1, 2)),
+        )
+        return {
+            name: ULong(random.choice((0, 1 << 21, 1 << 40, 1 << 62, 1 << 63, (1 << 64) - 1)))
+            for name in chosen
+        }
 
 
 class Rude(Abuser):

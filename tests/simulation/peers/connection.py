@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from amqp_streams.wire.frames import read_frame, read_performative
-from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
+from amqp_streams.wire.types import Described, Symbol, UInt, Value
 from tests.simulation.machine.network import Weather, Wire
 from tests.simulation.machine.schedule import MS, Schedule
 from tests.simulation.peers.frames import (
@@ -19,6 +19,7 @@ from tests.simulation.peers.frames import (
     UINT,
     disposition_frame,
     frame_of,
+    terminus,
     transfer_frame,
 )
 from tests.simulation.peers.links import Link, Receiver, Sender, after, distance
@@ -74,7 +75,7 @@ class Connection:
         self._next_incoming = 0
         self._arriving: int | None = None
         self._peer_window = 0
-        self._waiting: list[tuple[Sender, int, bytes, dict[str, bool]]] = []
+        self._waiting: list[tuple[Sender, int, bytes, dict[str, Any]]] = []
         self._remote: dict[int, Link] = {}
         self._by_name: dict[tuple[str, bool], Link] = {}
         self._in = bytearray()
@@ -146,8 +147,8 @@ class Connection:
         if self.alive and self.wire is not None:
             self.wire.send(data)
 
-    def transfer(self, link: Sender, number: int, payload: bytes, **flags: bool) -> None:
-        """Send a transfer, when the session's window has room for it."""
+    def transfer(self, link: Sender, number: int, payload: bytes, **flags: Any) -> None:
+        """Send a transfer, when the session's window has room for it. `flags`: see `transfer_frame`."""
         if not link.alive:
             return
         if self._peer_window <= 0 or self._waiting:
@@ -231,8 +232,8 @@ class Connection:
                 name=link.name,
                 handle=UInt(link.handle),
                 role=role,
-                source=_terminus(0x28, source),
-                target=_terminus(0x29, target),
+                source=terminus(0x28, source),
+                target=terminus(0x29, target),
                 **fields,
             )
         )
@@ -323,7 +324,7 @@ class Connection:
         last = first if fields["last"] is None else int(fields["last"])
         state = fields["state"]
         outcome = OUTCOMES.get(int(str(state.descriptor))) if isinstance(state, Described) else None
-        condition = _error_of(state.value) if outcome == "rejected" else None
+        condition, info = _error_of(state.value) if outcome == "rejected" else (None, {})
         number = first
         assert 0 <= distance(first, last) < 1 << 20, "a disposition of deliveries in order"
         while distance(number, last) >= 0:
@@ -340,6 +341,7 @@ class Connection:
                             )
                         )
                     if link.alive:
+                        link.info = info
                         link.outcome(number, outcome, condition)
             else:
                 receiver = self.came.pop(number, None)
@@ -403,39 +405,6 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {key: value for key, value in options.items() if key not in known}, callbacks
 
 
-_FIELDS: Final = {
-    0x28: [
-        "address",
-        "durable",
-        "expiry-policy",
-        "timeout",
-        "dynamic",
-        "dynamic-node-properties",
-        "distribution-mode",
-        "filter",
-        "default-outcome",
-        "outcomes",
-        "capabilities",
-    ],
-    0x29: [
-        "address",
-        "durable",
-        "expiry-policy",
-        "timeout",
-        "dynamic",
-        "dynamic-node-properties",
-        "capabilities",
-    ],
-}
-
-
-def _terminus(code: int, given: Mapping[str, Value]) -> Described:
-    values: list[Value] = [given.get(name) for name in _FIELDS[code]]
-    while values and values[-1] is None:
-        values.pop()
-    return Described(ULong(code), values)
-
-
 def _condition(fields: Mapping[str, Any]) -> str | None:
     error = fields.get("error")
     return None if error is None else str(error.value[0])
@@ -446,5 +415,9 @@ def _description(fields: Mapping[str, Any]) -> str:
     return "" if error is None else str(error.value[1])
 
 
-def _error_of(values: Any) -> str | None:
-    return str(values[0].value[0]) if values and values[0] is not None else None
+def _error_of(values: Any) -> tuple[str | None, dict[str, Any]]:
+    """The condition and the info of the error of a rejection."""
+    if not values or values[0] is None:
+        return None, {}
+    error = [*values[0].value, None, None, None]
+    return str(error[0]), {str(key): value for key, value in (error[2] or {}).items()}

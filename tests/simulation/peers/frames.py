@@ -1,10 +1,12 @@
 """The frames, messages and annotations that a simulated client writes and reads."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
 from amqp_streams import names
+from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame, performative
@@ -28,6 +30,30 @@ RELEASED: Final = Described(ULong(0x26), [])
 OUTCOMES: Final = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 _TRANSFER: Final = Struct(">I")
 _DATA: Final = b"\x00\x53\x75\xb0"
+_TERMINI: Final = {
+    0x28: [
+        "address",
+        "durable",
+        "expiry-policy",
+        "timeout",
+        "dynamic",
+        "dynamic-node-properties",
+        "distribution-mode",
+        "filter",
+        "default-outcome",
+        "outcomes",
+        "capabilities",
+    ],
+    0x29: [
+        "address",
+        "durable",
+        "expiry-policy",
+        "timeout",
+        "dynamic",
+        "dynamic-node-properties",
+        "capabilities",
+    ],
+}
 
 
 def modified(*, failed: bool = True, undeliverable: bool = False) -> Described:
@@ -42,6 +68,14 @@ def frame_of(name: str, payload: bytes = b"", /, **fields: Any) -> bytes:
     )
 
 
+def terminus(code: int, given: Mapping[str, Value]) -> Described:
+    """A source (0x28) or target (0x29) with these fields."""
+    values: list[Value] = [given.get(name) for name in _TERMINI[code]]
+    while values and values[-1] is None:
+        values.pop()
+    return Described(ULong(code), values)
+
+
 def transfer_frame(
     handle: int,
     number: int,
@@ -50,6 +84,7 @@ def transfer_frame(
     settled: bool = False,
     more: bool = False,
     aborted: bool = False,
+    message_format: int = 0,
 ) -> bytes:
     """A transfer of delivery `number`; its tag is its number."""
     tail = b"\x41" if settled else b"\x42"
@@ -64,7 +99,7 @@ def transfer_frame(
         + b"\xa0\x04"
         + _TRANSFER.pack(number)
     )
-    fields += b"\x43" + tail
+    fields += (b"\x70" + _TRANSFER.pack(message_format) if message_format else b"\x43") + tail
     count = 10 if aborted else 6
     body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, count)) + fields + payload
     return frame(0, body)
@@ -116,6 +151,14 @@ def with_annotations(message: bytes, annotations: dict[str, object]) -> bytes:
         head = sections(message)[0].end
         return message[:head] + section + message[head:]
     return section + message
+
+
+def batch_of(messages: Sequence[bytes], *, sizes: bool, resumes: bool = False) -> bytes:
+    """The batch that a producer sends. `sizes`: in the form that the node reads fastest."""
+    if sizes:
+        return write_sent_batch(messages, resumes=resumes)
+    head = DELIVERY_ANNOTATIONS_HEAD + encode({Symbol(names.BATCH_RESUMES): True}) if resumes else b""
+    return head + b"".join(_DATA + _TRANSFER.pack(len(message)) + message for message in messages)
 
 
 def key_of(message: bytes) -> str:

@@ -63,6 +63,8 @@ class Sender(Link):
     granted: int = 0
     """The total of all received credit."""
     second: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Of the error of the last rejection."""
 
     def flow(self, fields: Mapping[str, Any]) -> None:
         count = fields["delivery-count"]
@@ -75,7 +77,9 @@ class Sender(Link):
         if self.credit:
             self.credited()
 
-    def send(self, message: bytes, *, settled: bool = False, frame_bytes: int = 0) -> int:
+    def send(
+        self, message: bytes, *, settled: bool = False, frame_bytes: int = 0, message_format: int = 0
+    ) -> int:
         """Send a delivery in frames of at most so many bytes; its number. There must be credit."""
         number = self.begin()
         size = min(frame_bytes or self.connection.frame_bytes, self.connection.peer_frame_bytes - 64)
@@ -84,7 +88,9 @@ class Sender(Link):
             part = message[at : at + size]
             at += size
             more = at < len(message)
-            self.connection.transfer(self, number, part, settled=settled, more=more)
+            self.connection.transfer(
+                self, number, part, settled=settled, more=more, message_format=message_format
+            )
             if not more:
                 break
         self.complete(number, settled=settled)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from amqp_streams import names
-from amqp_streams.wire.types import Symbol, UByte, ULong, Value
+from amqp_streams.wire.types import Array, Symbol, UByte, ULong, Value
 from tests.simulation.checks.ledger import Sent
 from tests.simulation.machine.schedule import MS, SECOND
 from tests.simulation.peers.client import Client
@@ -34,8 +34,10 @@ class Producer(Client):
         self.large = random.random() < (0.6 if "abusers" in world.plan.faults else 0.2)
         self.aborts = random.random() < 0.4
         self.binding = "log" if numbered else random.choice(("log", "log", "partition", "key", "relay"))
+        self.capabilities = [names.CAPABILITY_IDEMPOTENT_PRODUCER] if numbered else []
         self.waiting: deque[Sent] = deque()
-        self.in_flight: dict[int, Sent] = {}
+        self.in_flight: dict[int, list[Sent]] = {}
+        """Deliveries without an outcome, and their events."""
         self.made = 0
         self.link: Sender | None = None
         self._failed = False
@@ -77,8 +79,9 @@ class Producer(Client):
         properties: dict[str, object] = {}
         if self.second:
             options["rcv_settle_mode"] = UByte(1)
+        if self.capabilities:
+            options["target"] = {"capabilities": Array(Symbol, tuple(map(Symbol, self.capabilities)))}
         if self.numbered:
-            options["target"] = {"capabilities": Symbol(names.CAPABILITY_IDEMPOTENT_PRODUCER)}
             properties[names.PRODUCER_ID] = self.name
         if self.binding == "partition":
             properties[names.PARTITION] = Symbol(str(self.random.randrange(self.world.partitions(self.log))))
@@ -115,7 +118,7 @@ class Producer(Client):
         """Send events without an outcome again, in order."""
         self._failed = False
         self._dangling = None
-        again = [] if self.presettled else list(self.in_flight.values())
+        again = [] if self.presettled else [sent for part in self.in_flight.values() for sent in part]
         self.in_flight.clear()
         self.waiting = deque(sorted([*again, *self.waiting], key=lambda sent: sent.number))
 
@@ -139,17 +142,19 @@ class Producer(Client):
                 continue
             if self._dangling is not None:
                 return
-            self._send(link, self.waiting.popleft())
+            self._send(link)
 
-    def _send(self, link: Sender, sent: Sent) -> None:
-        annotations: dict[str, object] = {}
-        if self.numbered:
-            annotations[names.SEQUENCE] = ULong(sent.number)
-        message = with_annotations(sent.message, annotations)
+    def _send(self, link: Sender) -> None:
+        """Send the next event."""
+        sent = self.waiting.popleft()
         self.world.ledger.send(sent, self._link_number)
-        number = link.send(message, settled=self.presettled, frame_bytes=FRAME_BYTES)
+        number = link.send(self._message(sent), settled=self.presettled, frame_bytes=FRAME_BYTES)
         if not self.presettled:
-            self.in_flight[number] = sent
+            self.in_flight[number] = [sent]
+
+    def _message(self, sent: Sent) -> bytes:
+        """The message of an event, with its number."""
+        return with_annotations(sent.message, {names.SEQUENCE: ULong(sent.number)} if self.numbered else {})
 
     def _abort(self, link: Sender) -> None:
         """Begin a delivery, and think better of it: at once, or a while later."""
@@ -170,23 +175,28 @@ class Producer(Client):
         self.world.schedule.after(wait_us, end)
 
     def _outcome(self, number: int, outcome: str | None, condition: str | None) -> None:
-        sent = self.in_flight.pop(number, None)
-        if sent is None:
+        events = self.in_flight.pop(number, None)
+        if events is None:
             return
         if outcome == "accepted":
-            self.world.ledger.accepted(sent.key)
+            for sent in events:
+                self.world.ledger.accepted(sent.key)
         else:
-            self._refused(sent, outcome, condition)
+            self._refused(events, outcome, condition)
         if self._failed and not self.in_flight:
             self._failed = False
         self.push()
 
-    def _refused(self, sent: Sent, outcome: str | None, condition: str | None) -> None:
+    def _refused(self, events: list[Sent], outcome: str | None, condition: str | None) -> None:
         retried = outcome in ("modified", "released", None) or condition == names.RESOURCE_LIMIT_EXCEEDED
-        assert retried, f"{sent.key} is {outcome}: {condition}"
-        self.waiting.append(sent)
+        assert retried, f"{events[0].key} is {outcome}: {condition}"
+        self._later(events)
+
+    def _later(self, events: list[Sent]) -> None:
+        """Send these events again, after a pause."""
+        self.waiting.extend(events)
         self.waiting = deque(sorted(self.waiting, key=lambda each: each.number))
-        self._failed = self.numbered
+        self._failed = self._failed or self.numbered
         pause_us = self.random.randint(50, 500) * MS
         self._pause_until_us = self.world.schedule.now_us + pause_us
         self.world.schedule.after(pause_us, self.push)

@@ -111,9 +111,9 @@ class Asker(Client):
         link.send(request(asked, body, self._number))
 
     def _answered(self, delivery: Delivery) -> None:
-        status, value = _answer(delivery.raw)
+        status, words, value = answer_of(delivery.raw)
         self.answers["extents"] += 1
-        assert status == management.OK, f"{self._operation} of {self.log} is answered with {status}: {value}"
+        assert status == management.OK, f"{self._operation} of {self.log} is answered with {status}: {words}"
         match self._operation:
             case names.EXTENTS:
                 assert len(value[names.EXTENT_LOGS]) == 1, "a log that is asked for twice is told once"
@@ -183,12 +183,15 @@ def _value(raw: bytes) -> Any:
     raise AssertionError("an answer has a value")
 
 
-def _answer(raw: bytes) -> tuple[int, Any]:
-    """Status and value of an answer of `$management`."""
+def answer_of(raw: bytes) -> tuple[int, str, Any]:
+    """Status, description and value of an answer of `$management`."""
     for section in sections(raw):
         if section.code == APPLICATION_PROPERTIES:
             described, _ = decode(raw, section.start)
             assert isinstance(described, Described)
             assert isinstance(described.value, dict)
-            return int(str(described.value[names.STATUS_CODES[0]])), _value(raw)
+            status, words = (
+                described.value.get(name) for name in (names.STATUS_CODES[0], names.STATUS_DESCRIPTIONS[0])
+            )
+            return int(str(status)), str(words or ""), _value(raw)
     raise AssertionError("an answer has a status")
