@@ -61,30 +61,30 @@ class Ends:
 
 
 class Copy:
-    """The next copy to write. When `ENTRIES_MAX` partitions are known, the next one replaces the oldest."""
+    """The next copy to write. It has the `ENTRIES_MAX` partitions that were written last."""
 
     def __init__(self, known: Ends, seed: int) -> None:
         self.count = known.count
         self.journal = known.journal
         self._seed: Final = seed
         self._data: Final = bytearray(COPY_BYTES)
-        self._keys: Final[list[Key]] = []
         self._places: Final[dict[Key, int]] = {}
-        self._oldest = 0
+        """The partition that was written longest ago is first."""
         for key, end in known.ends.items():
             self.put(key, end)
 
     def put(self, key: Key, end: int) -> None:
         """The records of a partition below `end` are synced."""
-        place = self._places.get(key)
+        place = self._places.pop(key, None)
         if place is None:
-            place = self._new(key)
+            place = self._free_place()
+        self._places[key] = place
         _ENTRY.pack_into(self._data, HEAD_BYTES + ENTRY_BYTES * place, *key, end)
 
     def encode(self) -> bytes:
         """The copy, with a count of its own."""
         self.count += 1
-        data, entries = self._data, len(self._keys)
+        data, entries = self._data, len(self._places)
         after = HEAD_BYTES + ENTRY_BYTES * entries
         journal = self.journal
         _HEAD.pack_into(data, 0, MAGIC, 0, self.count, journal.generation, journal.sequence, entries, 0)
@@ -92,15 +92,10 @@ class Copy:
             _CRC.pack_into(data, 4, crc32(view[8:after], self._seed))
         return bytes(data[:after])
 
-    def _new(self, key: Key) -> int:
-        if len(self._keys) < ENTRIES_MAX:
-            self._places[key] = len(self._keys)
-            self._keys.append(key)
-            return self._places[key]
-        place, self._oldest = self._oldest, (self._oldest + 1) % ENTRIES_MAX
-        del self._places[self._keys[place]]
-        self._keys[place], self._places[key] = key, place
-        return place
+    def _free_place(self) -> int:
+        if len(self._places) < ENTRIES_MAX:
+            return len(self._places)
+        return self._places.pop(next(iter(self._places)))
 
 
 def decode(data: bytes, seed: int) -> Ends | None:

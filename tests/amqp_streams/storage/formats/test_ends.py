@@ -51,6 +51,18 @@ def test_the_later_readable_copy_of_this_directory_counts() -> None:
     assert ends.read(_file(first, second), SEED + 1) is None
 
 
+def test_a_full_copy_has_the_partitions_that_were_written_last() -> None:
+    copy = Copy(Ends(), SEED)
+    for partition in range(ENTRIES_MAX):
+        copy.put((1, partition), partition)
+    copy.put((1, 0), 7)
+    copy.put((2, 0), 1)
+    found = ends.decode(copy.encode(), SEED)
+    assert found is not None
+    assert found.ends.keys() == {(1, each) for each in range(ENTRIES_MAX) if each != 1} | {(2, 0)}
+    assert found.ends[1, 0] == 7
+
+
 def test_a_full_copy_forgets_the_partition_that_came_first() -> None:
     copy = Copy(Ends(), SEED)
     for partition in range(ENTRIES_MAX + 2):
