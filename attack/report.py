@@ -60,6 +60,18 @@ class Attack:
     is_patient: bool = False
 
 
+def node_attack(
+    name: str,
+    limit: str,
+    run: "Callable[[Room], Iterator[str]]",
+    *covers: str,
+    table: Table = Table.RESOURCES,
+) -> Attack:
+    """An attack on a node. Without `covers`, it covers the setting `limit`."""
+    entries = frozenset(covers or {f"node limits: {limit.removeprefix('limits.')}"})
+    return Attack(name, table, Place.NODE, entries, limit, run)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """One row."""

@@ -1,6 +1,6 @@
 """Resources of a node that logs, groups, cursors and producers use up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ import proton
 
 from amqp_streams import names
 from attack.peer import Peer, from_earliest, refusal
-from attack.report import Attack, Place, Table, expect
+from attack.report import Table, expect, node_attack
 from attack.room import Room
 from attack.tables.links import LIMITED, attached, refused
 
@@ -238,28 +238,15 @@ def _wide_reading(room: Room) -> Iterator[str]:
         yield f"{len(links)} links on {width} partitions; /metrics and /readyz answer"
 
 
-def _attack(
-    name: str, limit: str, run: Callable[[Room], Iterator[str]], *covers: str, table: Table = Table.RESOURCES
-) -> Attack:
-    return Attack(
-        name,
-        table,
-        Place.NODE,
-        frozenset(covers or {f"node limits: {limit.removeprefix('limits.')}"}),
-        limit,
-        run,
-    )
-
-
 ATTACKS: Final = (
-    _attack(
+    node_attack(
         "a tenant creates logs until no partition is left",
         "limits.partitions",
         _partitions,
         "node limits: partitions",
         "$management event-log CREATE",
     ),
-    _attack(
+    node_attack(
         "a tenant creates logs beyond the bounds of settings",
         "bounds of logs",
         _sizes_of_logs,
@@ -267,32 +254,32 @@ ATTACKS: Final = (
         "node logs: retention_bytes",
         "node logs: segment_bytes",
     ),
-    _attack("a tenant joins as many groups as may be", "limits.groups", _groups),
-    _attack("a tenant keeps as many cursors as may be", "limits.cursors", _cursors),
-    _attack(
+    node_attack("a tenant joins as many groups as may be", "limits.groups", _groups),
+    node_attack("a tenant keeps as many cursors as may be", "limits.cursors", _cursors),
+    node_attack(
         "a tenant keeps cursors of a wide log",
         "limits.cursor_positions",
         _cursor_positions,
         "node limits: cursor_positions",
         "$management event-cursor QUERY",
     ),
-    _attack("a tenant reads a wide log with many links", "limits.link_partitions", _link_partitions),
-    _attack("a tenant uses many names of producers", "limits.producers", _producers),
-    _attack(
+    node_attack("a tenant reads a wide log with many links", "limits.link_partitions", _link_partitions),
+    node_attack("a tenant uses many names of producers", "limits.producers", _producers),
+    node_attack(
         "a tenant waits for a partition with many links",
         "limits.group_waiting",
         _group_waiting,
         "node limits: group_waiting",
         "attach Pending",
     ),
-    _attack(
+    node_attack(
         "a tenant asks for $info of a wide log on many links",
         "5 ms of each turn",
         _info,
         "attach Informing",
         table=Table.PRODUCTS,
     ),
-    _attack(
+    node_attack(
         "metrics while many links read a wide log",
         "limits.link_partitions",
         _wide_reading,

@@ -1,7 +1,7 @@
 """Resources of a node that connections, sessions, links and messages use up."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,7 @@ from amqp_streams import names
 from amqp_streams.wire import frames
 from amqp_streams.wire.types import UInt
 from attack.peer import Peer, from_earliest, refusal, send, sql
-from attack.report import Attack, Place, Table, expect
+from attack.report import Table, expect, node_attack
 from attack.room import Room, wait_for
 from attack.settings import NINA, QUENTIN, QUOTA
 from bench.process import usage
@@ -313,57 +313,44 @@ def _costly_filters(room: Room) -> Iterator[str]:
         yield f"{len(links)} links with {len(text)} characters of LIKE each, 40 events of 60 kB"
 
 
-def _attack(
-    name: str, limit: str, run: Callable[[Room], Iterator[str]], *covers: str, table: Table = Table.RESOURCES
-) -> Attack:
-    return Attack(
-        name,
-        table,
-        Place.NODE,
-        frozenset(covers or {f"node limits: {limit.removeprefix('limits.')}"}),
-        limit,
-        run,
-    )
-
-
 ATTACKS: Final = (
-    _attack(
+    node_attack(
         "strangers hold twice as many connections as may be",
         "limits.connections",
         _strangers_take_all_connections,
     ),
-    _attack(
+    node_attack(
         "a tenant opens more connections than its quota",
         "quotas.connections",
         _quota_of_connections,
         "node quotas: connections",
     ),
-    _attack(
+    node_attack(
         "a tenant attaches more links than its quota", "quotas.links", _quota_of_links, "node quotas: links"
     ),
-    _attack(
+    node_attack(
         "a tenant sends as fast as it can", "quotas.bytes_in", _quota_of_bytes_in, "node quotas: bytes_in"
     ),
-    _attack(
+    node_attack(
         "a tenant reads as fast as it can", "quotas.bytes_out", _quota_of_bytes_out, "node quotas: bytes_out"
     ),
-    _attack("a peer begins a session too many", "limits.sessions", _sessions),
-    _attack("a peer attaches a link too many", "limits.links", _links),
-    _attack("a peer announces a frame that is too large", "limits.frame_bytes", _frame_bytes),
-    _attack("a peer sends a message that is too large", "limits.message_bytes", _message_bytes),
-    _attack("a peer sends batches of very small events", "limits.batch_events", _batch_events),
-    _attack("a peer attaches with filters that are too large", "limits.filter_bytes", _filter_bytes),
-    _attack("a peer sends more than its credit", "limits.credit", _credit),
-    _attack("a peer takes everything and settles nothing", "limits.unsettled", _unsettled),
-    _attack("a tenant leaves large messages unfinished", "limits.pending_bytes", _pending_bytes),
-    _attack(
+    node_attack("a peer begins a session too many", "limits.sessions", _sessions),
+    node_attack("a peer attaches a link too many", "limits.links", _links),
+    node_attack("a peer announces a frame that is too large", "limits.frame_bytes", _frame_bytes),
+    node_attack("a peer sends a message that is too large", "limits.message_bytes", _message_bytes),
+    node_attack("a peer sends batches of very small events", "limits.batch_events", _batch_events),
+    node_attack("a peer attaches with filters that are too large", "limits.filter_bytes", _filter_bytes),
+    node_attack("a peer sends more than its credit", "limits.credit", _credit),
+    node_attack("a peer takes everything and settles nothing", "limits.unsettled", _unsettled),
+    node_attack("a tenant leaves large messages unfinished", "limits.pending_bytes", _pending_bytes),
+    node_attack(
         "a tenant asks for everything and reads nothing",
         "limits.connection_pending_bytes",
         _connection_pending_bytes,
         "node limits: connection_pending_bytes",
         "AMQP: unread replies",
     ),
-    _attack(
+    node_attack(
         "a tenant reads with the dearest filters",
         "limits.filter_bytes",
         _costly_filters,
