@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,15 +48,25 @@ class Hunt:
     folder: Path
     _sound: dict[tuple[str, str], bool] = field(default_factory=dict)
 
-    def runs(self, mutants: Iterable[Mutant], suites: Sequence[str] = ()) -> Iterator[Run]:
-        """Run each mutant's suites, or those of them that are in `suites`."""
+    def runs(
+        self,
+        mutants: Iterable[Mutant],
+        suites: Sequence[str] = (),
+        *,
+        cheapest: bool = False,
+        done: Collection[tuple[str, str]] = (),
+    ) -> Iterator[Run]:
+        """Run each mutant's suites, or those of them that are in `suites`.
+
+        `cheapest`: only one suite of each mutant. `done`: mutants and suites that are not run again.
+        """
         for mutant in mutants:
-            wanted = {
-                suite: value for suite, value in mutant.found_by.items() if not suites or suite in suites
-            }
-            if not wanted:
-                continue
-            for suite, value in wanted.items():
+            wanted = [suite for suite in SUITES if suite in mutant.found_by]
+            wanted = [suite for suite in wanted if not suites or suite in suites]
+            for suite in wanted[:1] if cheapest else wanted:
+                if (mutant.name, suite) in done:
+                    continue
+                value = mutant.found_by[suite]
                 if not self._is_sound(suite, value):
                     yield Run(mutant.name, suite, Verdict.FAILS_WITHOUT, 0, "")
                     continue

@@ -40,6 +40,7 @@ def _pytest(*arguments: str) -> list[str]:
 
 
 SUITES: Final[Mapping[str, Suite]] = {
+    "test": Suite("tests of `make test`", lambda tests: _pytest(*tests.split())),
     "sim": Suite(
         "simulation of the node",
         lambda seeds: [sys.executable, "-m", "tests.simulation.runner", "--seeds", seeds, "--jobs", "1"],
@@ -70,5 +71,5 @@ SUITES: Final[Mapping[str, Suite]] = {
     "attack": Suite(
         "attack tables", lambda text: [sys.executable, "-m", "attack", "--short", "--attack", text]
     ),
-    "test": Suite("tests of `make test`", lambda tests: _pytest(*tests.split())),
 }
+"""The cheapest first."""

@@ -1,12 +1,14 @@
 """The mutants fit today's code, and a hunt distinguishes a find from a broken run."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mutants.__main__ import main
 from mutants.catalogue import ROOT, CatalogueError, Change, Mutant, StaleError, read
-from mutants.hunt import Hunt, Verdict
+from mutants.hunt import Hunt, Run, Verdict
 from mutants.suites import SUITES
 
 MUTANTS = read()
@@ -65,6 +67,19 @@ def test_a_hunt_finds_a_planted_fault_and_nothing_in_sound_code(tmp_path: Path) 
 
 
 _TEST = "tests/mutants/imports_errors.py"
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was found before is not run again, and counts."""
+    state = tmp_path / "state.json"
+    name, other = (one.name for one in [one for one in MUTANTS if "test" in one.found_by][:2])
+    runs = [Run(each, "test", Verdict.FOUND, 1.0, "") for each in (name, other)]
+    state.write_text(json.dumps([asdict(run) for run in runs]))
+    folder = tmp_path / "folder"
+    arguments = ["--suite", "test", "--state", str(state), "--folder", str(folder)]
+    assert main(["run", name, other, *arguments]) == 0
+    assert "test       found 2 of 2" in capsys.readouterr().out
+    assert not folder.exists()
 
 
 def test_an_unknown_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
