@@ -71,6 +71,7 @@ WITHOUT_PEER: Final = {
     "cache": "bounds what is remembered to save work; when it is full, work is done again",
     "format": "bounds a number or a name of a request; a larger one is refused when it is read",
     "close": "bounds the time of a close, inside limits.drain",
+    "workers": "a time or a size between the processes of one gateway, which no client reaches",
 }
 """Why a constant needs no attack of its own."""
 
@@ -127,6 +128,11 @@ INSIDE: Final = {
     "knative_gateway.ingress.requests:_NAMES_MAX": "cache",
     "knative_gateway.ingress.requests:_NAME_LENGTH_MAX": "cache",
     "knative_gateway.ingress.requests:_VALUE_MAX": "cache",
+    "knative_gateway.running.parent:BEAT_S": "workers",
+    "knative_gateway.running.parent:FIGURES_S_MAX": "workers",
+    "knative_gateway.running.parent:LOOK_S": "workers",
+    "knative_gateway.running.parent:SILENT_S": "workers",
+    "knative_gateway.running.parent:WORDS_MAX": "workers",
     "knative_gateway.running.supervising:PAUSE_S": "pause",
     "knative_gateway.running.supervising:PAUSE_S_MAX": "pause",
     "knative_gateway.running.supervising:SETTLED_S": "pause",
