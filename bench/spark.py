@@ -1,5 +1,5 @@
-"""`python -m bench.spark`: the connector's speed beside files of the same rows and Spark's own rate source,
-all in one run of local[2].
+"""`python -m bench.spark`: the connector's speed beside Spark's Kafka source and sink, files of the same rows
+and Spark's own rate source, all in one run of local[2]. `make peers` installs Kafka.
 
 Writes events of 100 bytes to a log with Spark, reads them back into Spark's noop sink, and the same rows from
 Parquet and JSON files, in turns; then micro-batches beside `rate-micro-batch`. `--memory 10000000` also reads
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,9 +23,13 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from bench.process import busy_seconds, usage
+from bench.products.kafka_broker import running
+from bench.products.places import why_missing
+from bench.spark_kafka import PACKAGE, beside, bodies
+from bench.spark_kafka import READ_AT_LEAST as READ_RATIO_AT_LEAST
+from bench.spark_kafka import WRITE_AT_LEAST as WRITE_RATIO_AT_LEAST
 from examples import java
 from examples.node import NodeProcess
 
@@ -53,29 +57,44 @@ class Row:
 def main() -> int:
     """Measure, print."""
     options = _options()
-    with tempfile.TemporaryDirectory(prefix="bench-spark-") as name, session() as spark:
+    missing = why_missing("kafka")
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-spark-") as name,
+        session(() if missing else (PACKAGE,)) as spark,
+    ):
         folder = Path(name)
         busy, began = busy_seconds(), time.monotonic()
         with NodeProcess(
             folder / "node", log=[f"events:{PARTITIONS}", f"again:{PARTITIONS}", "large:1"]
         ) as node:
-            rows = measured(spark, node, folder, options.rows, options.rounds)
+            rows = [] if missing else with_kafka(spark, node, folder, options.rows, options.rounds)
+            if options.only_kafka:
+                report(options, rows, missing, busy, began)
+                return 0
+            rows += measured(spark, node, folder, options.rows, options.rounds)
             rows += micro_batches(spark, node, folder, options.rows // 10)
             if options.memory:
                 rows += memory(spark, node, options.memory)
-        share = (busy_seconds() - busy) / (time.monotonic() - began) / (os.cpu_count() or 1)
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-    else:
-        print(f"{os.cpu_count()} cores, {share:.0%} busy, load {os.getloadavg()[0]:.1f}")
-        print(f"{options.rows:,} events of {BODY_BYTES} bytes, local[2]\n")
-        print(table(rows))
+        report(options, rows, missing, busy, began)
     return 0
 
 
+def report(options: argparse.Namespace, rows: list[Row], missing: str, busy: float, began: float) -> None:
+    """Print the rows. `missing`: why Kafka was not measured; `busy`, `began`: CPU and time at the start."""
+    share = (busy_seconds() - busy) / (time.monotonic() - began) / (os.cpu_count() or 1)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    print(f"{os.cpu_count()} cores, {share:.0%} busy, load {os.getloadavg()[0]:.1f}")
+    print(f"{options.rows:,} events of {BODY_BYTES} bytes, local[2]\n")
+    print(table(rows))
+    if missing:
+        print(f"\nSpark's Kafka source is not measured: kafka {missing}")
+
+
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """As docs/spark.md recommends it; quiet."""
+def session(packages: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """As docs/spark.md recommends it; quiet. `packages`: of Maven Central, which Spark downloads once."""
     java.provide()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
@@ -88,6 +107,8 @@ def session() -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if packages:
+        settings["spark.jars.packages"] = ",".join(packages)
     builder = SparkSession.builder.master("local[2]").appName("bench")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -96,6 +117,32 @@ def session() -> Iterator[SparkSession]:
         yield made
     finally:
         made.stop()
+
+
+# -- Kafka
+
+
+def with_kafka(spark: SparkSession, node: NodeProcess, folder: Path, count: int, rounds: int) -> list[Row]:
+    """Writing and reading beside Spark's own Kafka source and sink, rows of 100 bytes and 1 KiB."""
+    found: list[Row] = []
+    with running(folder / "kafka") as kafka:
+        for size, rows in ((BODY_BYTES, count), (1024, count // 5)):
+            each = {one.what: one for one in beside(spark, node, kafka, rows=rows, size=size, rounds=rounds)}
+            for what, wanted in (("write", WRITE_RATIO_AT_LEAST), ("read", READ_RATIO_AT_LEAST)):
+                ours, theirs = each[f"{what}, ours"], each[f"{what}, Kafka's"]
+                ratio = ours.rate / theirs.rate
+                found += [
+                    Row(
+                        f"{what} {size} B",
+                        ours.rate,
+                        "rows/s",
+                        f"{ours.cpu_us:.2f} us CPU, x{ratio:.2f}",
+                        f">= x{wanted}",
+                        ratio >= wanted,
+                    ),
+                    Row(f"{what} {size} B: Kafka", theirs.rate, "rows/s", f"{theirs.cpu_us:.2f} us CPU"),
+                ]
+    return found
 
 
 # -- batches
@@ -163,15 +210,8 @@ def wanted(name: str, rate: float) -> tuple[str, bool | None]:
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:
-    """Rows to write: bodies of 100 bytes, made of a number as cheaply as Spark can:
-
-    `lpad` alone is 2 us of CPU a row.
-    """
-    number = (f.col("id") + 10**18).cast("string")
-    zeros = f.lit("0" * (BODY_BYTES - 19))
-    return spark.range(count, numPartitions=PARTITIONS).select(
-        f.concat(zeros, number).cast("binary").alias("body")
-    )
+    """Rows to write, of 100 bytes."""
+    return bodies(spark, count, BODY_BYTES)
 
 
 def at(node: NodeProcess, log: str) -> dict[str, str]:
@@ -354,6 +394,9 @@ def _options() -> argparse.Namespace:
         default=0,
         metavar="EVENTS",
         help="also the memory of a worker for a range of so many",
+    )
+    parser.add_argument(
+        "--only-kafka", action="store_true", help="only the comparison with Spark's Kafka source and sink"
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     return parser.parse_args()
