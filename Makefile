@@ -36,8 +36,10 @@ demo: setup  ## send a year of temperatures to a log, kill the node meanwhile, r
 scenarios: setup  ## play the transcripts of the specification over the wire, with clients of other projects (CLIENTS="rhea proton")
 	$(BIN)/python -m tests.scenarios wire $(CLIENTS)
 
+# Half of the time, a test waits for a disk or for another process.
+FORKS ?= $(shell expr 2 \* $$(nproc))
 test: setup  ## run the unit, property, specification, acceptance and short crash tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not slow'
+	$(BIN)/python -m pytest -p tests.forks --forks $(FORKS) -m 'not slow'
 
 check: setup  ## check format, style, types and layers of the code
 	$(BIN)/ruff format --check .

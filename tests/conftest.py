@@ -1,33 +1,22 @@
-"""How tests are shared among workers: a file stays in one piece, and all files that use Spark go to one
-worker, before anything else. Files with one long test follow.
-
-A JVM costs as much as two thousand tests, so only one is started.
+"""What all tests share: how examples are generated, how processes start, and how tests are shared among
+workers (tests/forks.py).
 """
 
 import gc
 import signal
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import forks
 from tests.preloaded import launching
 
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
 # does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
-
-SPARK = "spark"
-FIRST = (SPARK, "tests/attack/test_node.py", "tests/attack/test_gateway.py")
-"""What workers begin with. xdist begins with the files that have most tests: a file with one test of half a
-minute would be the last one, and the other workers would wait for it.
-"""
-SPREAD = {"tests/simulation/test_simulation.py"}
-"""Files whose tests may run in any worker: they share nothing, and each takes seconds."""
 
 # A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start
 # and interrupt.
@@ -46,31 +35,21 @@ def real_commands() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Schedule tests without xdist's groups: pytest 9.2 does not show their marks, and the groups would not
-    run first.
+    """With `-n`, share the tests in the same units as with `--forks`. pytest 9.2 does not show the marks of
+    xdist's own groups.
     """
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there may be none
 
-    class LongFirst(LoadFileScheduling):
+    class Units(LoadFileScheduling):
         def _assign_work_unit(self, node: Any) -> None:
-            for scope in reversed(FIRST):
-                if scope in self.workqueue:
-                    self.workqueue.move_to_end(scope, last=False)
+            if forks.SPARK in self.workqueue:
+                self.workqueue.move_to_end(forks.SPARK, last=False)
             super()._assign_work_unit(node)
 
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", 1)[0]
-            if file in SPREAD:
-                return nodeid
-            return SPARK if uses_spark(config.rootpath / file) else file
+            return forks.unit_of(nodeid, config.rootpath)
 
-    return LongFirst(config, log)
-
-
-@cache
-def uses_spark(file: Path) -> bool:
-    """Some test of this file takes the session."""
-    return f"{SPARK}: SparkSession" in file.read_text(encoding="utf-8")
+    return Units(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

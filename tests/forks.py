@@ -1,0 +1,281 @@
+"""[io] Runs the tests in processes that are forks: `pytest -p tests.forks --forks 4`, as `make test` does.
+
+The tests are collected once, which takes 10 s of CPU, and the forks share what was collected. A fork takes
+one unit of tests after another, the longest first, and sends one short message for each test. More forks than
+cores are better than as many: half of the time, a test waits for a disk or for another process.
+
+A unit is a file, because the tests of a file share nodes; or all files that use Spark, because a JVM costs as
+much as two thousand tests; or one test of a file in `SPREAD`.
+"""
+
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, Literal, NamedTuple
+
+import pytest
+
+SPARK: Final = "spark"
+FIRST: Final = (
+    SPARK,
+    "tests/test_tutorial.py",
+    "tests/attack/",
+    "tests/acceptance/",
+    "tests/crash/",
+    "tests/simulation",
+    "tests/fuzz/",
+    "tests/test_extras.py",
+    "tests/amqp_streams/client/test_against_server.py",
+    "tests/knative_gateway/test_server.py",
+)
+"""What the forks begin with: while a long unit runs at the end, the other forks wait. The other files follow
+by the number of their tests.
+"""
+SPREAD: Final = (
+    "tests/acceptance/",
+    "tests/fuzz/test_smoke.py",
+    "tests/simulation/test_simulation.py",
+    "tests/simulation_gateway/test_simulation_gateway.py",
+    "tests/test_extras.py",
+)
+"""Files whose tests may run in any fork: they share nothing, and each takes long."""
+
+_INDEX: Final = struct.Struct("<I")
+_END: Final = -1
+"""Instead of the index of a test: the fork has run all its units."""
+
+
+class Phase(NamedTuple):
+    """How the setup, the call or the teardown of a test went. `report` is None if it passed."""
+
+    when: Literal["setup", "call", "teardown"]
+    duration: float
+    report: dict[str, Any] | None
+
+
+@cache
+def uses_spark(file: Path) -> bool:
+    """Some test of this file takes the session."""
+    return f"{SPARK}: SparkSession" in file.read_text(encoding="utf-8")
+
+
+def unit_of(nodeid: str, root: Path) -> str:
+    """The unit to which a test belongs."""
+    file = nodeid.split("::", 1)[0]
+    if file.startswith(SPREAD):
+        return nodeid
+    return SPARK if uses_spark(root / file) else file
+
+
+def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:
+    """The indices of the tests of each unit, in the order in which the units begin."""
+    members: dict[str, list[int]] = {}
+    for index, nodeid in enumerate(nodeids):
+        members.setdefault(unit_of(nodeid, root), []).append(index)
+    rank = {
+        name: next((number for number, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
+        for name in members
+    }
+    return [members[name] for name in sorted(members, key=lambda name: (rank[name], -len(members[name])))]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--forks", type=int, default=0, help="run the tests in this many forks")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in forks, if they are asked for."""
+    count = session.config.getoption("forks")
+    if not count or session.config.option.collectonly or session.testsfailed:
+        return None
+    session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one folder, of all forks
+    Parent(session, count).run()
+    return True
+
+
+class Parent:
+    """Starts the forks and reports what they tell."""
+
+    def __init__(self, session: pytest.Session, count: int) -> None:
+        self._session: Final = session
+        self._units: Final = units([item.nodeid for item in session.items], session.config.rootpath)
+        self._missing: Final = set(range(len(session.items)))
+        self._forks: Final[dict[int, tuple[int, bytearray]]] = {}
+        self._begun: Final[dict[int, int]] = {}
+        self._ended: Final[list[str]] = []
+        self._count: Final = count
+
+    def run(self) -> None:
+        """Run all tests."""
+        reading, writing = os.pipe()
+        # Far below the capacity of a pipe; each fork reads the next number.
+        os.write(writing, b"".join(map(_INDEX.pack, range(len(self._units)))))
+        os.close(writing)
+        try:
+            for number in range(self._count):
+                self._start(number, reading)
+            while self._forks:
+                for descriptor in select.select(list(self._forks), [], [])[0]:
+                    self._read(descriptor)
+                if self._session.shouldfail:
+                    raise self._session.Failed(self._session.shouldfail)
+                if self._session.shouldstop:
+                    raise self._session.Interrupted(self._session.shouldstop)
+        finally:
+            os.close(reading)
+            self._kill()
+        for index in sorted(self._missing):
+            words = "did not end: " + (", ".join(self._ended) or "its process has ended")
+            self._report(_report_of(self._session.items[index], "failed", words, Phase("call", 0.0, None)))
+
+    def _start(self, number: int, indices: int) -> None:
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if not pid:
+            os.close(reading)
+            for descriptor in self._forks:
+                os.close(descriptor)
+            run_fork(Fork(self._session, self._units, indices, writing), number)
+        os.close(writing)
+        self._forks[reading] = (pid, bytearray())
+
+    def _read(self, descriptor: int) -> None:
+        pid, buffer = self._forks[descriptor]
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            self._end(descriptor)
+            return
+        buffer += data
+        while len(buffer) >= 4 and len(buffer) >= 4 + (length := _INDEX.unpack_from(buffer)[0]):
+            index, phases = pickle.loads(bytes(buffer[4 : 4 + length]))
+            del buffer[: 4 + length]
+            if index == _END:
+                self._end(descriptor)
+            elif phases is None:
+                self._begun[pid] = index
+            else:
+                self._missing.discard(index)
+                for phase in phases:
+                    self._tell(index, Phase(*phase))
+
+    def _end(self, descriptor: int) -> None:
+        pid, _ = self._forks.pop(descriptor)
+        os.close(descriptor)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status:
+            test = self._session.items[self._begun[pid]].nodeid if pid in self._begun else "its start"
+            self._ended.append(f"a process ended with status {status} at {test}")
+
+    def _tell(self, index: int, phase: Phase) -> None:
+        item = self._session.items[index]
+        config = self._session.config
+        if phase.report is not None:
+            self._report(config.hook.pytest_report_from_serializable(config=config, data=phase.report))
+        elif phase.when == "call" or config.option.durations is not None:
+            self._report(_report_of(item, "passed", None, phase))
+
+    def _report(self, report: pytest.TestReport) -> None:
+        self._session.config.hook.pytest_runtest_logreport(report=report)
+
+    def _kill(self) -> None:
+        for descriptor, (pid, _) in self._forks.items():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(descriptor)
+        self._forks.clear()
+
+
+def _report_of(
+    item: pytest.Item, outcome: Literal["passed", "failed"], words: str | None, phase: Phase
+) -> pytest.TestReport:
+    return pytest.TestReport(
+        item.nodeid, item.location, {}, outcome, words, phase.when, duration=phase.duration
+    )
+
+
+class Fork:
+    """Runs units in a fork, and tells the parent of each test."""
+
+    def __init__(self, session: pytest.Session, units: list[list[int]], indices: int, writing: int) -> None:
+        self._session: Final = session
+        self._units: Final = units
+        self._indices: Final = indices
+        self._writing: Final = writing
+        self._phases: Final[list[Phase]] = []
+
+    def run(self) -> None:
+        """Run units until none is left."""
+        config = self._session.config
+        todo = self._next()
+        index = next(todo, None)
+        while index is not None:
+            self._send(index, None)
+            # The fixtures of the unit end with its last test, so the next test must be known before.
+            after = next(todo, None)
+            items = self._session.items
+            config.hook.pytest_runtest_protocol(
+                item=items[index], nextitem=None if after is None else items[after]
+            )
+            self._send(index, [tuple(phase) for phase in self._phases])
+            self._phases.clear()
+            index = after
+        # A process that a test left behind may keep the pipe open.
+        self._send(_END, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what the parent must know."""
+        passed = report.passed and not hasattr(report, "wasxfail")
+        config = self._session.config
+        data = None if passed else config.hook.pytest_report_to_serializable(config=config, report=report)
+        assert report.when is not None
+        self._phases.append(Phase(report.when, report.duration, data))
+
+    def _next(self) -> Iterator[int]:
+        while record := os.read(self._indices, _INDEX.size):
+            yield from self._units[_INDEX.unpack(record)[0]]
+
+    def _send(self, index: int, phases: list[Any] | None) -> None:
+        message = pickle.dumps((index, phases))
+        message = _INDEX.pack(len(message)) + message
+        while message:
+            message = message[os.write(self._writing, message) :]
+
+
+def run_fork(fork: Fork, number: int) -> None:
+    """Run a fork to its end, with an output and a folder for temporary files of its own. Does not return."""
+    status = 1
+    try:
+        config = fork._session.config
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        capture.stop_global_capturing()
+        manager = config.pluginmanager
+        reporter: Any = manager.unregister(name="terminalreporter")
+        # Only the parent prints progress. pytest-timeout needs the writer, for the stacks of a test.
+        manager.register(SimpleNamespace(_tw=reporter._tw), "terminalreporter")
+        manager.register(fork, "fork")
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+        factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # as pytest's own fixtures take it
+        folder = factory.getbasetemp() / f"fork-{number}"
+        folder.mkdir(mode=0o700)
+        factory._basetemp = folder
+        fork.run()
+        status = 0
+    except BaseException:  # noqa: BLE001  it ends here
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

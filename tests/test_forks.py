@@ -1,0 +1,99 @@
+"""Tests run in forks as in one process: each once, with its outcome, its fixtures and its output."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forks
+
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.forks", "-q")
+
+
+def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return subprocess.run(
+        [*PYTEST, "--rootdir", str(folder), *options, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+MANY = """
+import pytest
+@pytest.mark.parametrize('number', range(50))
+def test_there_are_many(number): assert number != 7
+"""
+MIXED = """
+import pytest
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    yield tmp_path_factory.mktemp("shared")
+    (tmp_path_factory.getbasetemp() / "torn down").touch()
+
+def test_it_passes(shared): print("of a passed test")
+def test_it_shares(shared): assert shared.is_dir()
+def test_it_fails(): print("of a failed test"); assert 1 == 2
+def test_it_captures(capfd): print("x"); assert capfd.readouterr().out == "x\\n"
+@pytest.fixture
+def broken(): raise ValueError("broken")
+def test_it_errs(broken): pass
+@pytest.mark.skip(reason="not here")
+def test_it_skips(): pass
+@pytest.mark.xfail
+def test_it_xfails(): assert 0
+"""
+
+
+@pytest.mark.parametrize("count", ["0", "1", "3"])
+def test_outcomes_are_those_of_one_process(tmp_path: Path, count: str) -> None:
+    """`--forks 0` is pytest's own loop."""
+    base = tmp_path / "base"
+    done = run(tmp_path, f"--forks={count}", f"--basetemp={base}", test_many=MANY, test_mixed=MIXED)
+    assert done.returncode == 1
+    assert re.search(r"\n2 failed, 52 passed, 1 skipped, 1 xfailed, 1 error in ", done.stdout), done.stdout
+    assert "of a failed test" in done.stdout
+    assert "ValueError: broken" in done.stdout
+    assert re.search(r"\nFAILED \S*test_many\.py::test_there_are_many\[7\]", done.stdout), done.stdout
+    assert len(list(base.rglob("torn down"))) == 1
+
+
+def test_tests_of_a_process_that_was_killed_have_failed(tmp_path: Path) -> None:
+    killed = (
+        "import os, signal\ndef test_the_first(): pass\n"
+        "def test_the_second(): os.kill(os.getpid(), signal.SIGKILL)\ndef test_the_third(): pass\n"
+    )
+    done = run(tmp_path, "--forks", "2", test_killed=killed, test_many=MANY.replace("7", "70"))
+    assert done.returncode == 1
+    assert re.search(r"\n2 failed, 51 passed in ", done.stdout), done.stdout
+    assert "a process ended with status -9 at test_killed.py::test_the_second" in done.stdout
+
+
+def test_the_first_failure_ends_the_run_if_that_is_wanted(tmp_path: Path) -> None:
+    done = run(tmp_path, "--forks", "1", "-x", test_many=MANY)
+    assert done.returncode == 1
+    assert re.search(r"\n1 failed, 7 passed in ", done.stdout), done.stdout
+
+
+def test_a_file_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
+    done = run(tmp_path, "--forks", "2", test_bad="import nothing_of_this_name", test_many=MANY)
+    assert done.returncode == 2
+    assert "1 error" in done.stdout
+
+
+def test_units_are_files_spark_and_single_tests(tmp_path: Path) -> None:
+    spread = forks.SPREAD[0]
+    names = ("tests/a.py", "tests/s.py", "tests/t.py", "tests/b.py", f"{spread}c.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("def test(spark: SparkSession)" if name[6] in "st" else "")
+    nodeids = ["tests/a.py::1", "tests/s.py::1", "tests/b.py::1", f"{spread}c.py::1"]
+    nodeids += ["tests/b.py::2", "tests/t.py::1", f"{spread}c.py::2"]
+    assert forks.units(nodeids, tmp_path) == [[1, 5], [3], [6], [2, 4], [0]]
