@@ -22,6 +22,7 @@ _COUNTED_SHARE: Final = 0.03
 _ROTTEN_SHARE: Final = 0.2
 _CROWDED_SHARE: Final = 0.02
 _BATCHES_SHARE: Final = 0.25
+_FORGETS_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Plan:
             )
         self.batches = self.extras.random() < _BATCHES_SHARE
         """Producers send batches."""
+        self.forgets = self.extras.random() < _FORGETS_SHARE
+        """Clients end their subscriptions, and begin again."""
         if self.crowded:
             self.faults.clear()
             self.logs["lone"] = LogSettings(partitions=1)

@@ -24,6 +24,7 @@ from tests.simulation.peers.abusers import ABUSERS
 from tests.simulation.peers.batches import BatchProducer
 from tests.simulation.peers.client import Client
 from tests.simulation.peers.consumers import Consumer
+from tests.simulation.peers.forgetful import Forgetful
 from tests.simulation.peers.members import Crowd, Group, Leaser, Sharer
 from tests.simulation.peers.producers import Producer
 from tests.simulation.peers.requests import Asker
@@ -187,6 +188,8 @@ class World(NodeWatcher):
         partition = random.randrange(self.partitions(log)) if random.random() < 0.5 else None
         kinds = ("plain", "plain", "batched", "filtered", "batched-filtered", "kept", "kept")
         kind = random.choice(kinds[:5] if self.plan.crowded else kinds)
+        if kind == "kept" and self.plan.forgets:
+            return Forgetful(self, f"c{number}", log, partition=partition, user=self.plan.user())
         return Consumer(
             self,
             f"c{number}",
@@ -310,6 +313,8 @@ class World(NodeWatcher):
 
     def stopped(self, node: Node) -> None:
         self.note("stopped")
+        if "disk" in self.plan.faults:
+            self.cursors.lose_deletions()
 
     def refused(self, node: Node, error: BaseException) -> None:
         self.note(f"does not start: {error}")

@@ -4,7 +4,7 @@ Checked here: a cursor never passes an event that no client settled; it does not
 runs; one link owns a partition of a group; epochs never decrease, also not through a crash.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,12 +34,28 @@ class Cursors:
         self.cursors: dict[Spot, CursorState] = {}
         self.owners: dict[tuple[str, str, int], ConsumerLink] = {}
         self.epochs: dict[tuple[str, str, int], int] = {}
-        self.counts = {"granted": 0, "resumed": 0}
+        self.counts = {"granted": 0, "resumed": 0, "forgotten": 0}
+        self._unsure: set[Spot] = set()
+        """Clients asked for the deletion of these, and may have got no answer."""
+        self._fresh: set[Spot] = set()
+        """These are deleted."""
         self._ledger = ledger
 
     def settled(self, spot: Spot, offset: int) -> None:
         """A client has settled an event. The settlement may never arrive."""
         self.cursors[spot].settled.add(offset)
+
+    def forgetting(self, spots: Iterable[Spot]) -> None:
+        """A client asks for the deletion of its cursor. The request may never arrive, or arrive late."""
+        self._unsure.update(spots)
+
+    def forgotten(self, spots: Iterable[Spot]) -> None:
+        """The node has answered that the cursor is deleted."""
+        for spot in spots:
+            self.cursors.pop(spot, None)
+            self._unsure.discard(spot)
+            self._fresh.add(spot)
+            self.counts["forgotten"] += 1
 
     def done(self, spot: Spot) -> int:
         """The first event that no client has settled."""
@@ -77,7 +93,11 @@ class Cursors:
     def _resumed(self, spot: Spot, position: int) -> None:
         cursor = self.cursors.get(spot)
         self.counts["resumed"] += 1
-        if cursor is None:
+        first = self._ledger.current[spot[0], spot[3]].first
+        if spot in self._fresh:
+            self._fresh.discard(spot)
+            assert position == first, f"{spot} is deleted, and goes on at {position} instead of {first}"
+        if cursor is None or (spot in self._unsure and position == first):
             self.cursors[spot] = CursorState(position, position)
             return
         done = self.done(spot)
@@ -85,9 +105,14 @@ class Cursors:
         assert position >= cursor.granted, f"{spot} goes back from {cursor.granted} to {position}"
         cursor.granted = position
 
+    def lose_deletions(self) -> None:
+        """A process has ended, and deletions may not be on the disk."""
+        self._fresh.clear()
+
     def died(self) -> None:
         """The process has ended: the events that were settled last may be delivered again."""
         self.owners.clear()
+        self.lose_deletions()
         for cursor in self.cursors.values():
             cursor.granted = cursor.begin
 

@@ -121,7 +121,10 @@ class Connection:
         return link
 
     def attach_receiver(self, name: str, address: str | None, **options: Any) -> Receiver:
-        """A link from a source. `source`: further fields of it, by the standard's names."""
+        """A link from a source; without an address, a null source.
+
+        `source`: further fields of it, by the standard's names.
+        """
         fields, callbacks = _split(options)
         second = fields.get("rcv_settle_mode") == 1
         link = Receiver(self, name, self._handle(), second=second, **callbacks)
@@ -232,7 +235,7 @@ class Connection:
                 name=link.name,
                 handle=UInt(link.handle),
                 role=role,
-                source=terminus(0x28, source),
+                source=None if role and address is None else terminus(0x28, source),
                 target=terminus(0x29, target),
                 **fields,
             )
