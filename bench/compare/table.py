@@ -79,7 +79,7 @@ def figures_tables(runs: Sequence[Run]) -> str:
 
 def goals_table(rows: Sequence[Row]) -> str:
     """The goals and what of them is reached."""
-    lines = ["", "| what | ours | beside | goal | got | reached |", "|---|---|---|---|---|---|"]
+    lines = ["", "| what | ours | compared with | goal | got | reached |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.what} | {row.ours} | {row.beside} | {row.wanted} | {row.got} | {WORDS[row.reached]} |"
         for row in rows
