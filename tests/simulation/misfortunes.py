@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -59,12 +60,20 @@ class Misfortunes:
                     wire.read_again()
             if not node.up:
                 node.start()
-            elif any(
-                partition.facts().failure
-                for log in node.service.store.logs.values()
-                for partition in log.partitions
-            ):
-                self.restart(node)
+            else:
+                self._restart_if_stopped(node)
+            # What the disk failed before the repair may be found or reported after it.
+            for later in (5, 10, 20):
+                self.world.schedule.after(later * SECOND, partial(self._restart_if_stopped, node))
+
+    def _restart_if_stopped(self, node: Node) -> None:
+        """Restart a node with a partition that stopped, as its operator does."""
+        if node.up and any(
+            partition.facts().failure
+            for log in node.service.store.logs.values()
+            for partition in log.partitions
+        ):
+            self.restart(node)
 
     # -- processes
 
