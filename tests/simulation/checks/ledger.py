@@ -54,6 +54,10 @@ class Track:
     """When each record became visible, in true time."""
     partition: Partition | None = None
     """As the process that runs has it."""
+    producers: set[str] = field(default_factory=set)
+    """The idempotent producers that it remembers."""
+    forgotten: set[str] = field(default_factory=set)
+    """Those that it has forgotten: their events count as new."""
 
     @property
     def first(self) -> int:
@@ -164,6 +168,17 @@ class Ledger:
             for message, timestamp in zip(chunk.messages, chunk.timestamps, strict=True):
                 self._add(track, message, timestamp)
             at += len(chunk)
+        # A key in the store may have the name of the user before the producer's.
+        self._notice_forgotten(track, {key.rpartition("\x1f")[2] for key in partition.producers})
+
+    def _notice_forgotten(self, track: Track, producers: set[str]) -> None:
+        """A clock that jumps ahead makes producers look idle for days, so they are forgotten."""
+        gone = track.producers - producers
+        assert self.clock_jumped or not gone, f"{track.log}/{track.index} has forgotten {gone}"
+        track.producers = producers
+        track.forgotten |= gone
+        for producer in gone:
+            self._order.pop((producer, track.index, track.log), None)
 
     def _compare(self, log: StoredLog, partition: Partition) -> None:
         track = self._track(log, partition)
@@ -196,7 +211,8 @@ class Ledger:
         assert message == sent.message, f"{sent.key} is stored with other bytes"
         assert sent.log == track.log, f"{sent.key} is in log {track.log}"
         sent.stored.append((track.index, offset))
-        assert len(sent.stored) <= (1 if sent.numbered else sent.times), f"{sent.key} is stored too often"
+        once = sent.numbered and sent.producer not in track.forgotten
+        assert len(sent.stored) <= (1 if once else sent.times), f"{sent.key} is stored too often"
         if sent.times == 1 and sent.before is not None:
             assert sent.before.stored, f"{sent.key} is stored without {sent.before.key} of its batch"
         assert not track.records or track.records[-1][1] <= timestamp_ms, "times do not decrease"
