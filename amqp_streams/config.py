@@ -167,10 +167,13 @@ class Limits(Settings):
         default=10_000,
         ge=1,
         le=1_000_000,
-        description=(
-            "Events of one batch that a producer sends. A larger batch is rejected. A loop iteration of the"
-            " node may take as long as one batch."
-        ),
+        description="Events of one batch that a producer sends. A larger batch is rejected.",
+    )
+    uncompressed_bytes: Bytes = Field(
+        default=4 << 20,
+        ge=64 << 10,
+        le=64 << 20,
+        description="A compressed batch of a producer, after decompression. A larger batch is rejected.",
     )
     filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="All filters of one source, encoded.")
     unsettled: int = Field(
@@ -198,9 +201,7 @@ class Limits(Settings):
         description="Time that a peer has from its connect to its open.",
         validation_alias=AliasChoices("unauthenticated", "unauthenticated_ms"),
     )
-    login_failures: int = Field(
-        default=20, ge=1, description="Failed logins in a row that one address may have."
-    )
+    login_failures: int = Field(default=20, ge=1, description="Failed logins in a row from one address.")
     user_login_failures: int = Field(
         default=10,
         ge=1,
@@ -247,9 +248,7 @@ class GroupSettings(Settings):
     wait_ms: Milliseconds = Field(
         default=30_000,
         ge=0,
-        description=(
-            "How long an attach is held pending while no partition is free. 0: it is refused at once."
-        ),
+        description="How long an attach waits while no partition is free. 0: it is refused at once.",
         validation_alias=AliasChoices("wait", "wait_ms"),
     )
     pause_ms: Milliseconds = Field(

@@ -89,6 +89,11 @@ BATCH_SIZES: Final = "amqp-streams:sizes"
 BATCH_MESSAGE_FORMATS: Final = "amqp-streams:message-formats"
 BATCH_NEXT_OFFSET: Final = "amqp-streams:next-offset"
 
+# -- Compressed batches in both directions: link property and annotation, annotation, link property
+BATCH_COMPRESSION: Final = "amqp-streams:compression"
+BATCH_UNCOMPRESSED_SIZE: Final = "amqp-streams:uncompressed-size"
+BATCH_UNCOMPRESSED_BYTES: Final = "amqp-streams:uncompressed-bytes"
+
 # -- Batched sends, an extension of this engine (docs/batched-sends.md): capability of a target, annotation
 # of a batch, entry of an error's info, and the message-format of a batch, which is that of Event Hubs
 CAPABILITY_BATCHED_SENDS: Final = "amqp-streams:batched-sends"

@@ -109,8 +109,10 @@ def test_the_base_has_no_library_of_an_extra() -> None:
         "argon2",
         "cryptography",
         "jwt",
+        "lz4",
         "pyspark",
         "yaml",
+        "zstandard",
     ):
         assert library not in libraries(None)
         assert library not in libraries("spark") or library == "pyspark"
@@ -145,6 +147,13 @@ with connect(sys.argv[1]) as client, client.consumer("temps", start=EARLIEST) as
     print(consumer.receive(max_events=1)[0].body)
 """
     assert done(process(None, code, node.url)) == (0, "b'21'\n", "")
+
+
+@pytest.mark.parametrize("extra", [None, "node"])
+def test_compression_names_the_extra_that_it_needs(extra: str | None) -> None:
+    status, _, told = done(process(extra, NODE, "send", "temps", "--compression", "zstd"))
+    assert status == 2
+    assert "compression with zstd needs the compression extra: pip install" in told
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ _NODE: Final = Trial(["amqp-streams", "serve", "--data-dir", "data", "--check"],
 _GATEWAY: Final = Trial(
     ["knative-gateway", "serve", "--state-dir", "state", "--check"], 0, "the settings are valid"
 )
+_COMPRESSION: Final = Trial(
+    ["python", "-c", "from amqp_streams.wire.batched.compression import codec; codec('zstd'); codec('lz4')"]
+)
 _SPARK: Final = Trial(
     ["python", "-c", "import pyspark_amqpstreams, spark_connector.batch, spark_connector.writing.sink"]
 )
@@ -57,6 +60,7 @@ TRIALS: Final[Mapping[str, Sequence[Trial]]] = {
         _GATEWAY,
         Trial(["python", "-c", "import opentelemetry.sdk.trace, knative_gateway.tracing"]),
     ),
+    "compression,node": (_NODE, _COMPRESSION),
     "spark": (_CLIENT, _SPARK, _NO_NODE),
 }
 

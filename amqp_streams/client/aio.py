@@ -101,6 +101,7 @@ class Client:
         producer_id: str | None = None,
         batch_bytes: int = BYTES_DEFAULT,
         linger_ms: float = 0,
+        compression: str | None = None,
     ) -> Producer:
         """Create a producer for `log`; `async with` attaches it.
 
@@ -114,6 +115,8 @@ class Client:
         `batch_bytes`: events that wait to be sent share transfers of at most this size, if the node takes
         batches; 0: each event has its own. `linger_ms`: how long an event waits for others to share a
         transfer with. By default it waits for the other events of the same loop iteration only.
+        `compression`: "zstd" or "lz4" compresses these batches, if the node supports it; needs the
+        `compression` extra.
         """
         bound = _partition(partition)
         return Producer(
@@ -125,6 +128,7 @@ class Client:
             producer_id=producer_id,
             batch_bytes=batch_bytes,
             linger_ms=linger_ms,
+            compression=compression,
         )
 
     def consumer(
@@ -232,6 +236,7 @@ class Client:
         batch_events: int | None = None,
         batch_bytes: int = BATCH_BYTES,
         prefetch_bytes: int = PREFETCH_BYTES,
+        compression: str | None = None,
         incarnation: str | None = None,
         timeout: float | None = 30.0,
     ) -> RangeReader:
@@ -242,12 +247,14 @@ class Client:
         `sql_filter`, or described values.
 
         A run has at most `batch_events` events and about `batch_bytes` bytes, but at least one event.
-        `prefetch_bytes`: the maximum number of bytes in flight or unread. `incarnation`: refuse to read a log
-        that has another `LogInfo.incarnation`. `timeout`: the maximum number of seconds in which the node
-        sends nothing.
+        `prefetch_bytes`: the maximum number of bytes in flight or unread. `compression`: "zstd" or "lz4" lets
+        the node compress the batches, if it supports that; needs the `compression` extra. `incarnation`:
+        refuse to read a log that has another `LogInfo.incarnation`. `timeout`: the maximum number of seconds
+        in which the node sends nothing.
 
         Raises:
-            ValueError at once if a number is out of range. While iterating: what `RangeReader.take` raises.
+            ValueError at once if a number is out of range or the codec is unknown, MissingExtraError if its
+            library is not installed. While iterating: what `RangeReader.take` raises.
         """
         return RangeReader(
             self._pool,
@@ -259,6 +266,7 @@ class Client:
             batch_events=batch_events,
             batch_bytes=batch_bytes,
             prefetch_bytes=prefetch_bytes,
+            compression=compression,
             incarnation=incarnation,
             timeout=timeout,
         )

@@ -83,7 +83,7 @@ class Node:
             limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms
         )
         self._numbered_intake = NumberedIntake(store, self._numbering)
-        self._sends = Sends(self._intake, self._numbered_intake, (limits or Limits()).batch_events)
+        self._sends = Sends(self._intake, self._numbered_intake, limits or Limits())
         self._informed = Informed(sync)
         self._effects: list[Effect] = []
         self._links = Links()
@@ -175,7 +175,7 @@ class Node:
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
-        return self._intake.producing(log, partition, elsewhere, numbered, self._sends.granted(request))
+        return self._sends.offered(request, self._intake.producing(log, partition, elsewhere, numbered))
 
     def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
         """The source that the node keeps under the link's name, for a receiver without a source."""

@@ -132,10 +132,14 @@ class AmqpConnection:
 
         If work is left, pause reading and continue in a later loop iteration.
         """
+        dispatch = self._dispatch
+        assert dispatch is not None
         if not done:
             self.formats.hold()
             self.pause(Pause.TURN)
-            self._service.backlog.add(self)
+            # Otherwise `resume` continues, when there is space.
+            if not (self.held and dispatch.producers.behind):
+                self._service.backlog.add(self)
         else:
             self.formats.release()
             self.formats.prune()
@@ -262,6 +266,11 @@ class AmqpConnection:
         """Whether the node has paused reading from this client."""
         return bool(self._pauses)
 
+    @property
+    def held(self) -> bool:
+        """Whether received bytes must wait: for the disk, or for the user's quota."""
+        return Pause.DISK in self._pauses or Pause.QUOTA in self._pauses
+
     def pause(self, reason: Pause) -> None:
         """Stop reading from this client until no reason is left."""
         self._pauses.add(reason)
@@ -270,8 +279,12 @@ class AmqpConnection:
     def resume(self, reason: Pause) -> None:
         """Remove this reason for the pause."""
         self._pauses.discard(reason)
-        if not self._pauses and not self._lost:
+        if self._lost:
+            return
+        if not self._pauses:
             self._channel.resume_reading()
+        elif Pause.TURN in self._pauses and not self.held:
+            self._service.backlog.add(self)
 
     def write_formats(self) -> None:
         """Enable message-formats other than 0 for the following deliveries."""

@@ -76,6 +76,10 @@ class Producing:
     numbered: Numbered | None = None
     batch_events: int = 0
     """The most events of a batch, if the link negotiated batched sends; 0: it did not."""
+    compression: str | None = None
+    """The codec of its compressed batches, if the link asked for one that the node has."""
+    uncompressed_bytes: int = 0
+    """The most bytes of a compressed batch when it is decompressed."""
     suspended: bool = False
     """A batch was rejected, and the sender does not know it yet: see `sends.py`."""
 
@@ -271,6 +275,8 @@ def _consuming_properties(grant: Consuming) -> dict[Symbol, Value]:
         answered[names.BATCH_BYTES] = ULong(grant.batching.bytes)
         if grant.batching.formats:
             answered[names.BATCH_FORMATS] = True
+        if grant.batching.codec is not None:
+            answered[names.BATCH_COMPRESSION] = Symbol(grant.batching.codec.name)
         answered[names.BATCH_INCARNATION] = grant.log.incarnation
     return {Symbol(name): value for name, value in answered.items()}
 
@@ -285,4 +291,7 @@ def _producing_properties(grant: Producing) -> dict[Symbol, Value]:
             answered[names.PRODUCER_SEQUENCE] = ULong(grant.numbered.highest)
     if grant.batch_events:
         answered[names.BATCH_EVENTS] = UInt(grant.batch_events)
+    if grant.compression is not None:
+        answered[names.BATCH_COMPRESSION] = Symbol(grant.compression)
+        answered[names.BATCH_UNCOMPRESSED_BYTES] = ULong(grant.uncompressed_bytes)
     return {Symbol(name): value for name, value in answered.items()}

@@ -10,6 +10,7 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
+from amqp_streams.wire.batched.compression import Codec, available
 from amqp_streams.wire.types import Value
 
 EVENTS_DEFAULT: Final = 16_384
@@ -25,12 +26,13 @@ BYTES_MAX: Final = 1 << 20
 class Batching:
     """The most events of a delivery, and its most bytes unless it has one event.
 
-    `formats`: may say message-formats.
+    `formats`: may say message-formats. `codec`: compresses the deliveries.
     """
 
     events: int = EVENTS_DEFAULT
     bytes: int = BYTES_DEFAULT
     formats: bool = False
+    codec: Codec | None = None
 
 
 def requested_batching(
@@ -56,6 +58,7 @@ def requested_batching(
         min(events, EVENTS_MAX),
         min(max(size, BYTES_MIN), BYTES_MAX),
         properties.get(names.BATCH_FORMATS) is True,
+        available(properties.get(names.BATCH_COMPRESSION)),
     )
 
 

@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams import names
+from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.storage.ports import Formats
 from amqp_streams.streams.attach import AttachRequest, Producing, Relaying
 from amqp_streams.streams.intake import Intake, target
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.receipts import Receipt
+from amqp_streams.wire.batched.compression import TooLargeBatchError, UnknownCodecError, available
 from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_sent_batch, rejection_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """What became of a batch of `count` events.
+    """What became of a batch of `count` events and of `bytes` bytes, decompressed; 0: they are not known.
 
     `receipt`: what must become durable before the outcome is sent. `refused`: the error of the outcome; None:
     accepted. `released`: the link is suspended, so the outcome is released.
@@ -31,21 +33,29 @@ class Taken:
 
     receipt: Receipt
     count: int = 0
+    bytes: int = 0
     refused: PeerError | StorageError | None = None
     released: bool = False
 
 
 class Sends:
-    """Takes batches of at most `events_max` events."""
+    """Takes batches."""
 
-    def __init__(self, intake: Intake, numbered: NumberedIntake, events_max: int) -> None:
+    def __init__(self, intake: Intake, numbered: NumberedIntake, limits: Limits) -> None:
         self._intake: Final = intake
         self._numbered: Final = numbered
-        self._events_max: Final = events_max
+        self._events_max: Final = limits.batch_events
+        # An event of a compressed batch must not be larger than one that is sent alone.
+        self._bytes_max: Final = min(limits.uncompressed_bytes, limits.message_bytes)
 
-    def granted(self, request: AttachRequest) -> int:
-        """The most events of a batch on a link with this attach; 0: it asks for no batches."""
-        return self._events_max if names.CAPABILITY_BATCHED_SENDS in request.capabilities else 0
+    def offered(self, request: AttachRequest, grant: Producing) -> Producing:
+        """Add to a grant what the attach asks for, and return the grant."""
+        if names.CAPABILITY_BATCHED_SENDS in request.capabilities:
+            grant.batch_events = self._events_max
+            codec = available(request.properties.get(names.BATCH_COMPRESSION))
+            if codec is not None:
+                grant.compression, grant.uncompressed_bytes = codec.name, self._bytes_max
+        return grant
 
     def receive(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
         """Add the events of a batch to the next commit. `message`: the whole transfer.
@@ -54,29 +64,29 @@ class Sends:
         """
         nothing = Receipt()
         try:
-            batch = read_sent_batch(message, self._events_max)
-        except TooManyEventsError as error:
-            return self._rejected(grant, nothing, PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, str(error)), 2)
+            batch = read_sent_batch(message, self._events_max, self._bytes_max)
         except WireError as error:
-            return self._rejected(grant, nothing, PeerError(names.DECODE_ERROR, str(error)), 2)
-        count = len(batch.messages)
+            return self._rejected(grant, nothing, _unread(error), 2)
+        count, size = len(batch.messages), len(batch.encoded)
         if isinstance(grant, Producing) and grant.suspended:
             if not batch.resumes:
-                return Taken(nothing, count, released=True)
+                return Taken(nothing, count, size, released=True)
             grant.suspended = False
         try:
-            producing = self._intake.relayed_to(grant, message) if isinstance(grant, Relaying) else grant
+            producing = (
+                self._intake.relayed_to(grant, batch.encoded) if isinstance(grant, Relaying) else grant
+            )
             if producing.numbered is not None and not producing.batch_events:
                 raise PeerError(names.NOT_ALLOWED, _NOT_NEGOTIATED)
-            wanted = target(producing, message)
+            wanted = target(producing, batch.encoded)
         except (PeerError, StorageError) as error:
-            return self._rejected(grant, nothing, error, count)
+            return self._rejected(grant, nothing, error, count, size)
         receipt = self._taken(producing, batch, wanted, now_ms)
         if receipt.invalid is not None:
             index, reason = receipt.invalid
-            return self._rejected(grant, nothing, reason, count, index)
+            return self._rejected(grant, nothing, reason, count, size, index=index)
         refused = receipt.refused[0][1] if receipt.refused else None
-        return Taken(receipt, count, refused)
+        return Taken(receipt, count, size, refused)
 
     def _taken(self, grant: Producing, batch: SentBatch, wanted: int | None, now_ms: int) -> Receipt:
         formats = _formats(batch.formats, len(batch.messages))
@@ -97,6 +107,8 @@ class Sends:
         nothing: Receipt,
         error: PeerError | StorageError,
         count: int,
+        size: int = 0,
+        *,
         index: int | None = None,
     ) -> Taken:
         """Reject a batch: nothing of it was stored. `index`: of the event that is not valid."""
@@ -106,12 +118,26 @@ class Sends:
         if index is not None and isinstance(error, PeerError):
             description = rejection_text(index, error.description)
             error = PeerError(error.condition, description, {**error.info, names.EVENT_INDEX: index})
-        return Taken(nothing, count, error)
+        return Taken(nothing, count, size, error)
 
 
+_BOUND: Final = "(limits.uncompressed_bytes and limits.message_bytes of the node): send smaller batches"
 _NOT_NEGOTIATED: Final = (
     f"an idempotent producer that sends batches must ask for {names.CAPABILITY_BATCHED_SENDS} at its attach"
 )
+
+
+def _unread(error: WireError) -> PeerError:
+    """Return the error of a batch that could not be read."""
+    match error:
+        case TooLargeBatchError():
+            return PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, f"{error} {_BOUND}")
+        case TooManyEventsError():
+            return PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, str(error))
+        case UnknownCodecError():
+            return PeerError(names.NOT_IMPLEMENTED, str(error))
+        case _:
+            return PeerError(names.DECODE_ERROR, str(error))
 
 
 def _formats(formats: Mapping[int, int], count: int) -> Formats:

@@ -14,6 +14,8 @@ For authors of other clients: docs/batched-deliveries.md.
                                        index in the batch and its format; absent if all formats are 0
     00 53 75  b0 <size> <message>      a data section for each event, always with a size of 4 bytes
 
+A batch may be compressed as a whole: `wire/batched/compression.py`.
+
 Law: reading returns what was written. The only step of Python for each event is the slice of its message.
 A batch without events only reports `next-offset`; its body is null.
 """
@@ -36,6 +38,7 @@ from amqp_streams.wire.batched.arrays import (
     walk_sections,
     write_array,
 )
+from amqp_streams.wire.batched.compression import decompressed
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.layout import (
@@ -140,16 +143,19 @@ def write_batch(
     return join_sections(head, sizes, messages) if count else head + NULL_VALUE
 
 
-def read_batch(message: bytes) -> Batch:
-    """Decode a batch.
+def read_batch(message: bytes, bytes_max: int | None = None) -> Batch:
+    """Decode a batch. `bytes_max`: as in `read_sent_batch`.
 
     Raises:
-        WireError: the bytes are not a message, or not a batch.
+        WireError: the bytes are not a message, or not a batch; or the batch is compressed, and cannot be
+            decompressed here.
     """
     extent = find_section(message, DELIVERY_ANNOTATIONS)
     if extent is None:
         raise WireError("a batch has delivery annotations")
     found, arrays = _annotations(message, extent.start, extent.end)
+    if (codec := found.get(names.BATCH_COMPRESSION)) is not None:
+        return _read_compressed(walk_sections(message, 1), codec, found, bytes_max)
     partition, next_offset = found.pop(names.SOURCE_PARTITION, None), found.pop(names.BATCH_NEXT_OFFSET, None)
     if not isinstance(partition, str):
         raise WireError("a batch says its partition")
@@ -172,6 +178,18 @@ def read_batch(message: bytes) -> Batch:
         int(next_offset) if isinstance(next_offset, int) else None,
         found,
         formats,
+    )
+
+
+def _read_compressed(
+    frames: list[bytes], codec: Value, annotations: Mapping[str, Value], bytes_max: int | None
+) -> Batch:
+    if bytes_max is None:
+        raise WireError("a compressed batch may not contain a compressed batch")
+    if len(frames) != 1:
+        raise WireError("a compressed batch has one data section")
+    return read_batch(
+        decompressed(frames[0], codec, annotations.get(names.BATCH_UNCOMPRESSED_SIZE), bytes_max)
     )
 
 

@@ -16,6 +16,7 @@ MODULES: Final = {
             "filters",
             "wire",
             "batches",
+            "compression",
             "frames",
             "sasl",
             "dialogue",

@@ -18,7 +18,7 @@ from amqp_streams.server import dispatch
 from amqp_streams.server.identity import guard, tokens
 from amqp_streams.streams import management
 from amqp_streams.wire import batches, decoder, formats, frames, sections
-from amqp_streams.wire.batched import sends
+from amqp_streams.wire.batched import compression, sends
 from amqp_streams.wire.security import sasl, scram
 from fuzz import campaign
 from fuzz.__main__ import main
@@ -43,6 +43,7 @@ INPUTS = {
     "filters": 300,
     "wire": 500,
     "batches": 300,
+    "compression": 300,
     "files": 40,
     "events": 300,
     "requests": 300,
@@ -113,6 +114,8 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("batches", formats, "_transfer", 300),
     ("batches", batches, "walk_sections", 3000),
     ("batches", sends, "_walk", 1000),
+    ("compression", compression, "_other_size", 300),
+    ("compression", sends, "_short", 300),
     ("triggers", anchors, "_of_map", 300),
     ("documents", json_patches, "_add", 300),
     ("documents", yaml_documents, "plain", 100),

@@ -23,6 +23,7 @@ from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, Li
 from amqp_streams.client.options import ACCEPTED, sql_filter
 from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.batched.arrays import Sections
+from amqp_streams.wire.batched.compression import COMPRESSED_BYTES_MAX, codec
 from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.codec import Described, Symbol, UInt, ULong
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
@@ -83,6 +84,7 @@ class RangeReader(Endpoint):
         batch_events: int | None,
         batch_bytes: int,
         prefetch_bytes: int,
+        compression: str | None,
         incarnation: str | None,
         timeout: float | None,
     ) -> None:
@@ -104,6 +106,8 @@ class RangeReader(Endpoint):
         }
         if batch_events is not None:
             self._properties[names.BATCH_EVENTS] = UInt(batch_events)
+        if compression is not None:
+            self._properties[names.BATCH_COMPRESSION] = Symbol(codec(compression).name)
         self._batch_bytes: Final = batch_bytes
         self._size = batch_bytes
         # At least two batches: one is processed while the next one is in flight.
@@ -221,7 +225,7 @@ class RangeReader(Endpoint):
 
     def _note(self, message: bytes, runs: list[Run]) -> None:
         try:
-            batch = read_batch(message)
+            batch = read_batch(message, COMPRESSED_BYTES_MAX)
         except WireError as error:
             broken = LinkError(names.DECODE_ERROR, f"the node sent a batch that is not valid: {error}")
             self._stop(broken)

@@ -14,6 +14,7 @@ from amqp_streams.client.connection.links import SEND_BUFFER_BYTES_MAX
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.producing.outbox import Entry, Outbox
 from amqp_streams.proton.sending import Sendable
+from amqp_streams.wire.batched.compression import Codec, codec, compressed
 from amqp_streams.wire.batched.sends import (
     BATCH_OVERHEAD_BYTES,
     EVENT_BYTES,
@@ -21,6 +22,7 @@ from amqp_streams.wire.batched.sends import (
     event_text,
     write_sent_batch,
 )
+from amqp_streams.wire.types import Symbol
 
 BYTES_DEFAULT: Final = 256 << 10
 """The size of a batch. Larger batches save nothing: the cost of a transfer is then small."""
@@ -34,19 +36,24 @@ _SENT_AGAIN: Final = "another event of the batch is not valid"
 class Batch:
     """Events that share a transfer (`Sendable`). The bytes are made when they are sent, and not kept."""
 
-    __slots__ = ("entries", "resumes")
+    __slots__ = ("codec", "entries", "resumes")
     message_format: Final = names.BATCH_MESSAGE_FORMAT
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], codec: Codec | None = None) -> None:
         self.entries: Final = entries
+        self.codec: Final = codec
         self.resumes = False
 
     @property
     def message(self) -> bytes:
         """The bytes of the batch."""
         entries = self.entries
+        # The program made the batch, and `group` compresses it.
+        if entries[0].message_format == names.BATCH_MESSAGE_FORMAT and not self.resumes:
+            return compressed(entries[0].message, self.codec)
         formats = {index: entry.message_format for index, entry in enumerate(entries) if entry.message_format}
-        return write_sent_batch([entry.message for entry in entries], formats, resumes=self.resumes)
+        batch = write_sent_batch([entry.message for entry in entries], formats, resumes=self.resumes)
+        return compressed(batch, self.codec)
 
 
 Refused = list[tuple[Entry, EndpointError]]
@@ -59,14 +66,20 @@ class Batching:
     `resuming`: a batch was rejected, and the node waits until the producer resumes.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        """Raises: ValueError if `bytes_max` is not from 0 (no batches) to BYTES_MAX."""
+    def __init__(self, bytes_max: int, compression: str | None = None) -> None:
+        """Raises: ValueError if `bytes_max` is not from 0 (no batches) to BYTES_MAX, or the codec is unknown;
+        MissingExtraError if the library of the codec is not installed.
+        """
         if not 0 <= bytes_max <= BYTES_MAX:
             message = f"batch_bytes must be from 0 to {BYTES_MAX} (got {bytes_max})"
             raise ValueError(message)
         self.bytes_max: Final = bytes_max
         self.events_max = 0
         self.resuming = False
+        self._wanted: Final = None if compression is None else codec(compression)
+        self._codec: Codec | None = None
+        self._link_bytes_max = bytes_max
+        self._uncompressed_max = 0
         self._alone: set[int] = set()
         """Numbers of the events that must not share a transfer."""
 
@@ -75,16 +88,28 @@ class Batching:
         """The capabilities to ask for."""
         return (names.CAPABILITY_BATCHED_SENDS,) if self.bytes_max else ()
 
+    @property
+    def properties(self) -> dict[str, object]:
+        """The link properties to ask for."""
+        wanted = self._wanted
+        return {} if wanted is None or not self.bytes_max else {names.BATCH_COMPRESSION: Symbol(wanted.name)}
+
     def attached(self, properties: Mapping[str, object]) -> None:
         """A link was attached. `properties`: of the node's answer."""
         most = properties.get(names.BATCH_EVENTS)
         self.events_max = most if self.bytes_max and isinstance(most, int) else 0
         self.resuming = False
+        # Compression is an offer of the node: without it, the batches are sent as they are.
+        wanted, largest = self._wanted, properties.get(names.BATCH_UNCOMPRESSED_BYTES)
+        agreed = wanted is not None and properties.get(names.BATCH_COMPRESSION) == wanted.name
+        self._uncompressed_max = largest if agreed and isinstance(largest, int) else 0
+        self._codec = wanted if self._uncompressed_max else None
+        self._link_bytes_max = min(self.bytes_max, self._uncompressed_max or self.bytes_max)
 
     def group(self, entries: Sequence[Entry], message_bytes_max: int) -> list[Sendable]:
         """Return the transfers for these events, in order. `message_bytes_max`: of the link; 0: no limit."""
-        bytes_max = min(self.bytes_max, message_bytes_max or self.bytes_max) - BATCH_OVERHEAD_BYTES
-        alone = self._alone
+        bytes_max = min(self._link_bytes_max, message_bytes_max or self.bytes_max) - BATCH_OVERHEAD_BYTES
+        alone, codec = self._alone, self._codec
         sendables: list[Sendable] = []
         open_: list[Entry] = []
         room, events_max = bytes_max, self.events_max
@@ -97,20 +122,30 @@ class Batching:
                 or (alone and entry.number in alone)
             )
             if single or size > room or len(open_) >= events_max:
-                _close(open_, sendables)
+                _close(open_, sendables, codec)
                 open_, room = [], bytes_max
-            if single:
+            if single and not self._takes_compressed(entry):
                 sendables.append(entry)
+            elif single:
+                sendables.append(Batch([entry], codec))
             else:
                 open_.append(entry)
                 room -= size
-        _close(open_, sendables)
+        _close(open_, sendables, codec)
         if self.resuming and sendables:
             first = sendables[0]
             batch = first if isinstance(first, Batch) else Batch([cast("Entry", first)])
             batch.resumes = True
             sendables[0] = batch
         return sendables
+
+    def _takes_compressed(self, entry: Entry) -> bool:
+        """Whether to compress an event that a program sends as a batch already."""
+        return (
+            entry.message_format == names.BATCH_MESSAGE_FORMAT
+            and len(entry.message) <= self._uncompressed_max
+            and not self.resuming  # the batch cannot say that it resumes
+        )
 
     def accepted(self, sendables: Iterable[Sendable]) -> list[Entry]:
         """Return the events of accepted transfers."""
@@ -170,9 +205,9 @@ def events_of(sendables: Iterable[Sendable]) -> list[Entry]:
     return entries
 
 
-def _close(entries: list[Entry], sendables: list[Sendable]) -> None:
+def _close(entries: list[Entry], sendables: list[Sendable], codec: Codec | None) -> None:
     if len(entries) > 1:
-        sendables.append(Batch(entries))
+        sendables.append(Batch(entries, codec))
     elif entries:
         sendables.append(entries[0])
 

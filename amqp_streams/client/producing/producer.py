@@ -61,6 +61,7 @@ class Producer(EncodedSends):
         producer_id: str | None = None,
         batch_bytes: int = BYTES_DEFAULT,
         linger_ms: float = 0,
+        compression: str | None = None,
     ) -> None:
         super().__init__(pool, log)
         self.partition: Final = partition
@@ -75,7 +76,8 @@ class Producer(EncodedSends):
         self._outbox = Outbox(
             events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max
         )
-        self._batching = Batching(batch_bytes)
+        self._batching = Batching(batch_bytes, compression)
+        self._properties |= self._batching.properties
         self._linger = Linger(linger_ms, self._outbox, self._batching, self._pump_soon)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0

@@ -2,8 +2,9 @@
 
 This is an extension of the standard: see docs/batched-deliveries.md. `wire/batches.py` has the byte format.
 
-Laws: credit counts deliveries, a quota counts bytes. Any outcome of a batch settles the whole batch, and the
-node does not send it again. Outside of Proton, a link holds at most what one read of the store returned.
+Laws: credit counts deliveries, a quota counts bytes before compression. Any outcome of a batch settles the
+whole batch, and the node does not send it again. Outside of Proton, a link holds at most what one read of the
+store returned.
 """
 
 from array import array
@@ -20,6 +21,7 @@ from amqp_streams.server.links.link import Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.batching import BYTES_MIN
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room
+from amqp_streams.wire.batched.compression import compressed
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, write_batch
 from amqp_streams.wire.types import Array, Symbol
 
@@ -240,7 +242,7 @@ class BatchedLink(ConsumerLink):
             attempt=0,
             partition=draft.partition,
             number=number,
-            message=message,
+            message=compressed(message, self.batching.codec),
             settled=self.presettled,
         )
         self._passed = 0

@@ -122,6 +122,10 @@ class Owner(Protocol):
     def paused(self) -> bool:
         """Whether the node has paused reading from this peer."""
 
+    @property
+    def held(self) -> bool:
+        """Whether received bytes must wait: for the disk, or for the user's quota."""
+
     def pause(self, reason: Pause) -> None:
         """Stop reading from this peer."""
 

@@ -106,7 +106,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             taken += count
             if not count and not arrivals.aborted:
                 return taken
-            if perf_counter() > until:
+            # A compressed batch needs more memory once it is taken: the connection is held when too many
+            # bytes wait for the disk, and what has arrived waits too.
+            if perf_counter() > until or self.owner.held:
                 self.behind = True
                 return taken
 
@@ -142,6 +144,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     def _take_batch(self, delivery: Pointer, message: bytes) -> None:
         """Append the events of a batch. Batches come one by one, see `take`."""
         taken = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
+        throttle = self.owner.account.bytes_in
+        if throttle is not None and (more := taken.bytes - len(message)) > 0:  # it was compressed
+            throttle.spend(self, 1, taken.bytes, arrived=more)
+            self._hold_back(throttle.debt_ms())
         if taken.released:
             self._release(delivery)
             return

@@ -8,6 +8,8 @@ authors of other clients: docs/batched-sends.md.
       amqp-streams:resumes             true: the sender knows which batch was rejected before
     00 53 75  b0 <size> <message>      a data section for each event
 
+A batch may be compressed as a whole: `wire/batched/compression.py`.
+
 Other sections before the data are allowed and skipped, and a footer after it. With `sizes`, each data section
 has a size of 4 bytes and nothing follows, so that the only step of Python for each event is the slice of its
 message. Event Hubs clients write no delivery annotations.
@@ -33,6 +35,7 @@ from amqp_streams.wire.batched.arrays import (
     read_sections,
     write_array,
 )
+from amqp_streams.wire.batched.compression import decompressed
 from amqp_streams.wire.decoder import decode, skip
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.layout import (
@@ -79,12 +82,14 @@ class TooManyEventsError(WireError):
 class SentBatch:
     """Event i has the message `messages[i]` and the message-format `formats.get(i, 0)`.
 
-    `resumes`: the sender has learned which batch of this link was rejected last.
+    `resumes`: the sender has learned which batch of this link was rejected last. `encoded`: the bytes of the
+    batch, decompressed.
     """
 
     messages: list[bytes]
     formats: Mapping[int, int] = field(default_factory=dict)
     resumes: bool = False
+    encoded: bytes = b""
 
 
 def write_sent_batch(
@@ -116,11 +121,15 @@ def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
     return DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
 
 
-def read_sent_batch(message: bytes, events_max: int) -> SentBatch:
+def read_sent_batch(message: bytes, events_max: int, bytes_max: int | None = None) -> SentBatch:
     """Decode a batch of at most `events_max` events. The events are not decoded.
+
+    `bytes_max`: the most bytes of a compressed batch when it is decompressed; None: a compressed batch is not
+    valid here.
 
     Raises:
         TooManyEventsError: it has more events.
+        TooLargeBatchError, UnknownCodecError: it is compressed, and cannot be decompressed here.
         WireError: the bytes are not a message, or not a batch.
     """
     at, previous, annotations = 0, 0, _Annotations()
@@ -133,6 +142,12 @@ def read_sent_batch(message: bytes, events_max: int) -> SentBatch:
         if code == DELIVERY_ANNOTATIONS and message.find(_OURS, start, end) >= 0:
             annotations = _annotations(message, start, end, events_max)
         at, previous = end, code
+    if annotations.codec is not None:
+        if bytes_max is None:
+            raise WireError("a compressed batch may not contain a compressed batch")
+        frame = _only_section(message, at)
+        batch = decompressed(frame, annotations.codec, annotations.uncompressed, bytes_max)
+        return read_sent_batch(batch, events_max)
     sizes, pairs = annotations.sizes, annotations.formats
     if len(sizes) > events_max:
         raise _too_many(events_max)
@@ -146,7 +161,7 @@ def read_sent_batch(message: bytes, events_max: int) -> SentBatch:
         raise WireError(
             f"the message-formats of a batch of {len(messages)} events are not those of its events"
         )
-    return SentBatch(messages, dict(zip(pairs[::2], pairs[1::2], strict=True)), annotations.resumes)
+    return SentBatch(messages, dict(zip(pairs[::2], pairs[1::2], strict=True)), annotations.resumes, message)
 
 
 def rejection_text(index: int, reason: str) -> str:
@@ -157,6 +172,14 @@ def rejection_text(index: int, reason: str) -> str:
 def event_text(index: int, description: str) -> str:
     """The reason in a `rejection_text`; any other text is returned as it is."""
     return description.removeprefix(f"event {index} of the batch: ").removesuffix(_NOTHING_STORED)
+
+
+def _only_section(message: bytes, at: int) -> bytes:
+    """Return the content of the data section of a compressed batch."""
+    try:
+        return _walk(message, at, 1)[0]
+    except TooManyEventsError:
+        raise WireError("a compressed batch has one data section") from None
 
 
 def _walk(message: bytes, at: int, events_max: int) -> list[bytes]:
@@ -190,6 +213,8 @@ class _Annotations:
     sizes: "array[int]" = field(default_factory=lambda: array("I"))
     formats: "array[int]" = field(default_factory=lambda: array("I"))
     resumes: bool = False
+    codec: Value = None
+    uncompressed: Value = None
 
 
 def _annotations(message: bytes, at: int, end: int, events_max: int) -> _Annotations:
@@ -211,6 +236,10 @@ def _annotations(message: bytes, at: int, end: int, events_max: int) -> _Annotat
             found.formats = _numbers(message, value_at, at, events_max, FORMAT_BYTES)
         elif name == names.BATCH_RESUMES:
             found.resumes = message[value_at:at] in _TRUES
+        elif name == names.BATCH_COMPRESSION:
+            found.codec = _short(message, value_at, at)
+        elif name == names.BATCH_UNCOMPRESSED_SIZE:
+            found.uncompressed = _short(message, value_at, at)
     if at != end:
         raise WireError(f"the annotations of a batch end at byte {at}, not at {end}")
     return found
@@ -222,6 +251,11 @@ def _name(message: bytes, at: int, end: int) -> str:
         return ""
     key: Value = decode(message, at)[0]
     return str(key) if isinstance(key, str) else ""
+
+
+def _short(message: bytes, at: int, end: int) -> Value:
+    """Return a symbol or a number; false for a value that is too long to be one."""
+    return decode(message, at)[0] if end - at <= _NAME_BYTES_MAX else False
 
 
 def _numbers(message: bytes, at: int, end: int, events_max: int, width: int) -> "array[int]":

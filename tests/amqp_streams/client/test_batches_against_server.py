@@ -63,6 +63,23 @@ async def test_events_are_sent_in_batches_and_stored_as_they_are(node: RunningNo
     assert [event.properties for event in found] == [event.properties for event in events]
 
 
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+async def test_compressed_batches_are_stored_as_they_are(
+    node: RunningNode, log: str, compression: str
+) -> None:
+    events = [Event(f"event {number}", properties={"n": number}) for number in range(5000)]
+    async with (
+        connect(node.url) as client,
+        client.producer(log, window=2000, compression=compression, producer_id="p") as producer,
+    ):
+        await producer.send_many(events)
+        assert producer._batching._codec is not None
+        found = await stored(client, log)
+        runs = [run async for run in client.read_range(log, 0, compression=compression)]
+    assert [(event.body, event.properties) for event in found] == [(e.body, e.properties) for e in events]
+    assert [message for run in runs for message in run.messages] == [e.encode() for e in events]
+
+
 @pytest.mark.parametrize("batch_bytes", [0, 2000, 256 << 10])
 async def test_each_of_many_senders_gets_its_own_outcome(
     node: RunningNode, log: str, batch_bytes: int
@@ -80,9 +97,9 @@ async def test_each_of_many_senders_gets_its_own_outcome(
     assert [event.body for event in found] == [number for number in range(100) if number not in bad]
 
 
-@pytest.mark.parametrize("producer_id", [None, "p"])
+@pytest.mark.parametrize(("producer_id", "compression"), [(None, None), ("p", None), ("p", "zstd")])
 async def test_bad_events_are_named_and_the_others_are_stored_in_order(
-    node: RunningNode, log: str, producer_id: str | None
+    node: RunningNode, log: str, producer_id: str | None, compression: str | None
 ) -> None:
     """Also those of the batches that were in flight behind the bad one."""
     event = Event("x").encode()
@@ -93,7 +110,9 @@ async def test_bad_events_are_named_and_the_others_are_stored_in_order(
         events[index] = message
     async with (
         connect(node.url) as client,
-        client.producer(log, window=5000, batch_bytes=4096, producer_id=producer_id) as producer,
+        client.producer(
+            log, window=5000, batch_bytes=4096, producer_id=producer_id, compression=compression
+        ) as producer,
     ):
         with pytest.raises(SendError, match="6 events were not accepted; the first, with index 0") as failed:
             await producer.send_many(events)
@@ -135,20 +154,26 @@ def test_the_blocking_client_sends_batches_too(node: RunningNode, log: str) -> N
     assert found == list(range(600))
 
 
-@pytest.mark.parametrize("producer_id", [None, "p"])
-def test_an_accepted_batch_survives_kill_9_as_a_whole(tmp_path: Path, producer_id: str | None) -> None:
+@pytest.mark.parametrize(
+    ("producer_id", "compression"), [(None, None), ("p", None), (None, "lz4"), ("p", "zstd")]
+)
+def test_an_accepted_batch_survives_kill_9_as_a_whole(
+    tmp_path: Path, producer_id: str | None, compression: str | None
+) -> None:
     """With numbers, no event is stored twice, although batches are sent again in other sizes."""
     node = RunningNode(tmp_path, "--log=log:3").start()
     try:
-        asyncio.run(_killed(node, producer_id))
+        asyncio.run(_killed(node, producer_id, compression))
     finally:
         node.stop()
 
 
-async def _killed(node: RunningNode, producer_id: str | None) -> None:
+async def _killed(node: RunningNode, producer_id: str | None, compression: str | None) -> None:
     accepted = 0
     async with connect(node.url, retry=PATIENT) as client:
-        async with client.producer("log", window=2000, producer_id=producer_id) as producer:
+        async with client.producer(
+            "log", window=2000, producer_id=producer_id, compression=compression
+        ) as producer:
             for turn in range(4):
                 sending = asyncio.create_task(producer.send_many(_numbered(accepted, 5000), timeout=120))
                 if turn == 1:

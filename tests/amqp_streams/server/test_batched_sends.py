@@ -7,10 +7,13 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.errors import DiskFullError, StorageError
+from amqp_streams.policy import Quota
+from amqp_streams.server.identity.guard import Login
 from amqp_streams.storage.ports import Chunk
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, frame_of
 from amqp_streams.testing_amqp.script import symbols, terminus
+from amqp_streams.wire.batched.compression import codec, compressed
 from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.frames import Performative, frame
@@ -32,9 +35,14 @@ def azure(*messages: bytes) -> bytes:
 
 
 def producing(
-    node: InMemoryNode, target: str | None = "temps", *, batched: bool = True, **fields: Any
+    node: InMemoryNode,
+    target: str | None = "temps",
+    *,
+    batched: bool = True,
+    login: Login | None = None,
+    **fields: Any,
 ) -> ScriptedPeer:
-    peer = ScriptedPeer(node)
+    peer = ScriptedPeer(node, login=login)
     peer.open()
     attach(peer, 0, target, batched=batched, **fields)
     return peer
@@ -345,3 +353,82 @@ def test_events_of_batches_count_in_the_figures_of_the_log() -> None:
     send(producing(node), 0, azure(body("a"), body("b")))
     counters = node.service.node.counters["temps"]
     assert (counters.events_in, counters.bytes_in) == (2, len(body("a")) * 2)
+
+
+# -- compressed batches
+
+ZEROS = compressed(azure(*[b"\x00\x53\x75\xa0\xf0" + bytes(240)] * 4000), codec("zstd"))
+"""A small transfer that is a megabyte when it is decompressed."""
+ZEROS_BYTES = 4000 * 245
+
+
+def block(count: int) -> bytes:
+    """Transfers that arrive in one read, and the detach of their link."""
+    frames = [
+        frame_of(
+            "transfer",
+            ZEROS,
+            handle=UInt(0),
+            delivery_id=UInt(number),
+            delivery_tag=b"%d" % number,
+            message_format=BATCH,
+        )
+        for number in range(count)
+    ]
+    return b"".join([*frames, frame_of("detach", handle=UInt(0), closed=True)])
+
+
+def test_small_transfers_with_much_content_wait_for_the_disk() -> None:
+    """What a read brought is decompressed only as far as there is space; then the connection waits."""
+    assert len(ZEROS) < 1000
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=3 << 20), block_bytes=1 << 18)
+    peer = producing(node)
+    peer._out += block(40)
+    node.run()
+    rounds = 0
+    while store.in_flight:
+        assert 0 < store.pending_bytes < (3 << 20) + ZEROS_BYTES
+        assert not peer.channel.reading
+        assert peer.take("detach") == []
+        store.complete()
+        node.run()
+        rounds += 1
+    assert rounds > 10
+    assert states(peer) == dict.fromkeys(range(40), ACCEPTED)
+    assert len(peer.take("detach")) == 1
+    assert node.store.logs["temps"].partitions[0].end == 160_000
+    assert peer.channel.reading
+
+
+def test_a_quota_counts_the_decompressed_bytes() -> None:
+    node = InMemoryNode(
+        {"temps": 1},
+        quotas={"alice": Quota(bytes_in=1 << 20)},
+        limits=Limits(idle_timeout_ms=8000),
+        block_bytes=1 << 18,
+    )
+    peer = producing(node, login=Login("alice"))
+    peer._out += block(10)
+    node.run()
+    ends = [node.store.logs["temps"].partitions[0].end]
+    while ends[-1] < 40_000 and len(ends) < 100:
+        node.advance(1000)
+        ends.append(node.store.logs["temps"].partitions[0].end)
+    assert ends[0] <= 12_000, "one second's worth, as much debt again, and one batch"
+    assert 6 <= len(ends) <= 12
+
+
+def test_a_connection_that_waits_for_the_disk_may_be_lost() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20), block_bytes=1 << 18)
+    peer = producing(node)
+    peer._out += block(5)
+    node.run()
+    peer.channel.abort()
+    node.run()
+    while store.in_flight:
+        store.complete()
+        node.run()
+    assert store.pending_bytes == 0
+    assert node.store.logs["temps"].partitions[0].end % 4000 == 0

@@ -7,6 +7,7 @@ import pytest
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.streams.batching import BYTES_MAX, BYTES_MIN, EVENTS_MAX, Batching, requested_batching
+from amqp_streams.wire.batched.compression import codec
 from amqp_streams.wire.types import Symbol, UInt, ULong, Value
 
 ASKED = frozenset({"queue", names.CAPABILITY_BATCHED_DELIVERIES})
@@ -26,6 +27,9 @@ def test_a_client_that_does_not_ask_gets_ordinary_deliveries() -> None:
         ({names.BATCH_EVENTS: UInt(5), names.BATCH_BYTES: ULong(10_000)}, Batching(5, 10_000)),
         ({names.BATCH_EVENTS: 1 << 40, names.BATCH_BYTES: 1 << 40}, Batching(EVENTS_MAX, BYTES_MAX)),
         ({names.BATCH_BYTES: UInt(1)}, Batching(bytes=BYTES_MIN)),
+        ({names.BATCH_COMPRESSION: Symbol("lz4")}, Batching(codec=codec("lz4"))),
+        ({names.BATCH_COMPRESSION: "gzip"}, Batching()),
+        ({names.BATCH_COMPRESSION: [1]}, Batching()),
     ],
 )
 def test_requested_values_are_kept_within_bounds(properties: Mapping[str, Value], batching: Batching) -> None:

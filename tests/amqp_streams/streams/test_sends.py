@@ -1,5 +1,6 @@
 """A batch is stored as the single events it holds, or not at all; a rejected one stops its link."""
 
+import re
 from typing import Any
 
 import proton
@@ -8,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams import names
-from amqp_streams.config import LogSettings
+from amqp_streams.config import Limits, LogSettings
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.attach import Producing, Relaying
+from amqp_streams.streams.attach import AttachRequest, Producing, Relaying, answered_properties
 from amqp_streams.streams.intake import Intake
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbering
@@ -19,6 +20,7 @@ from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.streams.sends import Sends, Taken
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.batched.compression import CODECS, codec, compressed
 from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.layout import DATA_BINARY8
@@ -31,6 +33,8 @@ from tests.amqp_streams.streams.test_intake import hinted, plain
 GARBAGE = b"no message"
 PARTITIONS = 4
 EVENTS_MAX = 50
+UNCOMPRESSED_MAX = 64 << 10
+LIMITS = Limits(batch_events=EVENTS_MAX, uncompressed_bytes=UNCOMPRESSED_MAX)
 
 
 def outer(code: int, name: str, value: str) -> bytes:
@@ -53,7 +57,7 @@ class Room:
         self.numbering = Numbering(limit=100, expiry_ms=1000)
         self.store.on_commit = self.numbering.committed
         self.intake = Intake(self.store, self.log_at, lambda _log: self.elsewhere)
-        self.sends = Sends(self.intake, NumberedIntake(self.store, self.numbering), EVENTS_MAX)
+        self.sends = Sends(self.intake, NumberedIntake(self.store, self.numbering), LIMITS)
 
     def log_at(self, address: str, permissions: object) -> StoredLog:
         if address not in self.store.logs:
@@ -293,3 +297,103 @@ def test_any_bytes_are_answered(message: bytes) -> None:
     room = Room()
     taken = room.send(room.grant(), message)
     assert taken.refused is not None or taken.count
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_compressed_batch_is_stored_as_the_events_that_it_holds(name: str) -> None:
+    """Also if the link did not ask for compression: the batch says what it is."""
+    room, plain = Room(), Room()
+    head = outer(0x71, names.TARGET_PARTITION, "2")
+    batch = head + b"".join(
+        DATA_BINARY8 + bytes((len(each),)) + each for each in [plain_event()] * EVENTS_MAX
+    )
+    taken = room.send(room.grant(), compressed(batch, codec(name)))
+    assert (taken.count, taken.bytes, taken.refused) == (EVENTS_MAX, len(batch), None)
+    plain.send(plain.grant(), batch)
+    assert room.everything() == plain.everything()
+    assert len(room.stored(2)) == EVENTS_MAX
+
+
+def plain_event() -> bytes:
+    return plain("an event of a compressed batch")
+
+
+def test_a_compressed_batch_on_a_link_without_a_target_names_its_log_inside() -> None:
+    room = Room()
+    batch = encode(Described(ULong(0x73), [None, None, "other"])) + azure(*[plain_event()] * EVENTS_MAX)
+    assert room.send(Relaying(), compressed(batch, codec("zstd"))).refused is None
+    assert len(room.stored(0, "other")) == EVENTS_MAX
+
+
+@pytest.mark.parametrize(
+    ("message", "condition", "text"),
+    [
+        (
+            compressed(write_sent_batch([bytes(UNCOMPRESSED_MAX)]), codec("zstd")),
+            names.LINK_MESSAGE_SIZE_EXCEEDED,
+            r"when it is decompressed, and the limit is 65536 \(limits.uncompressed_bytes",
+        ),
+        (
+            compressed(write_sent_batch([plain_event()] * 200), codec("zstd")).replace(b"zstd", b"gzip"),
+            names.NOT_IMPLEMENTED,
+            "'gzip' is not supported",
+        ),
+        (
+            compressed(write_sent_batch([plain_event()] * 200), codec("zstd"))[:-1] + b"x",
+            names.DECODE_ERROR,
+            "zstd frame",
+        ),
+    ],
+    ids=["too large", "unknown codec", "damaged"],
+)
+def test_a_compressed_batch_that_cannot_be_read_is_rejected_and_the_link_waits(
+    message: bytes, condition: str, text: str
+) -> None:
+    room = Room()
+    grant = room.grant()
+    refused = refusal(room.send(grant, message))
+    assert (refused[0], refused[2]) == (condition, None)
+    assert re.search(text, refused[1])
+    assert room.everything() == [[]] * PARTITIONS
+    batch = write_sent_batch([plain_event()] * EVENTS_MAX)
+    assert room.send(grant, compressed(batch, codec("lz4"))).released
+    batch = write_sent_batch([plain_event()] * EVENTS_MAX, resumes=True)
+    assert room.send(grant, compressed(batch, codec("lz4"))).refused is None
+
+
+def test_an_event_of_a_compressed_batch_is_not_larger_than_one_that_is_sent_alone() -> None:
+    room = Room()
+    sends = Sends(room.intake, NumberedIntake(room.store, room.numbering), Limits(message_bytes=1024))
+    taken = sends.receive(room.grant(), compressed(write_sent_batch([bytes(2000)]), codec("zstd")), NOW)
+    assert refusal(taken)[0] == names.LINK_MESSAGE_SIZE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("capability", "wanted", "answered"),
+    [
+        (names.CAPABILITY_BATCHED_SENDS, "zstd", {names.BATCH_COMPRESSION: Symbol("zstd")}),
+        (names.CAPABILITY_BATCHED_SENDS, "lz4", {names.BATCH_COMPRESSION: Symbol("lz4")}),
+        (names.CAPABILITY_BATCHED_SENDS, "gzip", {}),
+        (names.CAPABILITY_BATCHED_SENDS, None, {}),
+        (names.CAPABILITY_BATCHED_SENDS, ["zstd"], {}),
+        ("queue", "zstd", {}),
+    ],
+)
+def test_compression_is_offered_to_a_link_that_asks_for_it(
+    capability: str, wanted: Any, answered: dict[str, Any]
+) -> None:
+    room = Room()
+    request = AttachRequest(
+        "link",
+        "container",
+        consumer=False,
+        address="temps",
+        properties={names.BATCH_COMPRESSION: wanted},
+        capabilities=frozenset({capability}),
+    )
+    properties = answered_properties(room.sends.offered(request, room.grant(events=0)))
+    if answered:
+        answered = answered | {names.BATCH_UNCOMPRESSED_BYTES: UNCOMPRESSED_MAX}
+    if capability != "queue":
+        answered = answered | {names.BATCH_EVENTS: EVENTS_MAX}
+    assert properties == answered

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.errors import WireError
+from amqp_streams.wire.batched.compression import CODECS, TooLargeBatchError, codec, compressed
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, read_batch, write_batch
 from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, ULong, Value, decode, encode
-from amqp_streams.wire.layout import DATA, sections
+from amqp_streams.wire.layout import DATA, DATA_BINARY8, sections
 from tests.amqp_streams.decoded import mapping
 
 EVENTS = st.lists(
@@ -161,3 +162,22 @@ def test_formats_of_events_that_are_not_in_the_batch_are_an_error(formats: dict[
     )
     with pytest.raises(WireError, match="message-formats of a batch of 2 events"):
         read_batch(written)
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_compressed_batch_is_read_as_the_batch_itself(name: str) -> None:
+    offsets, stamps, messages = columns([(1, 5, b"an event")] * 100)
+    batch = write_batch("7", offsets, stamps, messages, next_offset=100, formats={3: 9})
+    message = compressed(batch, codec(name))
+    assert len(message) < len(batch) // 2
+    found = read_batch(message, len(batch))
+    assert (found.partition, found.offsets, found.timestamps_ms) == ("7", offsets, stamps)
+    assert (found.messages, found.next_offset, found.formats) == (messages, 100, {3: 9})
+    with pytest.raises(TooLargeBatchError, match=f"the limit is {len(batch) - 1}"):
+        read_batch(message, len(batch) - 1)
+    with pytest.raises(WireError, match="may not contain a compressed batch"):
+        read_batch(message)
+    with pytest.raises(WireError, match="one data section"):
+        read_batch(message + DATA_BINARY8 + b"\x01x", len(batch))
+    with pytest.raises(WireError, match=f"{name} frame"):
+        read_batch(message[:-9] + b"y" * 9, len(batch))

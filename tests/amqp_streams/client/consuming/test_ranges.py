@@ -245,10 +245,15 @@ def cut(client: Client) -> None:
     stream.abort()
 
 
-async def test_a_range_continues_at_its_position_after_each_lost_connection(client: Client) -> None:
+@pytest.mark.parametrize("compression", [None, "zstd"])
+async def test_a_range_continues_at_its_position_after_each_lost_connection(
+    client: Client, compression: str | None
+) -> None:
     log = await log_of(client, 4_000, size=100)
     chance, got, cuts = random.Random(7), list[Run](), 0
-    async for run in client.read_range(log, 0, 3, 3_997, batch_bytes=16 << 10, prefetch_bytes=64 << 10):
+    async for run in client.read_range(
+        log, 0, 3, 3_997, batch_bytes=16 << 10, prefetch_bytes=64 << 10, compression=compression
+    ):
         got.append(run)
         if chance.random() < 0.3 and client.connected:
             cut(client)
@@ -257,12 +262,17 @@ async def test_a_range_continues_at_its_position_after_each_lost_connection(clie
     assert offsets(got) == list(range(3, 3_997))
 
 
-async def test_a_range_continues_when_the_node_was_killed_and_restarted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compression", [None, "lz4"])
+async def test_a_range_continues_when_the_node_was_killed_and_restarted(
+    tmp_path: Path, compression: str | None
+) -> None:
     running = RunningNode(tmp_path).start()
     try:
         async with connect(running.url, retry=RetryPolicy(first_ms=1, wait_max_ms=50)) as client:
             log = await log_of(client, 5_000, size=200)
-            reader = client.read_range(log, 0, batch_bytes=16 << 10, prefetch_bytes=32 << 10)
+            reader = client.read_range(
+                log, 0, batch_bytes=16 << 10, prefetch_bytes=32 << 10, compression=compression
+            )
             got = await reader.take()
             running.kill()
             running.start()

@@ -1,5 +1,6 @@
 """Which events share a transfer, and whom the outcome of a batch concerns."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +9,8 @@ from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedErr
 from amqp_streams.client.producing.batching import BYTES_DEFAULT, Batch, Batching, events_of
 from amqp_streams.client.producing.outbox import Entry, Outbox
 from amqp_streams.proton.sending import Sendable
-from amqp_streams.wire.batched.sends import read_sent_batch, rejection_text
+from amqp_streams.wire.batched.sends import read_sent_batch, rejection_text, write_sent_batch
+from amqp_streams.wire.types import Symbol
 
 EVENTS_MAX = 20
 BYTES_MAX = 4096
@@ -77,6 +79,54 @@ def test_a_node_without_the_extension_gets_no_batches() -> None:
         assert made.events_max == 0
     assert Batching(0).wanted == ()
     assert Batching(1).wanted == (names.CAPABILITY_BATCHED_SENDS,)
+
+
+def test_batches_are_compressed_if_the_node_agrees() -> None:
+    made = Batching(BYTES_MAX, "lz4")
+    assert made.properties == {names.BATCH_COMPRESSION: Symbol("lz4")}
+    offered = {names.BATCH_EVENTS: 100, names.BATCH_COMPRESSION: "lz4", names.BATCH_UNCOMPRESSED_BYTES: 2000}
+    events = entries(*[100] * 30)
+    for properties, compressed, bytes_max in (
+        (offered, True, 2000),
+        ({**offered, names.BATCH_COMPRESSION: "zstd"}, False, BYTES_MAX),
+        ({names.BATCH_EVENTS: 100}, False, BYTES_MAX),
+        ({**offered, names.BATCH_UNCOMPRESSED_BYTES: 1 << 20}, True, BYTES_MAX),
+    ):
+        made.attached(properties)
+        batches = made.group(events, 0)
+        assert events_of(batches) == events
+        for batch in batches:
+            assert (names.BATCH_COMPRESSION.encode() in batch.message) == compressed
+            found = read_sent_batch(batch.message, 100, bytes_max)
+            assert set(found.messages) == {b"m" * 100}
+            assert (len(batch.message) < len(found.encoded)) == compressed
+
+
+def test_a_batch_that_a_program_made_is_compressed_too() -> None:
+    batch = write_sent_batch([b"m" * 100] * 10)
+    (entry,) = entries(0)
+    entry.message, entry.message_format = batch, names.BATCH_MESSAGE_FORMAT
+    made = Batching(BYTES_MAX, "zstd")
+    offered = {names.BATCH_EVENTS: 100, names.BATCH_COMPRESSION: "zstd"}
+    for largest, resuming, compressed in (
+        (len(batch), False, True),
+        (len(batch) - 1, False, False),
+        (len(batch), True, False),
+    ):
+        made.attached({**offered, names.BATCH_UNCOMPRESSED_BYTES: largest})
+        made.resuming = resuming
+        (sendable,) = made.group([entry], 0)
+        assert events_of([sendable]) == [entry]
+        assert sendable.message_format == names.BATCH_MESSAGE_FORMAT
+        if not resuming:
+            assert (len(sendable.message) < 200) == compressed
+            assert read_sent_batch(sendable.message, 10, largest).encoded == batch
+
+
+def test_compression_needs_batches_and_a_codec() -> None:
+    assert Batching(0, "zstd").properties == Batching(BYTES_MAX).properties == {}
+    with pytest.raises(ValueError, match="compression must be one of zstd, lz4"):
+        Batching(BYTES_MAX, "gzip")
 
 
 def rejected(index: int | None) -> EndpointError:

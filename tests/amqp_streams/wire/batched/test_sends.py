@@ -10,6 +10,13 @@ from hypothesis import strategies as st
 from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import write_array
+from amqp_streams.wire.batched.compression import (
+    CODECS,
+    TooLargeBatchError,
+    UnknownCodecError,
+    codec,
+    compressed,
+)
 from amqp_streams.wire.batched.sends import (
     ANNOTATIONS_MAX,
     BATCH_OVERHEAD_BYTES,
@@ -184,3 +191,63 @@ def test_sizes_in_another_array_type_are_refused() -> None:
 def test_the_reason_of_an_event_is_read_from_the_text_of_a_rejection(index: int, reason: str) -> None:
     assert event_text(index, rejection_text(index, reason)) == reason
     assert event_text(index, "the disk is full") == "the disk is full"
+
+
+def packed(frame: bytes, *, name: Value = Symbol("zstd"), size: Value = UInt(1000)) -> bytes:  # noqa: B008  both are frozen
+    return annotated(**{names.BATCH_COMPRESSION: name, names.BATCH_UNCOMPRESSED_SIZE: size}) + data(frame)
+
+
+@settings(deadline=None)
+@given(MESSAGES, st.sampled_from(CODECS), st.booleans())
+def test_a_compressed_batch_is_read_as_the_batch_itself(
+    messages: list[bytes], name: str, resumes: bool
+) -> None:
+    """Within its limit, also if another client wrote the annotations and the data section."""
+    batch = write_sent_batch(messages * 10, {0: 7}, resumes=resumes)
+    plain, count = read_sent_batch(batch, len(messages) * 10), len(messages) * 10
+    assert plain.encoded == batch
+    other = packed(codec(name).compress(batch), name=Symbol(name), size=UInt(len(batch)))
+    for message in (compressed(batch, codec(name)), other):
+        found = read_sent_batch(message, count, len(batch))
+        assert (found.messages, found.formats, found.resumes, found.encoded) == (
+            plain.messages,
+            plain.formats,
+            resumes,
+            batch,
+        )
+        if message is not batch:
+            with pytest.raises(TooLargeBatchError, match=f"has {len(batch)} bytes"):
+                read_sent_batch(message, count, len(batch) - 1)
+            with pytest.raises(TooManyEventsError):
+                read_sent_batch(message, count - 1, len(batch))
+
+
+def zipped(batch: bytes) -> bytes:
+    return codec("zstd").compress(batch)
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "text"),
+    [
+        (packed(b"garbage"), WireError, "not a valid zstd frame"),
+        (packed(zipped(bytes(999))), WireError, "1000 bytes of content"),
+        (packed(zipped(bytes(1000))), WireError, "byte 0"),
+        (packed(zipped(bytes(1000))) + data(b"more"), WireError, "one data section"),
+        (annotated(**{names.BATCH_COMPRESSION: Symbol("zstd")}), WireError, "byte 38 is not a section"),
+        (packed(b"", size=None), WireError, names.BATCH_UNCOMPRESSED_SIZE),
+        (packed(b"", name=Symbol("gzip")), UnknownCodecError, "'gzip' is not supported"),
+        (packed(b"", name=Symbol("z" * 1000)), UnknownCodecError, "is not supported"),
+        (packed(b"", size=UInt(10_001)), TooLargeBatchError, "the limit is 10000"),
+    ],
+)
+def test_what_is_not_a_compressed_batch_is_refused(message: bytes, error: type[WireError], text: str) -> None:
+    with pytest.raises(error, match=text):
+        read_sent_batch(message, 100, 10_000)
+
+
+def test_a_compressed_batch_is_not_in_another_one_and_not_where_none_is_expected() -> None:
+    inner = packed(zipped(write_sent_batch([b"event"] * 100)), size=UInt(1328))
+    outer = packed(zipped(inner), size=UInt(len(inner)))
+    for message, bytes_max in ((outer, 10_000), (inner, None)):
+        with pytest.raises(WireError, match="may not contain a compressed batch"):
+            read_sent_batch(message, 100, bytes_max)
