@@ -125,6 +125,7 @@ def _runs(
         at,
         wanted.end,
         filter=condition,
+        compression=options.compression,
         incarnation=wanted.incarnation,
         timeout=timeout,
     ) as reader:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from amqp_streams.wire.batched.compression import available
+from service_parts.extras import DISTRIBUTION
 from spark_connector.errors import OffsetError, OptionError
 from spark_connector.options.given import Values, known, parse
 from spark_connector.options.table import Use
@@ -60,6 +62,7 @@ class ConnectionOptions:
     idle_timeout_ms: int = 30_000
     retries: int = 12
     retry_interval_ms: int = 200
+    compression: str | None = None
 
     def __str__(self) -> str:
         return ", ".join(self.endpoints)
@@ -153,7 +156,21 @@ def connection_options(values: Values) -> ConnectionOptions:
         idle_timeout_ms=values.number("idleTimeout"),
         retries=values.number("retries"),
         retry_interval_ms=values.number("retryInterval"),
+        compression=_compression(values),
     )
+
+
+def _compression(values: Values) -> str | None:
+    name = values.word("compression")
+    if name == "none":
+        return None
+    if available(name) is None:
+        raise OptionError(
+            "the library of the codec is not installed",
+            f"option 'compression' is {name!r}",
+            f"Install {DISTRIBUTION}[compression] on every machine",
+        )
+    return name
 
 
 def first_look(given: Mapping[str, str]) -> None:

@@ -154,6 +154,14 @@ CONNECTION: Final = (
         "200ms",
         "The wait before the first retry. It doubles with each retry, up to 10 s.",
     ),
+    Option(
+        "compression",
+        ALL,
+        choice("none", "zstd", "lz4"),
+        "none",
+        "Compress the events on the network, if the node supports it. Needs the `compression` extra on every"
+        " machine.",
+    ),
 )
 
 READING: Final = (

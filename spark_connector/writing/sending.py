@@ -129,7 +129,13 @@ class Sending:
                 name = None if self._task is None else name_of(self._task, self._chunk, target)
                 partition = None if target is BY_KEY else target
                 producer = self._links.open(
-                    node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name)
+                    node.producer(
+                        self._stream,
+                        partition=partition,
+                        window=WINDOW,
+                        producer_id=name,
+                        compression=self._connection.compression,
+                    )
                 )
                 self._put(producer, messages, numbered=name is not None)
 

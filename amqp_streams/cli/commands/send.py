@@ -20,6 +20,8 @@ from amqp_streams.cli.terminal.parameters import PROPERTY
 from amqp_streams.cli.terminal.reading import InputError, Lines, chunks, descriptor_of
 from amqp_streams.client import Producer, SendError
 from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.wire.batched.compression import CODECS, codec
+from service_parts.extras import MissingExtraError
 
 _FAILED: Final = 1
 _LINES, _JSON_LINES, _FILE, _CSV = "lines", "json-lines", "file", "csv"
@@ -59,6 +61,25 @@ class Tally:
     keyless: int = 0
     first_refusal: str | None = None
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How the events are sent."""
+
+    partition: str | None
+    window: int
+    compression: str | None
+    wait_s: float
+
+
+def _installed(_context: click.Context, _parameter: click.Parameter, compression: str | None) -> str | None:
+    if compression is not None:
+        try:
+            codec(compression)
+        except MissingExtraError as error:
+            raise click.UsageError(str(error)) from None
+    return compression
 
 
 @click.command(cls=NodeCommand, short_help="Send events from stdin or files.")
@@ -125,6 +146,12 @@ class Tally:
     "--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in flight."
 )
 @click.option(
+    "--compression",
+    type=click.Choice(CODECS),
+    callback=_installed,
+    help="Compress the batches of events, if the node supports it. Needs the compression extra.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
     default=60.0,
@@ -150,6 +177,7 @@ def send(
     subject: str | None,
     content_type: str | None,
     window: int,
+    compression: str | None,
     timeout: float,
     as_json: bool,
     endpoint: Endpoint,
@@ -177,9 +205,8 @@ def send(
     common = Common(key, content_type, subject, dict(properties), _pattern(key_regex))
     reading = Reading(mode, common, csv_body == "json", key_column, key_template, property_columns)
     node, log = endpoint.at(address)
-    tally = run(
-        _send(node, log, files or ("-",), reading, partition=partition, window=window, wait_s=timeout)
-    )
+    sending = Sending(partition, window, compression, timeout)
+    tally = run(_send(node, log, files or ("-",), reading, sending))
     _report(tally, as_json=as_json)
     return _FAILED if tally.refused else 0
 
@@ -189,25 +216,22 @@ async def _send(
     log: str,
     files: Sequence[str],
     reading: Reading,
-    *,
-    partition: str | None,
-    window: int,
-    wait_s: float,
+    sending: Sending,
 ) -> Tally:
     tally = Tally()
     total = _total_bytes(files)
     started = time.monotonic()
     async with (
         opened(node, log) as client,
-        client.producer(log, partition=partition, window=window) as producer,
+        client.producer(
+            log, partition=sending.partition, window=sending.window, compression=sending.compression
+        ) as producer,
     ):
         with _accounted(producer, tally), progress("sending", total) as advance:
             for file in files:
-                await _send_file(
-                    producer, file, reading, tally, advance, bound=partition is not None, wait_s=wait_s
-                )
+                await _send_file(producer, file, reading, tally, advance, sending=sending)
             try:
-                await producer.flush(timeout=wait_s)
+                await producer.flush(timeout=sending.wait_s)
             except SendError as error:
                 tally.refused += error.count
                 # One reason is enough: as a rule, all events fail for the same.
@@ -239,15 +263,16 @@ async def _send_file(
     tally: Tally,
     advance: Advance,
     *,
-    bound: bool,
-    wait_s: float,
+    sending: Sending,
 ) -> None:
+    bound = sending.partition is not None
+
     async def post(drafts: Sequence[Draft]) -> None:
         tally.keyless += sum(draft.event.key is None for draft in drafts) if reading.common.key_regex else 0
         # Neighbours only: sorting would change the order of events.
         for wanted, group in groupby(drafts, key=lambda draft: None if bound else draft.partition):
             events = [draft.event for draft in group]
-            await producer.post_batch(events, wanted, timeout=wait_s)
+            await producer.post_batch(events, wanted, timeout=sending.wait_s)
             tally.sent += len(events)
         advance(tally.bytes, note=f"{tally.sent:,} events")
 

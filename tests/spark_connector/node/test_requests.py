@@ -1,6 +1,7 @@
 """The requests of reading to a live node."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -68,7 +69,11 @@ def test_a_time_is_sought_in_each_partition(client: Client, options: Options) ->
         requests.offsets_at(options, "nowhere", [0], 5)
 
 
-def test_a_range_is_read_from_its_start_to_before_its_end(client: Client, options: Options) -> None:
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_a_range_is_read_from_its_start_to_before_its_end(
+    client: Client, options: Options, compression: str | None
+) -> None:
+    options = replace(options, compression=compression)
     log = logs.made(client)
     logs.send(client, log, [b"%d" % number for number in range(50)], partition=1)
     state = requests.available(options, [log])[log]
@@ -76,6 +81,7 @@ def test_a_range_is_read_from_its_start_to_before_its_end(client: Client, option
     assert numbers(options, wanted) == list(range(10, 40))
     assert next(requests.read(options, wanted, None)).messages[0].as_py().endswith(b"\xa0\x0210")
     assert numbers(options, OffsetRange(log, 1, 45, 60, state.incarnation)) == list(range(45, 50))
+    connections.drop(options)
 
 
 def test_the_node_evaluates_a_filter(client: Client, options: Options) -> None:

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from amqp_streams.wire.batched import compression
 from spark_connector.errors import ConnectorError, OffsetError, OptionError
 from spark_connector.options.settings import ConnectionOptions, read_options, write_options
 from spark_connector.planning.offsets import Edge, Positions, Times
@@ -103,6 +104,16 @@ def test_settings_are_pickled_and_never_show_secrets() -> None:
     assert again.connection.password == "S3CRET"
     assert "S3CRET" not in f"{found!r} {found.connection} {found.connection!r}"
     assert hash(again.connection) == hash(found.connection)
+
+
+def test_compression_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_options(REQUIRED, streaming=False).connection.compression is None
+    for name in ("zstd", "lz4"):
+        found = write_options(TO_WRITE | {"compression": name}, streaming=False)
+        assert found.connection.compression == name
+    monkeypatch.setattr(compression, "_codec", lambda name: None)
+    with pytest.raises(OptionError, match=r"Install amqp-event-streams\[compression\] on every machine"):
+        read_options(REQUIRED | {"compression": "zstd"}, streaming=True)
 
 
 def test_waits_grow_up_to_a_bound() -> None:

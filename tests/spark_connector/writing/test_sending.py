@@ -51,9 +51,11 @@ def stored(url: str, log: str) -> dict[str, list[object]]:
     return found
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
 def test_chunks_are_stored_in_their_order_each_where_it_belongs(
-    node: NodeProcess, options: WriteOptions
+    node: NodeProcess, options: WriteOptions, compression: str | None
 ) -> None:
+    options = replace(options, connection=replace(options.connection, compression=compression))
     with Sending(options, "task") as sending:
         sending.send(chunk(0, {0: ["a", "b"], 1: ["x"]}))
         sending.send(chunk(1, {0: ["c"], BY_KEY: ["k1", "k2"]}))
@@ -61,6 +63,7 @@ def test_chunks_are_stored_in_their_order_each_where_it_belongs(
         "0": ["a", "b", "c"],
         "1": ["x", "k1", "k2"],
     }  # crc32(b"k") is odd
+    connections.drop(options.connection)
 
 
 def test_a_node_that_does_not_take_batches_gets_single_events(

@@ -60,8 +60,19 @@ def test_lines_without_a_key_are_counted(node: FakeNode, run: Run, lines: str) -
 
 def test_a_partition_is_bound_and_the_window_is_passed_on(node: FakeNode, run: Run, lines: str) -> None:
     run("send", "temps", lines, "--partition", "1", "--window", "7")
-    assert node.opened == [{"log": "temps", "partition": "1", "window": 7}]
+    assert node.opened == [{"log": "temps", "partition": "1", "window": 7, "compression": None}]
     assert len(bodies(node, 1)) == 3
+
+
+def test_compression_is_passed_on_and_needs_its_library(
+    node: FakeNode, run: Run, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("send", "temps", lines, "--compression", "zstd").exit_code == 0
+    assert node.opened[-1]["compression"] == "zstd"
+    monkeypatch.setattr("amqp_streams.wire.batched.compression._codec", lambda name: None)
+    answer = run("send", "temps", lines, "--compression", "lz4")
+    assert answer.exit_code == 2
+    assert "compression with lz4 needs the compression extra: pip install" in answer.stderr
 
 
 def test_json_lines_choose_their_partitions_and_keep_their_order(
