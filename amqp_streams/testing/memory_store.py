@@ -48,7 +48,7 @@ class MemoryPartition:
     """One partition of a `MemoryStore`."""
 
     def __init__(self, queue: "MemoryCommitQueue", log: str, index: int, settings: LogSettings) -> None:
-        self.queue: Final = queue
+        self.queue = queue
         self.log: Final = log
         self.index: Final = index
         self.settings = settings
@@ -277,6 +277,18 @@ class MemoryStore:
         self._shared: Final = None if separate else MemoryCommitQueue(self)
         # Also those of deleted logs whose appends have not failed yet.
         self._queues: dict[MemoryCommitQueue, None] = {} if self._shared is None else {self._shared: None}
+
+    def reopened(self) -> "MemoryStore":
+        """Return a store with these states and visible records, as after a restart. This one is then gone."""
+        store = MemoryStore(auto=self.auto, states=self.states, separate=self._shared is None)
+        store._logs = self._logs
+        for log in self._logs.values():
+            for partition in log.partitions:
+                assert isinstance(partition, MemoryPartition)
+                partition.queue = store._shared or MemoryCommitQueue(store)
+                partition.forget_uncommitted()
+                store._queues[partition.queue] = None
+        return store
 
     @property
     def logs(self) -> Mapping[str, StoredLog]:

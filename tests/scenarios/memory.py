@@ -9,7 +9,6 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings
 from amqp_streams.policy import Redirect
 from amqp_streams.streams.redirects import Redirects
-from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, Sending, Sent
 from tests.amqp_streams.decoded import condition_info
 from tests.scenarios.telling import ClientEvent
@@ -45,12 +44,7 @@ class MemoryStage:
 
     def restart(self) -> None:
         """See `Stage`."""
-        old = self._node.store
-        store = MemoryStore(states=old.states)
-        store._logs = old._logs
-        for log in old.logs.values():
-            for partition in log.partitions:
-                partition._store = store  # type: ignore[attr-defined]  # the disk is still there
+        store = self._node.store.reopened()
         clock = self._node.clock
         self._node = InMemoryNode(store=store, **self._settings)
         self._node.clock.now_ms = clock.now_ms

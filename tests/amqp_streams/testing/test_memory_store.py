@@ -1,11 +1,31 @@
 """The memory store ends commits on request, and loses data on request."""
 
+import pytest
+
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.testing import MemoryStore
 
 NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_reopened_store_has_what_was_visible_and_continues_after_it(*, separate: bool) -> None:
+    store = MemoryStore(auto=False, separate=separate)
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    partition.append([b"a"], b"\0", NOW)
+    store.commit()
+    partition.queue.complete()  # type: ignore[attr-defined]  # of the memory store
+    partition.append([b"lost"], b"\0", NOW)
+    again, done = store.reopened(), list[CommitDone]()
+    again.on_commit = done.append
+    (partition,) = again.logs["log"].partitions
+    assert (partition.end, again.pending_bytes) == (1, 0)
+    assert partition.append([b"b"], b"\0", NOW) == 1
+    again.commit()
+    partition.queue.complete()  # type: ignore[attr-defined]  # of the memory store
+    assert (partition.end, [one.events for one in done]) == (2, [1])
 
 
 def test_nothing_is_visible_before_the_commit_ends() -> None:
