@@ -30,7 +30,9 @@ def test_no_accepted_event_is_lost_under_any_failure_and_everything_is_processed
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("seed", [546, 906, 1218, 5732, 14931, 17283, 19490, 19828, 31438, 32234, 100071])
+@pytest.mark.parametrize(
+    "seed", [546, 906, 1218, 5732, 14931, 17283, 19490, 19828, 31438, 32234, 35636, 36809, 100071]
+)
 def test_a_seed_that_failed_once_passes(seed: int) -> None:
     assert failure_of(seed) is None
 
