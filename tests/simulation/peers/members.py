@@ -76,6 +76,8 @@ class Leaser(Member):
     def __init__(self, world: Any, name: str, log: str, group: str) -> None:
         super().__init__(world, name, log, group)
         self.leases: dict[int, int] = {}
+        self._claimed: dict[str, int] = {}
+        """By link, the epoch of the lease with which it was attached."""
 
     def connected(self, connection: Connection) -> None:
         for index in self.leases:
@@ -92,10 +94,19 @@ class Leaser(Member):
         if surely or self.random.random() < 0.7:
             self.leases.pop(partition, None)
 
+    def link_ended(self, attached: Attached, condition: str | None) -> None:
+        """See `Member`. A newer lease that came while the link lived is not lost with the stolen link."""
+        super().link_ended(attached, condition)
+        name = attached.link.name
+        newer = self.leases.get(int(name.rpartition("-")[2]), 0) > self._claimed.get(name, 0)
+        if condition == names.LINK_STOLEN and newer:
+            self.reattach_later(condition, partial(self.again, name=name))
+
     def again(self, connection: Connection, name: str) -> None:
         index = int(name.rpartition("-")[2])
         if index not in self.leases or any(attached.link.name == name for attached in self.links):
             return
+        self._claimed[name] = self.leases[index]
         properties: dict[str, object] = {
             names.CONSUMER_GROUP: self.group,
             names.PARTITION: Symbol(str(index)),
