@@ -31,7 +31,9 @@ from tests.simulation.peers.requests import Asker
 from tests.simulation.plan import Plan
 
 CALM_US = 60 * SECOND
-"""All that can be done is done before."""
+"""All that can be done is done before, unless a producer has a quota."""
+LIMITED_CALM_US = 180 * SECOND
+"""The same with a quota: 200 events, some of them of 5 kB, at a lowest rate of 5 kB a second."""
 LEAVING_US = 45 * SECOND
 """More than the longest silence that a node bears."""
 
@@ -120,7 +122,9 @@ class World(NodeWatcher):
             )
             self.schedule.run(size.storm_us)
             self.calm_down()
-            ended = self.schedule.run(size.storm_us + CALM_US, self._settled)
+            limited = any(producer.user is not None for producer in self.producers)
+            calm_us = LIMITED_CALM_US if limited else CALM_US
+            ended = self.schedule.run(size.storm_us + calm_us, self._settled)
             assert ended, "; ".join(each.why() for each in self._all() if not each.done)
             self.leave()
             if self.steps.counted:
