@@ -6,7 +6,7 @@ The checkpoint also holds the content of every `log.json`: losing one of the two
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -233,10 +233,12 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
     return None
 
 
-def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:
-    """Write a checkpoint without a deleted log, then remove the log's folder, which is in the trash.
+def write_checkpoint(
+    files: Files, root: Path, checkpoint: Checkpoint, *, make_space: Callable[[], None]
+) -> None:
+    """Write a checkpoint. `make_space` removes files, if the disk is full.
 
-    In this order: as long as a checkpoint has the log, its folder in the trash says that it was deleted.
+    Raises OSError: the disk failed, or is still full.
     """
     path, data = root / CHECKPOINT_FILE, checkpoint.encode()
     try:
@@ -244,8 +246,16 @@ def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, tras
     except OSError as error:
         if error.errno not in FULL:
             raise
-        remove_content(files, trash)  # that makes the space that the checkpoint needs
+        make_space()
         replace_file(files, path, data, sync=True)
+
+
+def checkpoint_and_delete(files: Files, root: Path, checkpoint: Checkpoint, trash: Path) -> None:
+    """Write a checkpoint without a deleted log, then remove the log's folder, which is in the trash.
+
+    In this order: as long as a checkpoint has the log, its folder in the trash says that it was deleted.
+    """
+    write_checkpoint(files, root, checkpoint, make_space=lambda: remove_content(files, trash))
     remove_tree(files, trash)
 
 

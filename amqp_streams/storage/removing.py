@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from amqp_streams.storage.catalog import CHECKPOINT_FILE, Checkpoint
-from amqp_streams.storage.disk.files import Files, OpenFile, replace_file
-from amqp_streams.storage.disk.space import FULL
+from amqp_streams.storage.catalog import Checkpoint, write_checkpoint
+from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.partitions.segments import segment_path
 
 START_SUFFIX: Final = ".start"
@@ -35,18 +34,14 @@ def checkpoint_and_remove(
 
     Raises OSError: the disk failed.
     """
-    path, data = root / CHECKPOINT_FILE, checkpoint.encode()
-    try:
-        replace_file(files, path, data, sync=True)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
+
+    def make_space() -> None:
         for removal in removals:
             _note_start(files, removal)
         _remove(files, removals)
-        replace_file(files, path, data, sync=True)
-    else:
-        _remove(files, removals)
+
+    write_checkpoint(files, root, checkpoint, make_space=make_space)
+    _remove(files, removals)
 
 
 def _note_start(files: Files, removal: Removal) -> None:
