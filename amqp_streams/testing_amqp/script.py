@@ -155,7 +155,7 @@ def terminus(code: int, address: str | None, **rest: Value) -> Described:
 
     `rest`: further fields by the standard's names, hyphens as underscores.
     """
-    fields = _SOURCE_FIELDS if code == 0x28 else _TARGET_FIELDS
+    fields = SOURCE_FIELDS if code == 0x28 else TARGET_FIELDS
     given = {"address": address} | {key.replace("_", "-"): value for key, value in rest.items()}
     values: list[Value] = [given.get(each) for each in fields]
     # As encoders write lists: absent fields at the end are left out.
@@ -164,7 +164,7 @@ def terminus(code: int, address: str | None, **rest: Value) -> Described:
     return Described(ULong(code), values)
 
 
-_TARGET_FIELDS: Final = (
+TARGET_FIELDS: Final = (
     "address",
     "durable",
     "expiry-policy",
@@ -173,8 +173,8 @@ _TARGET_FIELDS: Final = (
     "dynamic-node-properties",
     "capabilities",
 )
-_SOURCE_FIELDS: Final = (
-    *_TARGET_FIELDS[:-1],
+SOURCE_FIELDS: Final = (
+    *TARGET_FIELDS[:-1],
     "distribution-mode",
     "filter",
     "default-outcome",

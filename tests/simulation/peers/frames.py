@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any, Final
 
 from amqp_streams import names
+from amqp_streams.testing_amqp.script import SOURCE_FIELDS, TARGET_FIELDS
 from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
@@ -30,30 +31,7 @@ RELEASED: Final = Described(ULong(0x26), [])
 OUTCOMES: Final = {0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
 _TRANSFER: Final = Struct(">I")
 _DATA: Final = b"\x00\x53\x75\xb0"
-_TERMINI: Final = {
-    0x28: [
-        "address",
-        "durable",
-        "expiry-policy",
-        "timeout",
-        "dynamic",
-        "dynamic-node-properties",
-        "distribution-mode",
-        "filter",
-        "default-outcome",
-        "outcomes",
-        "capabilities",
-    ],
-    0x29: [
-        "address",
-        "durable",
-        "expiry-policy",
-        "timeout",
-        "dynamic",
-        "dynamic-node-properties",
-        "capabilities",
-    ],
-}
+_TERMINI: Final = {0x28: SOURCE_FIELDS, 0x29: TARGET_FIELDS}
 
 
 def modified(*, failed: bool = True, undeliverable: bool = False) -> Described:

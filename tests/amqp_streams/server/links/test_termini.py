@@ -8,15 +8,12 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols, terminus
+from amqp_streams.testing_amqp.script import SOURCE_FIELDS
 from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, Timestamp, UByte, UInt, ULong, Value
 from tests.amqp_streams.decoded import condition, description
 
 FILTER = Symbol(names.FILTER_DELIVERY_ANNOTATIONS)
-SOURCE_FIELDS = [
-    *("address", "durable", "expiry-policy", "timeout", "dynamic", "dynamic-node-properties"),
-    *("distribution-mode", "filter", "default-outcome", "outcomes", "capabilities"),
-]
 
 
 def answered(node: InMemoryNode | None = None, **fields: Any) -> Performative:
