@@ -5,10 +5,11 @@ import os
 import re
 import shlex
 import subprocess
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from bench.amqp.processes import Process
 from bench.amqp.targets import Options, Target
 from bench.products.places import home, why_missing
 
@@ -37,13 +38,6 @@ class Artemis(Target):
 
     def unavailable(self) -> str | None:
         return None if self.version else why_missing("artemis")
-
-    def start(self, *, fresh: bool = True) -> float | None:
-        if fresh:
-            self.configure()
-        began = time.monotonic()
-        self.process = self.spawn(self.command())
-        return self.await_first_message(began, self.cold_address())
 
     def configure(self) -> None:
         self.fresh_dir()
@@ -113,12 +107,9 @@ class QpidJ(Target):
     def unavailable(self) -> str | None:
         return None if self.version else why_missing("qpid-j")
 
-    def start(self, *, fresh: bool = True) -> float | None:
-        if fresh:
-            self.configure()
-        began = time.monotonic()
-        self.process = self.spawn(self.command(), cwd=self.dir)
-        return self.await_first_message(began, self.cold_address())
+    def spawn(self, argv: Sequence[str], log: str = "broker.log", **options: Any) -> Process:
+        # It writes files into its working folder.
+        return super().spawn(argv, log, cwd=self.dir, **options)
 
     def configure(self) -> None:
         self.fresh_dir()

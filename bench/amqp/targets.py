@@ -64,10 +64,14 @@ class Target:
     def start(self, *, fresh: bool = True) -> float | None:
         """Start, as a rule with an empty data folder; seconds until a message is accepted."""
         if fresh:
-            self.fresh_dir()
+            self.configure()
         began = time.monotonic()
         self.process = self.spawn(self.command())
         return self.await_first_message(began, self.cold_address())
+
+    def configure(self) -> None:
+        """Make an empty data folder, with the broker's settings."""
+        self.fresh_dir()
 
     def await_first_message(self, began: float, address: str) -> float:
         error = ""
