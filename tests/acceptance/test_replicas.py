@@ -19,22 +19,9 @@ import pytest
 from examples.gateway import GatewayProcess, Sender
 from examples.node import NodeProcess
 from examples.subscriber import SubscriberServer
+from tests.acceptance.shared import BROKER, RESOURCES
 from tests.knative_gateway import postgresql
 
-BROKER = "/broker/default/shared"
-RESOURCES = """
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: shared, namespace: default}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: all, namespace: default}}
-spec:
-  broker: shared
-  subscriber: {{uri: "{url}"}}
-  delivery: {{retry: 20, backoffDelay: PT0.05S, backoffPolicy: linear}}
-"""
 TAKEN_OVER_S_MAX = 10.0
 """The node notices a killed process at once. The remaining time is for the wait for a new owner, and for a
 busy machine.
