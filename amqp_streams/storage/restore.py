@@ -108,8 +108,13 @@ class PartitionRestorer:
         for base in old:  # the checkpoint has the new start: retention was about to remove these
             self._files.unlink(segment_path(self._folder, base))
         bases = bases[len(old) :]
-        while len(bases) > 1 and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size():
-            # Created for records that were never written: the segment before it is still active.
+        while (
+            # Only the active segment at the partition's start may be empty.
+            (len(bases) > 1 or (bases and bases[0] > self._bounds[0]))
+            and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size()
+        ):
+            # Created for records that were never written. The name of the segment before it may be lost too:
+            # names that are not synced survive a power loss independently of each other.
             path = segment_path(self._folder, bases.pop())
             self._files.unlink(path)
             if path.with_suffix(".idx").name in names:

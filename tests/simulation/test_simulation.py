@@ -18,7 +18,24 @@ from tests.simulation.runner import SEEDS_A_TEST, TESTS, Tally, failure_of, many
 from tests.simulation.world import World
 
 FAILED_ONCE = (
-    *(546, 906, 1218, 5732, 14931, 17283, 19490, 19828, 31438, 32234, 35636, 36809, 39434, 40374, 48985),
+    *(
+        546,
+        906,
+        1218,
+        5732,
+        14931,
+        17283,
+        19490,
+        19828,
+        31438,
+        32234,
+        35636,
+        36809,
+        39434,
+        40374,
+        48985,
+        50218,
+    ),
     100071,
 )
 

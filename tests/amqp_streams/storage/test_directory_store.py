@@ -27,6 +27,11 @@ from tests.amqp_streams.storage.conftest import (
     read_all,
 )
 
+
+class PowerLossError(BaseException):
+    """The machine stops here."""
+
+
 # -- opening
 
 
@@ -119,6 +124,35 @@ def test_a_deleted_log_stays_deleted() -> None:
     assert not hand.store.logs
     assert hand.store.findings == ()
     assert not [path for path in files.paths() if "trash" in path.parts]
+
+
+def test_names_of_segments_that_were_never_written_are_no_damage() -> None:
+    """A power loss keeps each name that was not synced, or not: here only that of the later segment."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    log = hand.store.create("log", LogSettings(partitions=1, segment_bytes=64 << 10), incarnation="i")
+    folder = ROOT / "logs" / "log" / "0"
+
+    def crash(operation: str, path: Path) -> int:
+        if (operation, path) == ("fsync_dir", folder):
+            raise PowerLossError
+        return 0
+
+    files.fault = crash
+    for _ in range(2):  # direct writes to two segments
+        log.partitions[0].append([b"x" * (1 << 20)], b"\0", NOW)
+    with pytest.raises(PowerLossError):
+        hand.store.commit()
+    files.fault = lambda operation, path: 0
+    first, later = sorted(path for path in files.paths() if path.suffix == ".log")
+    assert (first.parent, later.parent) == (folder, folder)
+    files.unlink(first)
+    files.fsync_dir(folder)
+    files.kill()
+    hand = open_inline(files)
+    assert isinstance(hand.store, DirectoryStore)
+    assert hand.store.findings == ()
+    assert hand.write(hand.store.logs["log"].partitions[0], b"y") == 0
 
 
 # -- failing disks
