@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers bench sparkbench soak scale flat attack mixed mutants connections groups clean
+.PHONY: help setup run demo crash sim clusters fuzz sanitize schemathesis interop scenarios test simgateway check docs installs format reference reconnecting peers kafka kafka-stop bench sparkbench soak scale flat attack mixed mutants connections groups clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -109,9 +109,15 @@ format: setup  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-PEERS ?= kafka,artemis,qpid-j,rabbitmq,knative
-peers: setup  ## install the products that make bench compares with into build/peers or PEERS_DIR (PEERS=kafka); some need root and 10 minutes
+PEERS ?= kafka,kafka-load,artemis,qpid-j,rabbitmq,knative
+peers: setup  ## install the products that make bench compares with into build/peers or PEERS_DIR (PEERS=artemis); some need root and 10 minutes
 	$(BIN)/python -m bench.products.install --only $(PEERS)
+
+kafka: setup  ## install Kafka from Maven Central and start three brokers on loopback, with data and logs in build/kafka
+	$(BIN)/python -m bench.products.kafka_cluster start
+
+kafka-stop: setup  ## stop the brokers of make kafka; their logs stay in build/kafka
+	$(BIN)/python -m bench.products.kafka_cluster stop
 
 BENCH_ARGS ?=
 bench: setup  ## measure the speed of engine and gateway, next to the products of make peers (BENCH_ARGS="--parts batched --sizes 100")

@@ -25,7 +25,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.process import busy_seconds, usage
-from bench.products.kafka_broker import running
+from bench.products.kafka_broker import LOAD, running
 from bench.products.places import why_missing
 from bench.spark_kafka import PACKAGE, beside, bodies
 from bench.spark_kafka import READ_AT_LEAST as READ_RATIO_AT_LEAST
@@ -57,7 +57,7 @@ class Row:
 def main() -> int:
     """Measure, print."""
     options = _options()
-    missing = why_missing("kafka")
+    missing = why_missing("kafka", LOAD)
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-") as name,
         session(() if missing else (PACKAGE,)) as spark,

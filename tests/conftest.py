@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import forks
+from tests.kafka_brokers import kafka, mock_kafka
 from tests.preloaded import launching
 
 # A property holds or does not: how long an example takes, to make or to run, depends on what else the machine
@@ -24,6 +25,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 launching.install()
+
+__all__ = ["kafka", "mock_kafka"]
 
 
 @pytest.fixture
@@ -42,8 +45,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Units(LoadFileScheduling):
         def _assign_work_unit(self, node: Any) -> None:
-            if forks.SPARK in self.workqueue:
-                self.workqueue.move_to_end(forks.SPARK, last=False)
+            for unit in (forks.KAFKA, forks.SPARK):
+                if unit in self.workqueue:
+                    self.workqueue.move_to_end(unit, last=False)
             super()._assign_work_unit(node)
 
         def _split_scope(self, nodeid: str) -> str:

@@ -4,8 +4,8 @@ The tests are collected once, which takes 10 s of CPU, and the forks share what 
 one unit of tests after another, the longest first, and sends one short message for each test. More forks than
 cores are better than as many: half of the time, a test waits for a disk or for another process.
 
-A unit is a file, because the tests of a file share nodes; or all files that use Spark, because a JVM costs as
-much as two thousand tests; or one test of a file in `SPREAD`.
+A unit is a file, because the tests of a file share nodes; or all files that use Spark, or all that use Kafka,
+because a JVM costs as much as two thousand tests; or one test of a file in `SPREAD`.
 """
 
 import os
@@ -24,8 +24,12 @@ from typing import Any, Final, Literal, NamedTuple
 import pytest
 
 SPARK: Final = "spark"
+KAFKA: Final = "kafka"
+_SHARED: Final = {SPARK: "spark: SparkSession", KAFKA: "kafka: Cluster"}
+"""What the tests of many files share, and how their functions take it."""
 FIRST: Final = (
     SPARK,
+    KAFKA,
     "tests/test_tutorial.py",
     "tests/attack/",
     "tests/acceptance/",
@@ -62,9 +66,10 @@ class Phase(NamedTuple):
 
 
 @cache
-def uses_spark(file: Path) -> bool:
-    """Some test of this file takes the session."""
-    return f"{SPARK}: SparkSession" in file.read_text(encoding="utf-8")
+def shared_by(file: Path) -> str | None:
+    """What some test of this file shares with other files: Spark's session, Kafka's brokers."""
+    text = file.read_text(encoding="utf-8")
+    return next((name for name, taken in _SHARED.items() if taken in text), None)
 
 
 def unit_of(nodeid: str, root: Path) -> str:
@@ -72,7 +77,7 @@ def unit_of(nodeid: str, root: Path) -> str:
     file = nodeid.split("::", 1)[0]
     if file.startswith(SPREAD):
         return nodeid
-    return SPARK if uses_spark(root / file) else file
+    return shared_by(root / file) or file
 
 
 def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:

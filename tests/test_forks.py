@@ -88,6 +88,13 @@ def test_a_file_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     assert "1 error" in done.stdout
 
 
+def test_files_with_kafka_brokers_are_one_unit(tmp_path: Path) -> None:
+    for name, text in (("a", "kafka: Cluster"), ("b", ""), ("c", "kafka: Cluster")):
+        (tmp_path / f"test_{name}.py").write_text(f"def test({text})")
+    nodeids = ["test_a.py::1", "test_b.py::1", "test_c.py::1"]
+    assert forks.units(nodeids, tmp_path) == [[0, 2], [1]]
+
+
 def test_units_are_files_spark_and_single_tests(tmp_path: Path) -> None:
     spread = forks.SPREAD[0]
     names = ("tests/a.py", "tests/s.py", "tests/t.py", "tests/b.py", f"{spread}c.py")

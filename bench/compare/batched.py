@@ -52,7 +52,7 @@ def measure(plan: Plan, sink: Sink, peers: Sequence[str]) -> list[str]:
     """Measure everything into `sink`; what failed or is missing, in words."""
     parts: dict[str, Callable[[Plan, Sink], None]] = {OURS: _ours, KAFKA: _kafka, REFERENCE: _reference}
     words = []
-    if KAFKA in peers and (why := why_missing(KAFKA)):
+    if KAFKA in peers and (why := why_missing(KAFKA, kafka_broker.LOAD)):
         words.append(f"{KAFKA}: {why}")
         parts.pop(KAFKA)
     names = [name for name in parts if name == OURS or name in peers]

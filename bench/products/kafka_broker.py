@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.process import Usage, usage
-from bench.products.places import home
+from bench.products import kafka_java
+from bench.products.places import home, why_missing
 from bench.server import free_port, stop
 
 PARTITIONS: Final = 4
@@ -32,7 +33,8 @@ _MEMORY: Final = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
-_CLUSTER: Final = "MkU3OEVBNTcwNTJENDM2Qk"
+LOAD: Final = "kafka-load"
+"""The product that has the load generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Kafka:
 
     process: "subprocess.Popen[bytes]"
     server: str
-    folder: Path
+    generator: Path
 
     def usage(self) -> Usage:
         """What the broker uses now."""
@@ -53,7 +55,7 @@ class Kafka:
         Raises:
             RuntimeError: not everything was accepted or arrived.
         """
-        command = [str(self.folder / "kafka_load"), mode, "--broker", self.server, "--topic", topic]
+        command = [str(self.generator), mode, "--broker", self.server, "--topic", topic]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -102,22 +104,19 @@ def running(work: Path) -> Iterator[Kafka]:
     Raises:
         RuntimeError: it is not installed, or does not start.
     """
-    folder = home("kafka")
-    if folder is None:
-        message = "Kafka is not installed: make peers"
+    folder, load = home("kafka"), home(LOAD)
+    if folder is None or load is None:
+        message = f"Kafka: {why_missing('kafka', LOAD)}"
         raise RuntimeError(message)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     port, controller = free_port(), free_port()
-    file = work / "server.properties"
-    file.write_text("".join(f"{k}={v}\n" for k, v in settings(work / "data", port, controller).items()))
-    tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(file)]
+    file = kafka_java.write_settings(work / "server.properties", settings(work / "data", port, controller))
     with (work / "broker.log").open("ab") as words:
-        formatting = _java(folder, ["-Xmx256m"], *tool)
-        subprocess.run(formatting, check=True, stdout=words, stderr=words)
-        command = _java(folder, _MEMORY, "kafka.Kafka", str(file))
+        kafka_java.format_data(folder, file, words)
+        command = kafka_java.command(folder, _MEMORY, kafka_java.BROKER, str(file))
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
-    broker = Kafka(process, f"127.0.0.1:{port}", folder)
+    broker = Kafka(process, f"127.0.0.1:{port}", load / "kafka_load")
     try:
         _await(broker, work / "broker.log")
         broker.load("send", "warm", count=WARM_UP, size=100, window=0, linger=LINGER_MS)
@@ -126,11 +125,6 @@ def running(work: Path) -> Iterator[Kafka]:
     finally:
         stop(process)
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _java(folder: Path, memory: tuple[str, ...] | list[str], *command: str) -> list[str]:
-    logging = f"-Dlog4j2.configurationFile={Path(__file__).parent / 'kafka' / 'log4j2.yaml'}"
-    return ["java", *memory, "-Djava.awt.headless=true", logging, "-cp", f"{folder}/libs/*", *command]
 
 
 def _await(broker: Kafka, words: Path) -> None:

@@ -1,7 +1,8 @@
 """Where `make peers` puts the products, and which of them are there.
 
 Everything is below one folder: `build/peers` of the project, or the environment variable `PEERS_DIR`. A
-product's folder appears as the last step of its installation, so a folder that exists is complete.
+product's folder appears as the last step of its installation, so a folder that exists is complete. `kafka` is
+the brokers, which tests use as well, `kafka-load` the load generator that only `make bench` needs.
 """
 
 import os
@@ -10,7 +11,7 @@ from typing import Final
 
 PROJECT: Final = Path(__file__).parents[2]
 VARIABLE: Final = "PEERS_DIR"
-NAMES: Final = ("kafka", "artemis", "qpid-j", "rabbitmq", "knative")
+NAMES: Final = ("kafka", "kafka-load", "artemis", "qpid-j", "rabbitmq", "knative")
 
 
 def peers_dir() -> Path:
@@ -29,9 +30,10 @@ def failure_file(name: str) -> Path:
     return peers_dir() / f"{name}.failed"
 
 
-def why_missing(name: str) -> str:
-    """Why a product is not there; empty if it is."""
-    if home(name) is not None:
-        return ""
-    file = failure_file(name)
-    return file.read_text().strip() if file.is_file() else "not installed: make peers"
+def why_missing(*names: str) -> str:
+    """Why a product that is named is not there; empty if all of them are."""
+    for name in names:
+        if home(name) is None:
+            file = failure_file(name)
+            return file.read_text().strip() if file.is_file() else "not installed: make peers"
+    return ""
