@@ -1,4 +1,7 @@
-"""The stores that are tested, each with a hand that makes time pass in it."""
+"""The stores that are tested, each with a hand that makes time pass in it.
+
+`conformance/` is the suite that every store passes: docs/stores.md.
+"""
 
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,6 +107,22 @@ def read_all(partition: Partition, at: int = 0, bytes_max: int = 1 << 20) -> lis
         at += len(chunk)
     assert at == partition.end
     return messages
+
+
+def entries(partition: Partition) -> list[tuple[int, bytes]]:
+    """The number and the message of each retained record."""
+    found: list[tuple[int, bytes]] = []
+    at = partition.start
+    while (chunk := partition.read(at, 1)) is not None:
+        found.append((chunk.base, chunk.messages[0]))
+        at = chunk.base + 1
+    return found
+
+
+def stamps(partition: Partition) -> list[int]:
+    """The append time of each retained record."""
+    chunks = [partition.read(number, 1) for number, _ in entries(partition)]
+    return [chunk.timestamps[0] for chunk in chunks if chunk is not None]
 
 
 Opener = Callable[[], Hand]

@@ -1,0 +1,55 @@
+"""Logs of every store: created, changed, deleted."""
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.ports import Partition
+from tests.amqp_streams.storage.conftest import NOW, Hand, read_all
+
+
+def test_a_log_is_made_once_and_found_by_its_name(hand: Hand) -> None:
+    log = hand.store.create("a.b-c_1", LogSettings(partitions=3), incarnation="xyz")
+    assert hand.store.logs["a.b-c_1"] == log or hand.store.logs["a.b-c_1"] is log
+    assert [(partition.log, partition.index) for partition in log.partitions] == [
+        ("a.b-c_1", 0),
+        ("a.b-c_1", 1),
+        ("a.b-c_1", 2),
+    ]
+    with pytest.raises(ValueError, match="exists"):
+        hand.store.create("a.b-c_1", LogSettings(), incarnation="other")
+    with pytest.raises(ValueError, match="not a valid log name"):
+        hand.store.create("../a", LogSettings(), incarnation="other")
+
+
+def test_a_deleted_log_does_not_exist_and_its_pending_appends_fail(hand: Hand, partition: Partition) -> None:
+    hand.write(partition, b"a")
+    partition.append([b"b"], b"\0", NOW)
+    hand.store.delete("log")
+    assert "log" not in hand.store.logs
+    done = hand.commit()
+    assert done is not None
+    assert list(done.failures) == [partition]
+    with pytest.raises(StorageError, match="deleted"):
+        partition.append([b"c"], b"\0", NOW)
+    with pytest.raises(KeyError):
+        hand.store.delete("log")
+
+
+def test_a_namesake_of_a_deleted_log_begins_empty(hand: Hand, partition: Partition) -> None:
+    hand.write(partition, *[b"old" * 100] * 30)
+    hand.store.delete("log")
+    again = hand.store.create("log", LogSettings(), incarnation="2").partitions[0]
+    assert (again.start, again.end) == (0, 0)
+    hand.write(again, b"new")
+    assert read_all(again) == [b"new"]
+
+
+def test_settings_change_but_not_the_number_of_partitions(hand: Hand, partition: Partition) -> None:
+    hand.store.update("log", LogSettings(retention_ms=5000))
+    assert hand.store.logs["log"].settings.retention_ms == 5000
+    assert hand.store.logs["log"].partitions[0] is partition
+    with pytest.raises(ValueError, match="partitions"):
+        hand.store.update("log", LogSettings(partitions=2))
+    with pytest.raises(KeyError):
+        hand.store.update("none", LogSettings())
