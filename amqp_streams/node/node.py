@@ -22,7 +22,7 @@ from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, Steps, carry_out, finished
 from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import CommitDone, Formats, Partition, Store, StoredLog, Use
+from amqp_streams.storage.ports import CommitDone, Formats, Partition, ReadRequest, Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
     AttachRequest,
@@ -39,7 +39,7 @@ from amqp_streams.streams.attach import (
     Replying,
     requested_partition,
 )
-from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
+from amqp_streams.streams.consuming.reader import Later, Passed, Picked, Room, Run
 from amqp_streams.streams.intake import Intake
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
@@ -331,11 +331,12 @@ class Node:
 
     def next_run(
         self, consumer: Consuming, count_max: int, now_ms: int | None = None, bytes_max: int | None = None
-    ) -> Run | Passed | None:
+    ) -> Run | Passed | Later | None:
         """The next records for a consumer, or a `Passed` if its filters skipped records.
 
-        None if it is `stopped`, or has read all: then the next commit wakes it. Records of a link that
-        `keeps` a cursor are unsettled from here on. `now_ms`: the wall clock. `bytes_max`: see `Reader.take`.
+        `LATER`: the reader's `asker` will be called. None if it is `stopped`, or has read all: then the next
+        commit wakes it. Records of a link that `keeps` a cursor are unsettled from here on. `now_ms`: the
+        wall clock. `bytes_max`: see `Reader.take`.
 
         Raises:
             PeerError: the records are damaged, or the disk failed; the link must be closed.
@@ -343,13 +344,13 @@ class Node:
         if consumer.stopped:
             return None
         run = self._consumers.reading.next_run(consumer, count_max, now_ms, bytes_max)
-        if consumer.progress is not None and run is not None:
+        if consumer.progress is not None and isinstance(run, Run | Passed):
             self._consumers.cursors.taken(consumer, run if isinstance(run, Run) else None)
         return run
 
     def next_batch(
         self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
-    ) -> Picked | Passed | None:
+    ) -> Picked | Passed | Later | None:
         """Like `next_run`, for batched deliveries: records of one partition (see `Reader.pick`)."""
         return (
             None
@@ -357,11 +358,13 @@ class Node:
             else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
         )
 
-    def record(self, consumer: Consuming, partition_index: int, number: int) -> Run | None:
-        """A record for redelivery; None if it was removed or the consumer is `stopped`. Raises PeerError."""
+    def record(
+        self, consumer: Consuming, partition_index: int, number: int, request: ReadRequest | None = None
+    ) -> Run | Later | None:
+        """A record for redelivery; None: removed, or the consumer is `stopped`. Raises PeerError."""
         if consumer.stopped:
             return None
-        run = record(consumer, partition_index, number)
+        run = record(consumer, partition_index, number, request)
         # Retention removed the record: nothing can be settled any more, so the cursor must not wait for it.
         if run is None:
             self._consumers.cursors.settled(consumer, partition_index, number)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
-from amqp_streams.storage.ports import CommitDone, Partition
+from amqp_streams.storage.ports import LATER, CommitDone, Later, Partition, ReadRequest
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.held import Held
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
@@ -26,7 +26,7 @@ class Reading:
 
     def next_run(
         self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None
-    ) -> Run | Passed | None:
+    ) -> Run | Passed | Later | None:
         """See `Node.next_run`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             run = consumer.reader.take(count_max, now_ms, bytes_max)
@@ -38,7 +38,7 @@ class Reading:
 
     def next_batch(
         self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room
-    ) -> Picked | Passed | None:
+    ) -> Picked | Passed | Later | None:
         """See `Node.next_batch`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             picked = consumer.reader.pick(count_max, now_ms, room)
@@ -93,13 +93,17 @@ class Reading:
                 self._waiting.pop(partition, None)
 
 
-def record(consumer: Consuming, partition_index: int, number: int) -> Run | None:
+def record(
+    consumer: Consuming, partition_index: int, number: int, request: ReadRequest | None
+) -> Run | Later | None:
     """See `Node.record`."""
     partition = consumer.log.partitions[partition_index]
     try:
-        chunk = partition.read(number, 1)
+        chunk = partition.read(number, 1, request)
     except StorageError as error:
         raise storage_refusal(error) from error
+    if chunk is LATER:
+        return LATER
     # `read` continues at the next record if retention removed this one.
     if chunk is None or not chunk.base <= number < chunk.base + len(chunk):
         return None

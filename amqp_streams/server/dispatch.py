@@ -430,6 +430,7 @@ class Dispatch:
                 self.producers.remove(link)
             case ConsumerLink():
                 link.report_settled()
+                link.asked.cancel()
                 self._service.confirming.forget(link)
                 if link.watched:
                     self._watched = [consumer for consumer in self._watched if consumer is not link]

@@ -82,6 +82,7 @@ class DirectoryStore:
         self._writer, self._keeper, self._states_writer = self._executors(
             threads=threads, loop_call=loop_call
         )
+        self._reading.read_with(partial(self._reader, threads))
         self.states: Final = states.DirectoryStates(
             opened.files,
             opened.root,
@@ -386,6 +387,11 @@ class DirectoryStore:
 
         # The keeper's tasks contain the syncs that they need.
         return thread("writer"), thread("keeper", every=None), thread("states")
+
+    def _reader(self, threads: bool, number: int) -> Executor:
+        if not threads:
+            return InlineExecutor(self._files, self._results)
+        return ThreadExecutor(f"amqp-streams-reader-{number}", self._files, self._results)
 
     def _lazy_sync_failed(self, file: OpenFile, error: OSError) -> None:
         """With `sync = interval`: recently accepted records may be lost, so their partitions stop."""

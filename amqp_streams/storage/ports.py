@@ -6,9 +6,10 @@ called from one thread (the event loop's).
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
@@ -77,6 +78,41 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.messages)
+
+
+class Later(Enum):
+    """The answer of a read that waits for the disk, or for another machine."""
+
+    LATER = auto()
+
+
+LATER: Final = Later.LATER
+
+
+class PendingRead(Protocol):
+    """A read that a store has begun for a `ReadRequest`."""
+
+    def cancel(self) -> None:
+        """Forget the request: `ready` is not called any more."""
+
+
+@dataclass(slots=True, eq=False)
+class ReadRequest:
+    """A reader that can wait for an answer. It has at most one read that is not answered.
+
+    `owner`: the reads of all owners take turns, for example of connections. `ready`: called on the event
+    loop's thread, when the same read answers at once. `pending`: belongs to the store.
+    """
+
+    owner: Hashable
+    ready: Callable[[], None]
+    pending: PendingRead | None = None
+
+    def cancel(self) -> None:
+        """Give up the read that is not answered. Has no effect without one."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +226,17 @@ class Partition(Protocol):
             StorageError: this partition stopped after a failed write or sync.
         """
 
-    def read(self, at: int, bytes_max: int) -> Chunk | None:
+    @overload
+    def read(self, at: int, bytes_max: int) -> Chunk | None: ...
+    @overload
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None) -> Chunk | Later | None: ...
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None = None) -> Chunk | Later | None:
         """Record from number `at` on, at least one, about `bytes_max` bytes.
 
-        None if `at` is `end` or greater.
+        None if `at` is `end` or greater. `LATER` if the store does not have the record in memory: then it
+        calls `request.ready` when the same read with the same request answers with the records, or raises. It
+        never calls `ready` after `request.cancel` or after a read of another position. Without a request, the
+        read waits for the disk and never answers `LATER`.
 
         If `at` is below `start`, reads from `start` (the caller compares). Any number of readers may read in
         any order.

@@ -32,11 +32,13 @@ class FaultyFiles:
 
     `fault(operation, path)` is asked before each operation (its name as in `Files`) and may return an errno
     to fail with, 0 to go on, or for `pwritev` -1 for a short write. `space` bounds the bytes of all files.
+    `cold` is asked whether bytes that are read are not in the system's cache.
     """
 
     def __init__(self, *, space: int | None = None) -> None:
         self.space = space
         self.fault: Callable[[str, Path], int] = lambda operation, path: 0  # noqa: ARG005  # no fault
+        self.cold: Callable[[], bool] = lambda: False
         self.operations = 0
         self._root = _Folder()
         self._open: dict[int, tuple[Path, _File]] = {}
@@ -138,6 +140,14 @@ class FaultyFiles:
         path, file = self._opened(fd)
         self._step("pread", path)
         return bytes(file.data[position : position + count])
+
+    def is_cached(self, fd: int, count: int, position: int) -> bool | None:
+        """See `Files.is_cached`."""
+        del fd, count, position
+        return not self.cold()
+
+    def will_need(self, fd: int, count: int, position: int) -> None:
+        """See `Files.will_need`."""
 
     def fdatasync(self, fd: int) -> None:
         """See `Files.fdatasync`.

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
@@ -19,9 +19,11 @@ from amqp_streams.storage.ports import (
     Chunk,
     CommitDone,
     Formats,
+    Later,
     Numbers,
     Partition,
     PartitionFacts,
+    ReadRequest,
     StoredLog,
     StoreFacts,
 )
@@ -83,7 +85,11 @@ class MemoryPartition:
         self.queue.append(self, Chunk(base, timestamps, header_sizes, list(messages), marks, formats))
         return base
 
-    def read(self, at: int, bytes_max: int) -> Chunk | None:
+    @overload
+    def read(self, at: int, bytes_max: int) -> Chunk | None: ...
+    @overload
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None) -> Chunk | Later | None: ...
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None = None) -> Chunk | Later | None:  # noqa: ARG002  everything is in memory
         """See `Partition.read`."""
         # Retention may have removed what the reader asks for.
         at = max(at, self.start)

@@ -5,6 +5,7 @@ Spec: Event Streams 4.4, 4.6.5.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
@@ -14,6 +15,15 @@ from amqp_streams.wire.annotations import AnnotationWriter, section
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.sections import with_delivery_count
 from amqp_streams.wire.types import Array, Symbol, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivery:
+    """A record that will be sent again, after `delivery_count` failed deliveries."""
+
+    partition: int
+    number: int
+    delivery_count: int
 
 
 class Writers(dict[int, AnnotationWriter]):

@@ -20,7 +20,7 @@ from amqp_streams.server.links.consumer import TURN_S, ConsumerLink
 from amqp_streams.server.links.link import Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.batching import BYTES_MIN
-from amqp_streams.streams.consuming.reader import Passed, Picked, Room
+from amqp_streams.streams.consuming.reader import LATER, Passed, Picked, Room
 from amqp_streams.wire.batched.compression import compressed
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, write_batch
 from amqp_streams.wire.types import Array, Symbol
@@ -120,12 +120,13 @@ class BatchedLink(ConsumerLink):
                 return
             # The clock is read per batch, not per event: a batch is the smallest unit that can be
             # interrupted.
-            draft, cost = self._fill(room, budget, until)
+            draft, cost, waits = self._fill(room, budget, until)
             budget = 0 if perf_counter() > until else budget - cost
             if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
                 self._deliver(draft)
             elif not cost:
-                if not links.wants_drain(pointer):
+                # `_read_answered` continues: until then it is not known whether there is more to send.
+                if waits or not links.wants_drain(pointer):
                     return
                 if draft is None or not self._passed:
                     self.answer_drain()
@@ -146,11 +147,11 @@ class BatchedLink(ConsumerLink):
             return room
         return min(room, max(BYTES_MIN, throttle.rate)) if throttle.deliveries(self) else 0
 
-    def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int]:
+    def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int, bool]:
         """Read the next batch.
 
-        Returns the batch and its cost in the budget; (None or an empty batch, 0) means that the log has no
-        more events.
+        Returns the batch, its cost in the budget, and whether the store has to read before there is more. A
+        cost of 0 without that means that the log has no more events.
         """
         node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
         single = len(partitions) == 1
@@ -160,7 +161,7 @@ class BatchedLink(ConsumerLink):
             - BATCH_OVERHEAD_BYTES
             - (_PARTITION_BYTES * len(partitions) if self.grant.announce else 0)
         )
-        events, cost = self.batching.events, 0
+        events, cost, waits = self.batching.events, 0, False
         while events > 0 and cost < budget:
             filled = draft is not None and bool(draft.messages)
             try:
@@ -174,7 +175,8 @@ class BatchedLink(ConsumerLink):
                 if not filled:
                     raise
                 break  # send the events before the damaged record now; the next read raises the error again
-            if picked is None:
+            if picked is None or picked is LATER:
+                waits = picked is LATER
                 break
             if isinstance(picked, Passed):
                 if not picked.count:  # the next event does not fit into this batch
@@ -195,7 +197,7 @@ class BatchedLink(ConsumerLink):
         # All records were skipped by the filters: report how far the reader is, not where it began.
         if single and draft is not None and not draft.messages:
             draft.after = self.grant.reader.position(draft.partition)
-        return draft, cost
+        return draft, cost, waits
 
     def _deliver(self, draft: _Draft) -> None:
         if draft.formats and not self.batching.formats:

@@ -9,7 +9,6 @@ owner of the cursor.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
@@ -20,9 +19,10 @@ from amqp_streams.proton import links, outcomes, records, sending
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links import assembling
 from amqp_streams.server.links.link import OutgoingLink, Owner, Service
+from amqp_streams.storage.ports import ReadRequest
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming import outcome
-from amqp_streams.streams.consuming.reader import Passed, Run
+from amqp_streams.streams.consuming.reader import LATER, Asker, Passed, Run
 from amqp_streams.wire.annotations import AnnotationWriter
 
 TURN_EVENTS: Final = 1000
@@ -40,13 +40,6 @@ _OUTCOMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Redelivery:
-    partition: int
-    number: int
-    delivery_count: int
-
-
 class ConsumerLink(OutgoingLink[Consuming]):
     """Sends a log's records, one record in each delivery, as far as credit allows."""
 
@@ -56,6 +49,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         "_full",
         "_partition",
         "again",
+        "asked",
         "container",
         "keeps",
         "leaving",
@@ -84,7 +78,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.size_max: int = links.peer_size_max(pointer)
         """The largest message that the client accepts, in bytes. 0: any size."""
         self.writers = assembling.Writers()
-        self.again: deque[_Redelivery] = deque()
+        self.again: deque[assembling.Redelivery] = deque()
+        grant.reader.asker = Asker(owner.number, self._read_answered)
+        self.asked = ReadRequest(owner.number, self._read_answered)
+        """For the next record of `again`."""
         self.scheduled = False
         self._full = False
         self._partition = self._first = self._after = 0
@@ -130,16 +127,13 @@ class ConsumerLink(OutgoingLink[Consuming]):
                 return
             # The window has space again: the next time that it is full begins anew.
             self._full = False
-            throttle, bytes_max = self.owner.account.bytes_out, None
-            if throttle is not None:
-                # The quota of the user counts deliveries and bytes of all links together.
-                room = min(room, throttle.deliveries(self))
-                if not room:
-                    return
-                bytes_max = throttle.room(self)
+            room, bytes_max = self._within_quota(room)
+            if not room:
+                return
             # Events that were given back come first: they are older than the next ones of the log.
             if self.again:
-                self._redeliver(self.again.popleft())
+                if not self._redeliver(self.again[0]):
+                    return
                 continue
             if budget <= 0:
                 self.service.pump_later(self)
@@ -155,12 +149,22 @@ class ConsumerLink(OutgoingLink[Consuming]):
                 if perf_counter() > until:
                     budget = 0
                 continue
-            if run is None:
-                self.answer_drain()
+            if run is None or run is LATER:
+                # `_read_answered` continues. Until then it is not known whether there is more to send.
+                if run is None:
+                    self.answer_drain()
                 return
             # The clock after each run: filters may have taken long.
             budget = 0 if perf_counter() > until else budget - run.count
             self._send(run)
+
+    def _within_quota(self, room: int) -> tuple[int, int | None]:
+        """How many of `room` deliveries the quota of all links of the user allows, and of how many bytes."""
+        throttle = self.owner.account.bytes_out
+        if throttle is None:
+            return room, None
+        room = min(room, throttle.deliveries(self))
+        return room, throttle.room(self) if room else None
 
     def _pump_full(self) -> None:
         """Stop sending until the client settles.
@@ -174,6 +178,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.answer_drain()
         self._full = True
         self.owner.stall(self)
+
+    def _read_answered(self) -> None:
+        """Continue: the store has read what the link waits for."""
+        if self.alive and not self.closing:
+            self.service.pump_later(self)
 
     def go_on(self) -> None:
         """Continue after the user's quota has become available again."""
@@ -195,6 +204,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.report_settled()
             # From here on, dispositions of the client settle their deliveries directly.
             self.service.confirming.forget(self)
+            self.asked.cancel()
             super().close(error)
             self.service.effects.detached(self)
             self.service.effects.soon()
@@ -318,7 +328,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         # Bounded: a client that gives everything back must not fill the memory.
         if verdict is None or len(self.again) >= self.service.limits.unsettled:
             return False
-        self.again.append(_Redelivery(returned.partition, returned.number, verdict.delivery_count))
+        self.again.append(assembling.Redelivery(returned.partition, returned.number, verdict.delivery_count))
         self.service.pump_later(self)
         return True
 
@@ -426,8 +436,12 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if throttle is not None:
             throttle.spend(self, deliveries or events, size)
 
-    def _redeliver(self, redelivery: _Redelivery) -> None:
-        run = self.service.node.record(self.grant, redelivery.partition, redelivery.number)
+    def _redeliver(self, redelivery: assembling.Redelivery) -> bool:
+        """Send the first record of `again`; False if the store has to read it first."""
+        run = self.service.node.record(self.grant, redelivery.partition, redelivery.number, self.asked)
+        if run is LATER:
+            return False
+        self.again.popleft()
         if run is None:
             self.service.warn(
                 "redelivery_gone",
@@ -438,8 +452,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
             )
             if self.keeps:
                 self.service.cursors_moved()
-            return
+            return True
         (annotations,) = self.writers[redelivery.partition].run(
             redelivery.number, run.chunk.timestamps[run.start], 1
         )
         self._send_single(run, run.start, annotations, delivery_count=redelivery.delivery_count)
+        return True

@@ -3,12 +3,16 @@
 import fcntl
 import os
 from collections.abc import Sequence
-from errno import EAGAIN, EWOULDBLOCK
+from errno import EAGAIN, EINVAL, EOPNOTSUPP, EWOULDBLOCK
 from pathlib import Path
 from typing import Final, Protocol
 
 _BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers in one pwritev fail
 _ZEROS: Final = bytes(1 << 20)
+_PROBE: Final = bytearray(1)
+_PROBE_BYTES: Final = 64 << 10
+"""Half of what Linux reads ahead by default: the pages in between are rarely missing alone."""
+_AHEAD_BYTES: Final = 128 << 10
 
 
 class Files(Protocol):
@@ -28,6 +32,12 @@ class Files(Protocol):
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
         """Read up to `count` bytes."""
+
+    def is_cached(self, fd: int, count: int, position: int) -> bool | None:
+        """Whether reading these bytes does not wait for the disk. None: the system does not tell."""
+
+    def will_need(self, fd: int, count: int, position: int) -> None:
+        """Ask the system to read these bytes into its cache, without waiting for them if possible."""
 
     def fdatasync(self, fd: int) -> None:
         """Return when the file's data and its size are on the disk."""
@@ -85,6 +95,25 @@ class RealFiles:
     def pread(self, fd: int, count: int, position: int) -> bytes:
         """See `Files.pread`."""
         return os.pread(fd, count, position)
+
+    def is_cached(self, fd: int, count: int, position: int) -> bool | None:
+        """See `Files.is_cached`. Looks at one byte in `_PROBE_BYTES`, and at the last one."""
+        try:
+            for at in range(position, position + count, _PROBE_BYTES):
+                os.preadv(fd, (_PROBE,), at, os.RWF_NOWAIT)
+            os.preadv(fd, (_PROBE,), position + count - 1, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # Any other error is found again by the read itself.
+            return None if error.errno in (EOPNOTSUPP, EINVAL) else False
+        return True
+
+    def will_need(self, fd: int, count: int, position: int) -> None:
+        """See `Files.will_need`."""
+        # The kernel reads at most this many bytes for one call.
+        for at in range(position, position + count, _AHEAD_BYTES):
+            os.posix_fadvise(fd, at, min(_AHEAD_BYTES, position + count - at), os.POSIX_FADV_WILLNEED)
 
     def fdatasync(self, fd: int) -> None:
         """See `Files.fdatasync`."""
@@ -182,6 +211,14 @@ class OpenFile:
             data = self._files.pread(self.fd, missing, position + count - missing)
             parts.append(data)
         return b"".join(parts)
+
+    def is_cached(self, count: int, position: int) -> bool | None:
+        """See `Files.is_cached`."""
+        return self._files.is_cached(self.fd, count, position)
+
+    def will_need(self, count: int, position: int) -> None:
+        """See `Files.will_need`."""
+        self._files.will_need(self.fd, count, position)
 
     def size(self) -> int:
         """Size of the file in bytes."""

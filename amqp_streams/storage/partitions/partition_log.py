@@ -10,7 +10,7 @@ end.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, overload
 
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.catalog import LogRecord
@@ -18,7 +18,16 @@ from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import cut, join, join_formats
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
-from amqp_streams.storage.ports import Chunk, CommitQueue, Formats, Mark, Numbers, PartitionFacts
+from amqp_streams.storage.ports import (
+    Chunk,
+    CommitQueue,
+    Formats,
+    Later,
+    Mark,
+    Numbers,
+    PartitionFacts,
+    ReadRequest,
+)
 
 Admit = Callable[["PartitionLog", int, int], None]
 """Called by each append with its bytes and the time; raises DiskFullError if the disk has no space."""
@@ -261,14 +270,18 @@ class PartitionLog:
 
     # -- reading
 
-    def read(self, at: int, bytes_max: int) -> Chunk | None:
+    @overload
+    def read(self, at: int, bytes_max: int) -> Chunk | None: ...
+    @overload
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None) -> Chunk | Later | None: ...
+    def read(self, at: int, bytes_max: int, request: ReadRequest | None = None) -> Chunk | Later | None:
         """See `Partition.read`."""
         at = max(at, self.start)
         if at >= self.end:
             return None
         tail = self.tail
         if not tail or at < tail[0].base:
-            return self.segments.read(at, bytes_max, tail[0].base if tail else self.end)
+            return self.segments.read(at, bytes_max, tail[0].base if tail else self.end, request)
         index = bisect_right(tail, at, key=_base) - 1
         chunk, size = tail[index], self._tail_sizes[index]
         if at > chunk.base or size > bytes_max:

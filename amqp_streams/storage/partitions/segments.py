@@ -19,10 +19,9 @@ from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import join
 from amqp_streams.storage.formats.index import Coverage, Index
 from amqp_streams.storage.formats.producers import Table
-from amqp_streams.storage.partitions.reading import Reading
-from amqp_streams.storage.plans.recovery import Damage
+from amqp_streams.storage.partitions.reading import Reading, Stretch
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, must_roll, notice
-from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
 
 _CHUNK_PARTS_MAX: Final = 64
 
@@ -275,8 +274,10 @@ class Segments:
 
     # -- reading
 
-    def read(self, at: int, bytes_max: int, after: int) -> Chunk:
+    def read(self, at: int, bytes_max: int, after: int, request: ReadRequest | None = None) -> Chunk | Later:
         """Record from `at` on. `after` is the number of the first readable record after all segments.
+
+        `LATER` only with a request, see `Partition.read`.
 
         Raises:
             CorruptionError: the record was stored, but no segment has it.
@@ -286,8 +287,14 @@ class Segments:
         segment = self.row[index]
         if at >= segment.end or at < segment.base:
             raise self._corruption(segment, segment.bytes, at, self._next_base(index, at, after))
-        position, until = self._extent(segment, at)
-        batches, damage = self._batches(segment, position, until, at)
+        extent = self._extent(segment, at, request)
+        if extent is LATER:
+            return LATER
+        position, until = extent
+        stretch = self._batches(segment, position, until, at, request)
+        if stretch is LATER:
+            return LATER
+        batches, damage = stretch
         found = bisect_right(batches, at, key=_batch_base) - 1
         if found < 0 or at >= batches[found].head.end:
             later = (
@@ -316,7 +323,9 @@ class Segments:
         if segment.first_timestamp_ms > after_ms:
             return segment.base
         position, until = self._index(segment).extent_before(after_ms, segment.bytes)
-        batches, damage = self._batches(segment, position, until, segment.base)
+        stretch = self._batches(segment, position, until, segment.base)
+        assert stretch is not LATER, "a read without a request waits"
+        batches, damage = stretch
         expected = batches[0].head.base if batches else self._index(segment).bases[0]
         for batch in batches:
             # The numbers have a gap: the wanted record may be among the damaged ones.
@@ -327,9 +336,10 @@ class Segments:
             expected = batch.head.end
         return expected
 
-    def _extent(self, segment: Segment, at: int) -> tuple[int, int]:
+    def _extent(self, segment: Segment, at: int, request: ReadRequest | None) -> tuple[int, int] | Later:
         try:
-            return self._index(segment).extent_of(at, segment.bytes)
+            index = segment.index or self._reading.index(segment.path, segment.base, self.seed, request)
+            return LATER if index is LATER else index.extent_of(at, segment.bytes)
         # Retention removes a segment from `row` before its file, on this thread. A missing file is damage.
         except FileNotFoundError:
             raise self._corruption(segment, 0, at, segment.end) from None
@@ -337,13 +347,17 @@ class Segments:
             raise _failed(segment, error) from error
 
     def _index(self, segment: Segment) -> Index:
-        return segment.index or self._reading.index(segment.path, segment.base, self.seed)
+        index = segment.index or self._reading.index(segment.path, segment.base, self.seed)
+        assert index is not LATER, "a read without a request waits"
+        return index
 
     def _batches(
-        self, segment: Segment, position: int, until: int, at: int
-    ) -> tuple[list[record.Batch], list[Damage]]:
+        self, segment: Segment, position: int, until: int, at: int, request: ReadRequest | None = None
+    ) -> Stretch | Later:
         try:
-            return self._reading.batches(segment.path, self.seed, position, until)
+            # If the system does not tell, the active segment counts as cached.
+            recent = segment is self.active
+            return self._reading.batches(segment.path, self.seed, position, until, request, recent=recent)
         except FileNotFoundError:
             raise self._corruption(segment, 0, at, segment.end) from None
         except OSError as error:

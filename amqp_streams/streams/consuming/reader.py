@@ -7,11 +7,13 @@ so that a link whose filter rejects everything advances without delaying other l
 
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from amqp_streams.filters import Compiled
-from amqp_streams.storage.ports import Partition
+from amqp_streams.storage.ports import LATER, Later, Partition, ReadRequest
 from amqp_streams.streams.consuming.held import Held
 from amqp_streams.streams.consuming.runs import (
     MERGE_READ_BYTES,
@@ -24,7 +26,7 @@ from amqp_streams.streams.consuming.runs import (
     Run,
 )
 
-__all__ = ["Passed", "Picked", "Reader", "Room", "Run"]
+__all__ = ["LATER", "Asker", "Later", "Passed", "Picked", "Reader", "Room", "Run"]
 
 _UNKNOWN: Final = (1 << 64) - 1
 
@@ -36,6 +38,16 @@ class _State:
     CAUGHT_UP: Final = 1
     READY: Final = 2
     FINISHED: Final = 3
+    WAITING: Final = 4
+    """A read of the store is not answered."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asker:
+    """Who can wait for reads of the store. `owner`: see `ReadRequest`. `ready`: called when one was."""
+
+    owner: Hashable
+    ready: Callable[[], None]
 
 
 class Reader:
@@ -58,6 +70,7 @@ class Reader:
         "_read_bytes",
         "_ready",
         "_states",
+        "asker",
         "followed",
     )
 
@@ -71,6 +84,8 @@ class Reader:
     ) -> None:
         self.followed = False
         """`wake`: the caller reports each commit, so the reader need not look for new records."""
+        self.asker: Asker | None = None
+        """None: reads wait for the disk."""
         self._filters = filters
         self._read_bytes = read_bytes
         self._held = Held() if held is None else held
@@ -114,10 +129,11 @@ class Reader:
 
     def take(
         self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None
-    ) -> Run | Passed | None:
+    ) -> Run | Passed | Later | None:
         """The next run of at most `count_max` records, from the partitions in turns.
 
-        None if all durable records were read.
+        None if all durable records were read. `LATER` if `asker.ready` will be called before more can be
+        read, except of partitions that get new records.
 
         Returns `Passed` if filters skipped records: call again. `now_ms`: the value of UTC() in filters.
         `bytes_max`: the most bytes of the run's messages; the run has at least one message.
@@ -129,11 +145,13 @@ class Reader:
         turn = count_max if len(self._partitions) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
             run = self._cursor(self._ready[0]).run(turn, now_ms, bytes_max)
-            if self._turned(run):
+            if run is LATER:
+                self._await(self._ready.popleft())
+            elif self._turned(run):
                 return run
-        return None
+        return LATER if self._waiting else None
 
-    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | Later | None:
         """Like `take`, for batched deliveries: the next matching records of one partition, adjacent or not.
 
         `Passed(0)`: the next record does not fit into `room`. A reader uses either `take` or `pick`, never
@@ -141,17 +159,41 @@ class Reader:
         """
         while self._ready or self._look_again():
             picked = self._cursor(self._ready[0]).pick(count_max, now_ms, room)
-            if self._turned(picked):
+            if picked is LATER:
+                self._await(self._ready.popleft())
+            elif self._turned(picked):
                 return picked
-        return None
+        return LATER if self._waiting else None
+
+    @property
+    def _waiting(self) -> bool:
+        return _State.WAITING in self._states
+
+    def _await(self, partition: Partition) -> None:
+        self._states[partition.index] = _State.WAITING
+
+    def _answered(self, partition: Partition) -> None:
+        """A read of this partition is answered."""
+        if self._states[partition.index] == _State.WAITING:
+            self._states[partition.index] = _State.READY
+            self._ready.append(partition)
+        if self.asker is not None:
+            self.asker.ready()
 
     def _cursor(self, partition: Partition) -> PartitionCursor:
         index = partition.index
         cursor = self._cursors.get(index)
         if cursor is None:
             latest = self._latest[index] if self._latest else 0
+            asker = self.asker
+            request = None if asker is None else ReadRequest(asker.owner, partial(self._answered, partition))
             cursor = PartitionCursor(
-                partition, self._positions[index], self._filters, latest=latest, held=self._held
+                partition,
+                self._positions[index],
+                self._filters,
+                latest=latest,
+                held=self._held,
+                request=request,
             )
             cursor.read_bytes = self._at_once
             self._cursors[index] = cursor

@@ -17,7 +17,7 @@ from typing import Final
 
 from amqp_streams.filters import Compiled
 from amqp_streams.storage.formats.chunks import formats_at
-from amqp_streams.storage.ports import Chunk, Formats, Partition
+from amqp_streams.storage.ports import LATER, Chunk, Formats, Later, Partition, ReadRequest
 from amqp_streams.streams.consuming.held import Held
 
 READ_BYTES: Final = 128 << 10
@@ -128,16 +128,25 @@ class PartitionCursor:
         "partition",
         "position",
         "read_bytes",
+        "request",
         "used",
     )
 
     def __init__(
-        self, partition: Partition, position: int, filters: Compiled | None, *, latest: int, held: Held
+        self,
+        partition: Partition,
+        position: int,
+        filters: Compiled | None,
+        *,
+        latest: int,
+        held: Held,
+        request: ReadRequest | None = None,
     ) -> None:
         self.partition = partition
         self.position = position
         self.filters = filters
         self.held = held
+        self.request = request
         self.used = False
         self.read_bytes = READ_BYTES
         self.latest = latest
@@ -152,11 +161,14 @@ class PartitionCursor:
         self.end: Final = None if filters is None else filters.bounds.end(self.latest)
         """No record from this number on can match."""
 
-    def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
-        """The next records; or the records that filters skipped; or None if all durable records were read."""
+    def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | Later | None:
+        """The next records; or the records that filters skipped; or None if all durable records were read.
+
+        `LATER`: see `Partition.read`.
+        """
         chunk = self._chunk()
-        if chunk is None:
-            return None
+        if chunk is None or chunk is LATER:
+            return chunk
         start = self.position - chunk.base
         # Hot path: without filters, no record is looked at.
         if self.filters is None:
@@ -172,11 +184,11 @@ class PartitionCursor:
                 return Passed(passed)
         return self._next_chosen(chunk, count_max, bytes_max)
 
-    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | Later | None:
         """The next records that fit, adjacent or not. Otherwise like `run`."""
         chunk = self._chunk()
-        if chunk is None:
-            return None
+        if chunk is None or chunk is LATER:
+            return chunk
         start, filters = self.position - chunk.base, self.filters
         if filters is None or not filters.content:
             return self._pick_within(chunk, filters, count_max, room)
@@ -240,7 +252,7 @@ class PartitionCursor:
             self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats
         )
 
-    def _chunk(self) -> Chunk | None:
+    def _chunk(self) -> Chunk | Later | None:
         """The chunk at the position; None if there is nothing to read."""
         if self.end is not None and self.position >= self.end:
             self.finished = True
@@ -250,10 +262,12 @@ class PartitionCursor:
         chunk = self.chunk
         self.used = True
         if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
-            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
-            if chunk is None:
+            found = self.partition.read(self.position, self.read_bytes, self.request)
+            if found is None or found is LATER:
+                self.chunk = None
                 self.held.release(self)
-                return None
+                return found
+            chunk = self.chunk = found
             self.held.hold(self, chunk)
         # Retention removed the records in between.
         if chunk.base > self.position:
@@ -309,7 +323,12 @@ class PartitionCursor:
         return missed
 
     def forget(self) -> None:
-        """Drop the chunk. Records that matched and were not taken are filtered again."""
+        """Drop the chunk, and a read that is not answered.
+
+        Records that matched and were not taken are filtered again.
+        """
+        if self.request is not None:
+            self.request.cancel()
         self.held.release(self)
         self.chunk = None
         # The indices belong to the dropped chunk.

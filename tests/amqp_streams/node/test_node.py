@@ -232,7 +232,7 @@ def test_disk_failures_are_reported_with_a_condition(
     consumer = bench.consume(filters=EARLIEST)
     bench.append(0)
 
-    def broken(_at: int, _bytes: int) -> None:
+    def broken(_at: int, _bytes: int, _request: object = None) -> None:
         raise error
 
     bench.log.partitions[0].read = broken  # type: ignore[method-assign, assignment]
@@ -247,7 +247,7 @@ def test_a_record_is_read_again_by_its_number(bench: Bench) -> None:
     bench.append(0, 0, 1)
     consumer = bench.consume(filters=EARLIEST)
     run = bench.node.record(consumer, 0, 1)
-    assert run is not None
+    assert isinstance(run, Run)
     assert (run.partition.index, run.first, run.count) == (0, 1, 1)
 
 

@@ -82,7 +82,12 @@ def open_inline(files: FaultyFiles, **arguments: Any) -> Hand:
     """A store on files in memory, everything in this thread."""
     loop = ManualLoop()
     store = DirectoryStore.open(
-        ROOT, loop_call=loop.call, now_ms=lambda: NOW, files=files, tuning=SMALL, threads=False, **arguments
+        ROOT,
+        loop_call=loop.call,
+        now_ms=lambda: NOW,
+        files=files,
+        threads=False,
+        **{"tuning": SMALL, **arguments},
     )
     return Hand(store, loop)
 

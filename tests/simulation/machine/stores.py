@@ -68,6 +68,10 @@ class Backend(Protocol):
         """Return the findings of the last opening."""
 
 
+COLD: Final = 0.2
+"""The share of reads whose bytes are not in the cache of the simulated system."""
+
+
 @dataclass
 class Pace:
     """How long the disk takes. `calm`: as long as a good disk."""
@@ -131,6 +135,13 @@ class LaggingExecutor:
         self.results.put(task)
 
 
+class Reader(LaggingExecutor):
+    """A thread that reads: a store that closes does not wait for its reads."""
+
+    def stop(self) -> None:
+        self.tasks.clear()
+
+
 class SimulatedStore(DirectoryStore):
     """The store of a directory whose threads are on the schedule."""
 
@@ -142,6 +153,9 @@ class SimulatedStore(DirectoryStore):
         self.ends = {}
         self.threads = [LaggingExecutor(self.disk, self._files, self._results) for _ in range(3)]
         return self.threads[0], self.threads[1], self.threads[2]
+
+    def _reader(self, threads: bool, number: int) -> Executor:
+        return Reader(self.disk, self._files, self._results)
 
     def _wait_for_threads(self) -> None:
         for thread in self.threads[:2]:
@@ -193,6 +207,9 @@ class Directory:
         self.pace = Pace(self.random)
         self.store: SimulatedStore | None = None
         self.files.fault = self._fault
+        # Choices of its own: those of the disk stay as they are.
+        choices = Random(0)
+        self.files.cold = lambda: choices.random() < COLD
 
     def open(self, loop_call: LoopCall, now_ms: Callable[[], int], watcher: Watcher) -> Store:
         """See `Backend`."""

@@ -235,7 +235,7 @@ def test_nothing_is_read_after_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -
     partition, reads = node.store.logs["temps"].partitions[0], list[int]()
     read = partition.read
 
-    def counted(_self: object, at: int, size: int) -> Chunk | None:
+    def counted(_self: object, at: int, size: int, _request: object = None) -> Chunk | None:
         reads.append(at)
         return read(at, size)
 
@@ -296,7 +296,7 @@ def test_events_before_damage_are_delivered_and_then_the_link_is_closed(
     partition = node.store.logs["temps"].partitions[0]
     read = partition.read
 
-    def damaged(_self: object, at: int, size: int) -> Any:
+    def damaged(_self: object, at: int, size: int, _request: object = None) -> Any:
         if at >= 6:
             message = "file 1.log, byte 99"
             raise CorruptionError(message, first=6, after=None)

@@ -296,7 +296,7 @@ def test_damaged_records_close_the_link_that_came_to_them_and_no_other(
     node, pair = with_events(4, partitions=2)
     partition = node.store.logs["temps"].partitions[0]
 
-    def damaged(_at: int, _bytes: int) -> None:
+    def damaged(_at: int, _bytes: int, _request: object) -> None:
         raise CorruptionError("segment 0 at byte 7", first=0, after=None)
 
     monkeypatch.setattr(partition, "read", damaged)

@@ -2,7 +2,7 @@
 
 from amqp_streams.filters import Compiled, compile_filters
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.consuming.reader import Passed, Reader, Run
+from amqp_streams.streams.consuming.reader import Later, Passed, Reader, Run
 from amqp_streams.wire.types import Described, Symbol
 
 Position = tuple[int, int]
@@ -16,7 +16,7 @@ def from_start(log: StoredLog, filters: Compiled | None = None) -> Reader:
     return Reader([(partition, 0) for partition in log.partitions], filters)
 
 
-def run_of(taken: Run | Passed | None) -> Run:
+def run_of(taken: Run | Passed | Later | None) -> Run:
     assert isinstance(taken, Run)
     return taken
 

@@ -86,7 +86,7 @@ def test_nothing_is_read_after_an_upper_bound(
         store.commit()
     read, places_read = type(partition).read, list[int]()
 
-    def counted(self: Partition, at: int, size: int) -> Chunk | None:
+    def counted(self: Partition, at: int, size: int, _request: object = None) -> Chunk | None:
         places_read.append(at)
         return read(self, at, size)
 

@@ -193,7 +193,7 @@ def test_a_failed_read_leaves_the_reader_where_it_is(
     append(log.partitions[0], NOW)
     reader = Reader([(log.partitions[0], 0)])
 
-    def broken(_at: int, _bytes_max: int) -> None:
+    def broken(_at: int, _bytes_max: int, _request: object) -> None:
         raise StorageError
 
     with monkeypatch.context() as patch:
