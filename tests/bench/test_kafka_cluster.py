@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.products import kafka_cluster, places
 from bench.products.kafka_cluster import Broker, Cluster

@@ -1,0 +1,1 @@
+"""How an event is written as a record of Kafka, in two formats."""

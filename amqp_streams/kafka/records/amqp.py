@@ -1,0 +1,80 @@
+"""Records of the topics of our own logs: the value is the stored message. Pure.
+
+The value has the message as it is, if the size of its header section can be seen in it and its message-format
+is 0: nearly always. Otherwise it begins with a byte that no AMQP message begins with:
+
+    01  header size: u8  message-format: u32, big-endian  message
+
+The key is the group key of the event, for people and for Kafka's tools; no record has headers.
+"""
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from amqp_streams.errors import WireError
+from amqp_streams.storage.ports import Formats
+from amqp_streams.wire.layout import (
+    DELIVERY_ANNOTATIONS_HEAD,
+    HEADER,
+    HEADER_HEAD,
+    HEADS_END,
+    NULL_VALUE,
+    section_at,
+)
+
+_WRAPPED: Final = b"\x01"
+_HEAD: Final = struct.Struct(">BBI")
+OVERHEAD_MAX: Final = _HEAD.size
+"""The most bytes that a value has more than its message."""
+
+
+def values(messages: Sequence[bytes], header_sizes: bytes, formats: Formats = None) -> Sequence[bytes]:
+    """The values of records: the messages themselves, or new ones."""
+    if formats is None and not any(header_sizes) and _without_headers(messages):
+        return messages
+    numbers = formats or bytes(len(messages))
+    return [
+        message
+        if not number and message[:1] != _WRAPPED and header_size(message) == size
+        else _HEAD.pack(_WRAPPED[0], size, number) + message
+        for message, size, number in zip(messages, header_sizes, numbers, strict=True)
+    ]
+
+
+def messages(values: Sequence[bytes | None]) -> tuple[list[bytes], bytes, Formats]:
+    """Messages, header sizes and message-formats of records with these values.
+
+    A record without a value, which only another program can have written, is a message with the body null.
+    """
+    given = [NULL_VALUE if value is None else value for value in values]
+    if _without_headers(given):
+        return given, bytes(len(given)), None
+    found, sizes, formats = [], bytearray(), array("I")
+    for value in given:
+        if value[:1] == _WRAPPED and len(value) >= _HEAD.size:
+            _, size, number = _HEAD.unpack_from(value)
+            found.append(value[_HEAD.size :])
+        else:
+            size, number = header_size(value), 0
+            found.append(value)
+        sizes.append(size)
+        formats.append(number)
+    return found, bytes(sizes), formats if any(formats) else None
+
+
+def header_size(message: bytes) -> int:
+    """The bytes of the header section with which a message begins; 0 if it has none that can be stored."""
+    if not message.startswith(HEADER_HEAD):
+        return 0
+    try:
+        code, _, end = section_at(message, 0)
+    except WireError:
+        return 0
+    return end if code == HEADER and end <= 0xFF else 0
+
+
+def _without_headers(messages: Sequence[bytes]) -> bool:
+    # Bytes compare in the order of sections: two comparisons for a batch (`wire/sections.py`).
+    return min(messages) >= DELIVERY_ANNOTATIONS_HEAD and max(messages) < HEADS_END
