@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,9 +47,10 @@ class GatewayProcess(NodeProcess):
 
     @property
     def node_pid(self) -> int | None:
-        """Of the log node, while it runs."""
+        """Of the log node, while it runs: the child that has the data of the node open."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return int(children[0]) if children else None
+        data = str((self.data_dir / "log").resolve())
+        return next((int(child) for child in children if _opened(child, data)), None)
 
     def command(self) -> list[str]:
         """What is run."""
@@ -198,6 +200,19 @@ class Sender:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _opened(pid: str, folder: str) -> bool:
+    """Whether a process has a file in this folder open."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208  one that is closed meanwhile is no error
+    except OSError:
+        return False  # it has ended
+    for name in names:
+        with suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/{name}").startswith(folder):  # noqa: PTH115
+                return True
+    return False
 
 
 def _path(object_: Mapping[str, Any]) -> str:

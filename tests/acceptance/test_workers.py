@@ -4,10 +4,12 @@ metrics.
 
 import http.client
 import os
+import re
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
 from tests.acceptance.shared import BROKER, RESOURCES
+from tests.preloaded.launching import real_commands
 
 WORKERS = 3
 OLD, NEW = "the-old-token-of-alice", "the-new-token-of-alice"
@@ -144,7 +147,9 @@ def test_a_worker_that_is_killed_makes_the_gateway_not_ready_until_it_is_back(
 def test_the_parent_s_death_leaves_no_orphans_and_the_next_start_finds_everything_free(
     tmp_path: Path, server: SubscriberServer, came: Came
 ) -> None:
-    with GatewayProcess(tmp_path, "--workers", "2") as gateway:
+    with ExitStack() as stack:
+        with real_commands():  # the node and the workers, too, start as users' do
+            gateway = stack.enter_context(GatewayProcess(tmp_path, "--workers", "2"))
         gateway.apply(RESOURCES.format(url=server.url))
         sender = Sender(gateway.http, BROKER)
         assert sender.send({"id": "first", "source": "/s", "type": "t"}, b"{}") == 202
@@ -272,11 +277,13 @@ def _shares(gateway: GatewayProcess) -> bool:
 def _workers(gateway: GatewayProcess) -> list[int]:
     """The pids of the running workers, the oldest first."""
     children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()
-    return [int(pid) for pid in children if _is_worker(pid)]
+    started = re.findall(r"worker_started .*?pid=(\d+)", gateway.words)
+    return [int(pid) for pid in started if pid in children and _runs(pid)]
 
 
-def _is_worker(pid: str) -> bool:
+def _runs(pid: str) -> bool:
+    """Whether a child has not ended."""
     try:
-        return b"knative_gateway.workers.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except OSError:
         return False

@@ -5,21 +5,24 @@ interpreter does after its imports.
 """
 
 import gc
-import os
 import socket
 import sys
-import time
 from importlib import import_module
 from typing import Final
 
 from amqp_streams.cli import main as amqp_streams
 from knative_gateway.cli import main as knative_gateway
 from service_parts.command_line.program import Program
-from tests.preloaded import first_node, requests
 from tests.preloaded.becoming import become
-from tests.preloaded.requests import Request
+from tests.preloaded.children import prepare
+from tests.preloaded.forking import forked
 
-_IMPORTED_LATER: Final = ("encodings.idna", "knative_gateway.server", "service_parts.logging_setup")
+_IMPORTED_LATER: Final = (
+    "encodings.idna",
+    "knative_gateway.running.parent",
+    "knative_gateway.server",
+    "service_parts.logging_setup",
+)
 """By the programs, beside the commands."""
 
 
@@ -35,41 +38,13 @@ def _preload() -> None:
     gc.freeze()
 
 
-def _forked(source: socket.socket) -> tuple[Request, list[int]] | None:
-    """Fork a process for each request.
-
-    Returns in a fork, with what it is to become; and at the end of the process that asks, with None.
-    """
-    while (received := requests.receive(source)) is not None:
-        reading, writing = os.pipe()
-        between = os.fork()
-        if not between:
-            parent = os.getpid()
-            pid = os.fork()
-            if not pid:
-                # Code that asks for its parent must see the process that asked.
-                while os.getppid() == parent:
-                    time.sleep(0.0005)
-                os.close(reading)
-                os.close(writing)
-                return received
-            os.write(writing, str(pid).encode())
-            os._exit(0)
-        # When it has ended, its child has got the process that asks as parent.
-        os.waitpid(between, 0)
-        source.send(os.read(reading, 64))
-        for descriptor in (reading, writing, *received[1]):
-            os.close(descriptor)
-    return None
-
-
 def main(descriptor: int) -> None:
     """Serve requests that come from a socket."""
     _preload()
     with socket.socket(fileno=descriptor) as source:
-        received = _forked(source)
+        received = forked(source)
     if received is not None:
-        first_node.prepare(received[0])
+        prepare(*received)
         become(*received)
 
 

@@ -26,7 +26,7 @@ def become(request: Request, descriptors: Sequence[int]) -> NoReturn:
     """Run what is asked for as __main__, in its folder, environment and session, with its descriptors."""
     _take(descriptors, (0, 1, 2, *request.kept))
     if request.ends_with is not None:
-        _end_with(request.ends_with)
+        _end_with(request.asks, request.ends_with)
     if request.new_session:
         os.setsid()
     os.chdir(request.folder)
@@ -39,9 +39,9 @@ def become(request: Request, descriptors: Sequence[int]) -> NoReturn:
     _end(_run(request))
 
 
-def _end_with(parent: int) -> None:
-    """Ask the kernel for SIGTERM when `parent` ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+def _end_with(parent: int, sent: signal.Signals) -> None:
+    """Ask the kernel to send a signal when `parent` ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sent, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -10,6 +10,7 @@ reads at its start, terminals. Tests of the start and the end of a program use `
 """
 
 import ctypes
+import inspect
 import os
 import socket
 import subprocess
@@ -28,10 +29,16 @@ _PROGRAMS: Final = {
     str(Path(sys.executable).with_name(name)): f"import sys\nfrom {package}.cli import main\nsys.exit(main())"
     for name, package in (("amqp-streams", "amqp_streams"), ("knative-gateway", "knative_gateway"))
 }
-_MODULES: Final = ("amqp_streams.cli", "knative_gateway.cli", "attack.", "examples.")
+_MODULES: Final = (
+    "amqp_streams.cli",
+    "knative_gateway.cli",
+    "knative_gateway.workers.process",
+    "attack.",
+    "examples.",
+)
 IN_A_FORK: Final = "# may run in a fork\n"
 """What the code of `-c` begins with if a fork may run it."""
-_EMBEDDED: Final = "knative_gateway.engine.embedded"
+_CHILDREN: Final = "knative_gateway.running.children"
 """A child that this module prepares ends with the gateway."""
 _READ_AT_START: Final = (b"PYTHON", b"LANG", b"LC_", b"LD_", b"MALLOC_")
 """Variables that an interpreter obeys only at its start."""
@@ -40,11 +47,16 @@ _OBEYED_LATER: Final = (b"PYTHONFAULTHANDLER", b"PYTHONDONTWRITEBYTECODE")
 system_start: Final[Callable[..., int]] = subprocess._fork_exec  # type: ignore[attr-defined]  # it is private
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _lock: Final = threading.Lock()
-_preloaded: Final[list[tuple[socket.socket, subprocess.Popen[bytes]]]] = []
+_preloaded: Final[list[tuple[socket.socket, subprocess.Popen[bytes] | None]]] = []
 
 
-def install() -> None:
-    """Make `subprocess`, and what is built on it, start our processes by a fork."""
+def install(way: socket.socket | None = None) -> None:
+    """Make `subprocess`, and what is built on it, start our processes by a fork.
+
+    `way`: to the preloaded process. If it is None, the first start runs a preloaded process.
+    """
+    if way is not None:
+        _preloaded.append((way, None))
     replace(_start)
 
 
@@ -90,7 +102,7 @@ def _request(arguments: Sequence[Any]) -> Request | None:
     if not close or not restore_signals or any(one not in (None, -1) for one in unusual):
         return None
     prepare = arguments[21]
-    if prepare is not None and prepare.__module__ != _EMBEDDED:
+    if prepare is not None and prepare.__module__ != _CHILDREN:
         return None
     given = dict(os.environb) if environment is None else dict(one.split(b"=", 1) for one in environment)
     ours = what([os.fsdecode(word) for word in words])
@@ -105,7 +117,8 @@ def _request(arguments: Sequence[Any]) -> Request | None:
         environment=given,
         kept=[one for one in kept if one != own],
         new_session=bool(new_session),
-        ends_with=None if prepare is None else os.getpid(),
+        asks=os.getpid(),
+        ends_with=None if prepare is None else inspect.getclosurevars(prepare).nonlocals["sent"],
     )
 
 

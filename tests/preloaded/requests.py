@@ -1,6 +1,7 @@
 """[io] Requests for a process, from the one that wants it to the one that becomes it or forks it."""
 
 import pickle
+import signal
 import socket
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -22,8 +23,10 @@ class Request(NamedTuple):
     kept: list[int]
     """The numbers of inherited descriptors."""
     new_session: bool
-    ends_with: int | None
-    """The process that asks, if the kernel is to end the new process with it."""
+    asks: int
+    """The process that asks."""
+    ends_with: signal.Signals | None
+    """What the kernel sends the new process when the process that asks ends."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

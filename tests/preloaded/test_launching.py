@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from examples.gateway import GatewayProcess
 from tests.preloaded.launching import IN_A_FORK, real_commands
 
 _FORKED = "import sys; print('knative_gateway.server' in sys.modules)"
@@ -190,3 +193,18 @@ def test_the_preloaded_process_ends_with_the_one_that_asks() -> None:
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_the_node_and_the_workers_of_a_gateway_are_forks_that_end_with_it(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path, "--workers", "2") as gateway:
+        started = re.findall(r"(?:worker|node)_started .*?pid=(\d+)", gateway.words)
+        assert len(started) == 3
+        os.kill(int(started[0]), signal.SIGKILL)
+        while len(again := re.findall(r"node_started .*?pid=(\d+)", gateway.words)) < 2:
+            time.sleep(0.01)
+        children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()
+        assert {*started[1:], again[1]} <= set(children)
+        assert all(b"tests.preloaded" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
+        gateway.kill()
+        while any(Path(f"/proc/{pid}").exists() for pid in children):
+            time.sleep(0.01)
