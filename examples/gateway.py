@@ -188,8 +188,9 @@ class Sender:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection(self._address, timeout=_COMMAND_S_MAX)
             self._connection.request("POST", self._path, body=data, headers=headers)
-            answer = self._connection.getresponse()
-            answer.read()
+            # Otherwise an answer that breaks off keeps the connection open if it was the last one of it.
+            with self._connection.getresponse() as answer:
+                answer.read()
         except (OSError, http.client.HTTPException):
             self.close()
             return None

@@ -239,8 +239,8 @@ def _get(gateway: GatewayProcess, path: str, token: str | None = None) -> tuple[
         connection = http.client.HTTPConnection(gateway.http, timeout=30)
         try:
             connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            with connection.getresponse() as answer:
+                return answer.status, answer.read().decode()
         except (OSError, http.client.HTTPException):
             continue  # its worker was killed
         finally:
