@@ -269,8 +269,8 @@ class Dispatcher:
 
     # -- regular work
 
-    async def flush(self, *, idle: bool = True) -> None:
-        """Store the cursors that moved since the last flush.
+    async def flush(self, *, idle: bool = True) -> bool:
+        """Store the cursors that moved since the last flush. Returns whether there was anything to store.
 
         `idle`: also store the cursors of subscribers that only skipped events, and the completed ranges above
         the positions.
@@ -283,7 +283,7 @@ class Dispatcher:
             # A closed cursor was stored when it was closed. By now another owner may have stored a later
             # position.
             cursors = self._cursors() if idle else [cursor for cursor in moved if not cursor.closed]
-            await storing.flush(cursors, moved, self._store, ranges=idle)
+            return await storing.flush(cursors, moved, self._store, ranges=idle)
 
     async def store_histories(self) -> None:
         """Store the latest failures. Cursors do not wait for this, because it may take long.
@@ -308,12 +308,19 @@ class Dispatcher:
         # Cursors that only skipped events change all the time on a busy log. Storing them costs a write and
         # saves no delivery, so this is done less often.
         idle_every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
-        count = 0
+        count, is_failing = 0, False
         while True:
             await asyncio.sleep(self.settings.flush_ms / 1000)
             count = (count + 1) % idle_every
+            is_idle = count == 0
             with _logged("cursors_not_stored"):
-                await self.flush(idle=count == 0)
+                is_failing, has_failed = True, is_failing
+                has_asked = await self.flush(idle=is_idle)
+                if not has_asked and (is_idle or has_failed):
+                    # Nothing to store does not show that the store works: it may be the reason why no
+                    # subscriber is served. So the store is asked for something cheap.
+                    await self._store.replays()
+                is_failing = False
                 self._stored_s = time.monotonic()
             # After a failed flush only: a successful one has just set the time.
             if self.stored_s_ago > _RETRY_S:  # so that an outage does not fill the log with one line

@@ -18,9 +18,9 @@ from knative_gateway.ports import CursorStore, Range
 log: Final = structlog.get_logger(__name__)
 
 
-async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStore, *, ranges: bool) -> None:
-    """Store the cursors that changed since they were stored. `ranges`: also store completed ranges above the
-    positions.
+async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStore, *, ranges: bool) -> bool:
+    """Store the cursors that changed since they were stored. Returns whether any did. `ranges`: also store
+    completed ranges above the positions.
 
     `moved` is emptied. Cursors whose position could not be stored are put back.
 
@@ -38,6 +38,8 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStor
             reached[cursor] = position
         if ranges and (completed := cursor.done) != cursor.saved_done:
             done[cursor] = completed
+    if not reached and not done:
+        return False
     try:
         await store.save(
             {cursor.key: position for cursor, position in reached.items()},
@@ -51,6 +53,7 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStor
         cursor.saved = position
     for cursor, completed in done.items():
         cursor.saved_done = completed
+    return True
 
 
 async def keep(

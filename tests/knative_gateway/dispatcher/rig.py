@@ -63,6 +63,8 @@ class MemoryCursorStore:
         done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
         incarnations: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
+        if not positions and not done:
+            return  # as the real store: it does not need the database
         self._fail()
         self.saved += 1
 

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.subscribers import state
+from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Delivery, Order, Routes
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
@@ -53,6 +54,15 @@ async def test_an_event_that_fails_for_long_delays_none_after_it(server: Subscri
         await until(lambda: again.dispatcher.figures("u").get("delivered") == 1)
     assert server.ids.count("0") == 2
     assert sorted(map(int, server.ids)) == [0, *range(201)]
+
+
+async def test_an_idle_gateway_reports_a_store_that_fails() -> None:
+    """Without a subscriber there is nothing to store. The store can be the reason why nothing is served."""
+    async with Rig(DispatchSettings(flush_ms=20, idle_flush_ms=20), partitions=1) as rig:
+        rig.store.failing = [UnavailableError("away")] * 1000
+        await until(lambda: rig.dispatcher.stored_s_ago > 1.5)
+        rig.store.failing.clear()
+        await until(lambda: rig.dispatcher.stored_s_ago < 1)
 
 
 async def test_a_recreated_log_is_delivered_from_its_first_event(rig: Rig, server: SubscriberServer) -> None:
