@@ -368,6 +368,9 @@ class Ledger:
                 continue
             if not self._arrived(target, last):
                 continue
+            events = self.events.get((target.log, event_id), ())
+            if any(self._is_recorded(target, event) for event in events):
+                continue  # the reply could not be stored in any attempt
             is_there = target.replies_to in logs
             if is_there and not self.events.get((target.replies_to, last.reply)):
                 yield f"{tag}: the reply {last.reply} to {event_id} is not in {target.replies_to}"

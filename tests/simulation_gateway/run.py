@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -115,10 +116,10 @@ async def play(world: World) -> None:
 def run(seed: int, state_dir: Path, *, counted: bool = False) -> Ledger:
     """One run of a seed. `counted`: with the budget of each callback; it takes three times as long."""
     state_dir.mkdir(parents=True, exist_ok=True)
-    loop = VirtualLoop()
+    loop, patches = VirtualLoop(), ExitStack()
     asyncio.set_event_loop(loop)
     try:
-        world = World(seed, loop, state_dir)
+        world = World(seed, loop, state_dir, patches)
         if counted:
             loop.count_calls()
         playing = loop.create_task(play(world))
@@ -140,5 +141,6 @@ def run(seed: int, state_dir: Path, *, counted: bool = False) -> Ledger:
         return world.ledger
     finally:
         loop.wind_up()
+        patches.close()
         asyncio.set_event_loop(None)
         loop.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -61,7 +61,8 @@ class World:
     read.
     """
 
-    def __init__(self, seed: int, loop: VirtualLoop, state_dir: Path) -> None:
+    def __init__(self, seed: int, loop: VirtualLoop, state_dir: Path, patches: ExitStack) -> None:
+        """`patches`: is closed after the run, also after one that failed: the next run is not affected."""
         self.random: Final = Random(seed)
         self.loop: Final = loop
         self.ledger: Final = Ledger(loop)
@@ -80,6 +81,7 @@ class World:
         self.disk_away_since: int | None = None
         self._seed: Final = seed
         self._state_dir: Final = state_dir
+        self._patches: Final = patches
         self._stack: Final = AsyncExitStack()
         self._tasks: Final[list[asyncio.Task[Any]]] = []
 
@@ -88,14 +90,14 @@ class World:
         """Gateways run within the block."""
         async with self._stack:
             uuids = Random(f"{self._seed} uuids")
-            self._stack.enter_context(simulated(self.loop, self.network, uuids, self.logged))
-            self._stack.enter_context(observed(self.ledger))
+            self._patches.enter_context(simulated(self.loop, self.network, uuids, self.logged))
+            self._patches.enter_context(observed(self.ledger))
             more: dict[str, Any] = {}
             if self.is_replicated:
                 database = Database(sqlite_url(self._state_dir))
                 await database.open()
                 self._stack.push_async_callback(database.close)
-                self._stack.enter_context(shared_store(database))
+                self._patches.enter_context(shared_store(database))
                 more["public_url"] = "http://events.test"
             choice = self.random.choice
             more["logs"] = {"partitions": choice((1, 2, 4))}
