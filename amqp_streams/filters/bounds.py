@@ -59,35 +59,62 @@ class Bounds:
             (latest if isinstance(position, Latest) else position for position in self.before), default=None
         )
 
-    def done(self, number: int, timestamp_ms: int, latest: int) -> bool:
-        """Whether neither this nor any later record matches: the timestamps of a partition never decrease."""
+    @property
+    def timed(self) -> bool:
+        """Whether a condition is about the timestamp."""
+        return self.after_ms is not None or self.before_ms is not None
+
+    def done(self, number: int, timestamp_ms: int | None, latest: int) -> bool:
+        """Whether neither this nor any later record matches.
+
+        `timestamp_ms`: None if later records may have earlier timestamps.
+        """
         end = self.end(latest)
         return (end is not None and number >= end) or (
-            self.before_ms is not None and timestamp_ms >= self.before_ms
+            self.before_ms is not None and timestamp_ms is not None and timestamp_ms >= self.before_ms
+        )
+
+    def in_time(self, timestamp_ms: int) -> bool:
+        """Whether the conditions about the timestamp allow it."""
+        return (self.after_ms is None or timestamp_ms > self.after_ms) and (
+            self.before_ms is None or timestamp_ms < self.before_ms
         )
 
     def within(self, record: Record) -> bool:
         """Whether the record matches."""
         number, timestamp_ms, latest = record.number, record.timestamp_ms, record.latest
-        later = self.after_ms is None or timestamp_ms > self.after_ms
-        return later and number >= self.first(latest) and not self.done(number, timestamp_ms, latest)
+        return (
+            self.in_time(timestamp_ms)
+            and number >= self.first(latest)
+            and not self.done(number, None, latest)
+        )
 
     def indices(
-        self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int
+        self,
+        base: int,
+        timestamps: Sequence[int],
+        start: int,
+        end: int,
+        latest: int,
+        *,
+        offsets: Sequence[int] | None = None,
+        ordered: bool = True,
     ) -> tuple[int, int]:
         """Return the range of indices in start..end whose records match.
 
-        The first record has the number `base`.
+        The first record has the number `base`. `offsets`: see `Chunk`. `ordered`: the timestamps never
+        decrease. Otherwise the caller compares the timestamp of each record (`in_time`).
         """
-        low, high = max(start, self.first(latest) - base), end
-        last = self.end(latest)
-        if last is not None:
-            high = min(high, last - base)
-        # Timestamps of a partition never decrease, so both ends are found by bisection, without a look at the
-        # messages.
-        if low < high and self.after_ms is not None:
+        first, last = self.first(latest), self.end(latest)
+        if offsets is None:
+            low, high = max(start, first - base), end if last is None else min(end, last - base)
+        else:
+            low = bisect_left(offsets, first, start, end)
+            high = end if last is None else bisect_left(offsets, last, start, end)
+        # By bisection, without a look at the messages.
+        if ordered and low < high and self.after_ms is not None:
             low = bisect_right(timestamps, self.after_ms, low, high)
-        if low < high and self.before_ms is not None:
+        if ordered and low < high and self.before_ms is not None:
             high = bisect_left(timestamps, self.before_ms, low, high)
         return low, max(low, high)
 

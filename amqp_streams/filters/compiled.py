@@ -91,16 +91,24 @@ class Compiled:
         start: int,
         end: int,
         work_max: int | None,
+        offsets: Sequence[int] | None = None,
+        ordered: bool = True,
     ) -> tuple[list[int], int]:
         """Select like `select`, but stop after `work_max` steps of work.
+
+        `offsets`, `ordered`: see `Bounds.indices`.
 
         Returns also the index up to which records were evaluated.
 
         In addition to these steps a record takes up to `weight` microseconds (see `record.WORK_MAX`), so pass
         few records at a time if others wait.
         """
-        low, high = self.bounds.indices(base, timestamps, start, end, latest)
+        low, high = self.bounds.indices(
+            base, timestamps, start, end, latest, offsets=offsets, ordered=ordered
+        )
         candidates: Sequence[int] = range(low, high)
+        if not ordered and self.bounds.timed:
+            candidates = [index for index in candidates if self.bounds.in_time(timestamps[index])]
         # Needles come first: searching bytes is far cheaper than decoding a message.
         for clause in self.needles:
             candidates = _having(clause, candidates, messages)
@@ -111,7 +119,8 @@ class Compiled:
         chosen: list[int] = []
         work = 0
         for index in candidates:
-            record.turn_to(messages[index], base + index, timestamps[index])
+            number = base + index if offsets is None else offsets[index]
+            record.turn_to(messages[index], number, timestamps[index])
             for condition in self.conditions:
                 if condition(record) is not True:
                     break

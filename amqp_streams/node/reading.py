@@ -11,6 +11,7 @@ from amqp_streams.storage.ports import LATER, CommitDone, Later, Partition, Read
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming.held import Held
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
+from amqp_streams.streams.consuming.runs import run_of
 
 
 class Reading:
@@ -105,9 +106,10 @@ def record(
     if chunk is LATER:
         return LATER
     # `read` continues at the next record if retention removed this one.
-    if chunk is None or not chunk.base <= number < chunk.base + len(chunk):
+    if chunk is None or not chunk.base <= number < chunk.end:
         return None
-    return Run(partition, chunk, number - chunk.base, 1, 0)
+    index = chunk.index(number)
+    return run_of(partition, chunk, index, 1, 0) if chunk.number(index) == number else None
 
 
 def storage_refusal(error: StorageError) -> PeerError:

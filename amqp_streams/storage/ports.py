@@ -6,6 +6,7 @@ called from one thread (the event loop's).
 """
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -60,13 +61,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """A contiguous run of records of one partition, as read or as appended.
+    """A run of records of one partition, as read or as appended. No record between them is missing.
 
-    `base` is the offset number of the first record; record i has number base + i. `messages[i]` is the
-    producer's message without its delivery annotations: the header section (its first `header_sizes[i]`
-    bytes, mostly 0), then everything from the message annotations on. `timestamps[i]` is the append time in
-    ms since the epoch; it never decreases within a partition. `marks` are the sequences of idempotent
-    producers; only chunks to be written have them.
+    `base` is the offset number of the first record; record i has number base + i, or `offsets[i]` if the
+    numbers have gaps. `messages[i]` is the producer's message without its delivery annotations: the header
+    section (its first `header_sizes[i]` bytes, mostly 0), then everything from the message annotations on.
+    `timestamps[i]` is the append time in ms since the epoch; it never decreases within a partition, unless
+    `Partition.times_may_fall`. `marks` are the sequences of idempotent producers; only chunks to be written
+    have them.
     """
 
     base: int
@@ -75,9 +77,33 @@ class Chunk:
     messages: Sequence[bytes]
     marks: Sequence[Mark] = ()
     formats: Formats = None
+    offsets: "array[int] | None" = None
+    """The numbers of the records, ascending, with at least one gap; None: without gaps."""
 
     def __len__(self) -> int:
         return len(self.messages)
+
+    @property
+    def end(self) -> int:
+        """One past the number of the last record."""
+        return self.base + len(self.messages) if self.offsets is None else self.offsets[-1] + 1
+
+    def number(self, index: int) -> int:
+        """The number of a record."""
+        return self.base + index if self.offsets is None else self.offsets[index]
+
+    def index(self, number: int) -> int:
+        """The index of the first record that has at least this number. Not below the first record."""
+        return number - self.base if self.offsets is None else bisect_left(self.offsets, number)
+
+    def adjacent(self, first: int, last: int) -> int:
+        """The index up to which the numbers from index `first` on follow each other; at most `last`."""
+        offsets = self.offsets
+        if offsets is None or offsets[last - 1] - offsets[first] == last - 1 - first:
+            return last
+        # The difference of number and index grows at each gap.
+        shift = offsets[first] - first
+        return bisect_right(range(first, last), shift, key=lambda index: offsets[index] - index) + first
 
 
 class Later(Enum):
@@ -193,11 +219,22 @@ class Partition(Protocol):
 
     @property
     def start(self) -> int:
-        """The number of the earliest retained record; equal to `end` if the partition has no records."""
+        """The number of the earliest retained record; equal to `end` if the partition has no records.
+
+        If `gaps`, it may belong to no record; then it is less than that of the earliest one.
+        """
 
     @property
     def end(self) -> int:
-        """One past the number of the latest durable record: the high-water mark."""
+        """Greater than the numbers of all durable records, by one unless `gaps`: the high-water mark."""
+
+    @property
+    def times_may_fall(self) -> bool:
+        """Whether a record may have an earlier append time than the record before it. It never changes."""
+
+    @property
+    def gaps(self) -> bool:
+        """Whether numbers between `start` and `end` may belong to no record. It never changes."""
 
     @property
     def producers(self) -> Mapping[str, Reached]:
@@ -213,13 +250,16 @@ class Partition(Protocol):
         now_ms: int,
         numbers: Numbers | None = None,
         formats: Formats = None,
-    ) -> int:
-        """Add records to the next commit; returns the number of the first.
+    ) -> int | None:
+        """Add records to the next commit.
+
+        Returns the number of the first; None if the store gives numbers when the records are durable.
 
         The store takes ownership of `messages`: they are not copied and must not change. At least one. If the
-        clock steps back, the timestamp of the record before is used. `numbers` has one sequence for each
-        record, higher than those before, and needs `Store.allow_numbers`; `producers` shows them when the
-        records are durable, not earlier. `formats` must not all be 0, and need `Store.allow_formats`.
+        clock steps back, the timestamp of the record before is used, unless `times_may_fall`. `numbers` has
+        one sequence for each record, higher than those before, and needs `Store.allow_numbers`; `producers`
+        shows them when the records are durable, not earlier. `formats` must not all be 0, and need
+        `Store.allow_formats`.
 
         Raises:
             DiskFullError: the disk has no space; retry later.
@@ -233,8 +273,9 @@ class Partition(Protocol):
     def read(self, at: int, bytes_max: int, request: ReadRequest | None = None) -> Chunk | Later | None:
         """Record from number `at` on, at least one, about `bytes_max` bytes.
 
-        None if `at` is `end` or greater. `LATER` if the store does not have the record in memory: then it
-        calls `request.ready` when the same read with the same request answers with the records, or raises. It
+        None if no record from `at` on is durable: `at` is `end` or greater, or the numbers from `at` to `end`
+        belong to no record. `LATER` if the store does not have the record in memory: then it calls
+        `request.ready` when the same read with the same request answers with the records, or raises. It
         never calls `ready` after `request.cancel` or after a read of another position. Without a request, the
         read waits for the disk and never answers `LATER`.
 
@@ -249,7 +290,7 @@ class Partition(Protocol):
     def seek_timestamp(self, after_ms: int) -> int:
         """The number of the first record whose timestamp is greater than `after_ms`, or else `end`.
 
-        O(log n).
+        O(log n). If `times_may_fall`, later records may have timestamps that are not greater.
         """
 
     def facts(self) -> PartitionFacts:

@@ -6,7 +6,7 @@ Storage in memory, failing files, a manual clock.
 from amqp_streams.testing.clock import ManualClock, ManualLoop
 from amqp_streams.testing.faulty_files import FaultyFiles
 from amqp_streams.testing.memory_states import MemoryStates
-from amqp_streams.testing.memory_store import MemoryCommitQueue, MemoryPartition, MemoryStore
+from amqp_streams.testing.memory_store import MemoryCommitQueue, MemoryPartition, MemoryStore, Uneven
 
 __all__ = [
     "FaultyFiles",
@@ -16,4 +16,5 @@ __all__ = [
     "MemoryPartition",
     "MemoryStates",
     "MemoryStore",
+    "Uneven",
 ]

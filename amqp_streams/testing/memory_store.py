@@ -1,19 +1,21 @@
 """Logs in memory, which keep every promise of `storage/ports.py` but one.
 
-Nothing is left when the process ends.
+Nothing is left when the process ends. `Uneven` makes the numbers and times like those of a store on a
+replicated log, whose partitions change their leaders.
 """
 
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, cycle, islice
 from typing import Final, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage.formats import producers
-from amqp_streams.storage.formats.chunks import cut
+from amqp_streams.storage.formats.chunks import cut, part
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, expired, must_roll, notice
 from amqp_streams.storage.ports import (
     Chunk,
@@ -30,6 +32,18 @@ from amqp_streams.storage.ports import (
 from amqp_streams.testing.memory_states import MemoryStates
 
 
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """How the partitions of a store are uneven.
+
+    `skips`: how many numbers belong to no record after each record, in turns. `times_fall`: append times fall
+    with the clock.
+    """
+
+    skips: Sequence[int] = (0, 0, 2, 0, 1, 0, 0, 0, 3)
+    times_fall: bool = True
+
+
 @dataclass(slots=True, eq=False)
 class _MemorySegment:
     base: int
@@ -39,7 +53,7 @@ class _MemorySegment:
 
     @property
     def end(self) -> int:
-        return self.chunks[-1].base + len(self.chunks[-1]) if self.chunks else self.base
+        return self.chunks[-1].end if self.chunks else self.base
 
     @property
     def last_timestamp_ms(self) -> int:
@@ -49,8 +63,18 @@ class _MemorySegment:
 class MemoryPartition:
     """One partition of a `MemoryStore`."""
 
-    def __init__(self, queue: "MemoryCommitQueue", log: str, index: int, settings: LogSettings) -> None:
+    def __init__(
+        self,
+        queue: "MemoryCommitQueue",
+        log: str,
+        index: int,
+        settings: LogSettings,
+        uneven: Uneven | None = None,
+    ) -> None:
         self.queue = queue
+        self.gaps: Final = uneven is not None
+        self.times_may_fall: Final = uneven is not None and uneven.times_fall
+        self._skips: Final = cycle((0,) if uneven is None else uneven.skips)
         self.log: Final = log
         self.index: Final = index
         self.settings = settings
@@ -70,20 +94,21 @@ class MemoryPartition:
         now_ms: int,
         numbers: Numbers | None = None,
         formats: Formats = None,
-    ) -> int:
+    ) -> int | None:
         """See `Partition.append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         # Before a number is given: a refused append must not leave a gap.
         if error := self.failure or self.refusal:
             raise error
         base = self._next
-        self._next += len(messages)
+        if not self.gaps:
+            self._next += len(messages)
         # The clock may go back; the timestamps of a partition never decrease.
-        self._last_ms = max(self._last_ms, now_ms)
+        self._last_ms = now_ms if self.times_may_fall else max(self._last_ms, now_ms)
         timestamps = array("q", [self._last_ms]) * len(messages)
         marks = producers.marks_of(base, numbers) if numbers else ()
         self.queue.append(self, Chunk(base, timestamps, header_sizes, list(messages), marks, formats))
-        return base
+        return None if self.gaps else base
 
     @overload
     def read(self, at: int, bytes_max: int) -> Chunk | None: ...
@@ -95,6 +120,10 @@ class MemoryPartition:
         at = max(at, self.start)
         if at >= self.end:
             return None
+        if self.gaps:
+            chunks = (chunk for segment in self._segments for chunk in segment.chunks if chunk.end > at)
+            found = next(chunks, None)
+            return None if found is None else cut(found, max(at, found.base), bytes_max)
         segment = self._segments[bisect_right(self._segments, at, key=lambda segment: segment.base) - 1]
         chunk = segment.chunks[bisect_right(segment.chunks, at, key=lambda chunk: chunk.base) - 1]
         return cut(chunk, at, bytes_max)
@@ -105,7 +134,7 @@ class MemoryPartition:
             for chunk in segment.chunks:
                 # Only the chunk that has the record is searched in detail.
                 if chunk.timestamps[-1] > after_ms:
-                    return chunk.base + bisect_right(chunk.timestamps, after_ms)
+                    return chunk.number(bisect_right(chunk.timestamps, after_ms))
         return self.end
 
     def facts(self) -> PartitionFacts:
@@ -122,6 +151,12 @@ class MemoryPartition:
 
     def make_visible(self, chunk: Chunk) -> None:
         """Take a committed chunk into the log."""
+        if self.gaps:
+            steps = [1 + skipped for skipped in islice(self._skips, len(chunk))]
+            offsets = array("Q", accumulate(steps, initial=self.end))
+            self._next = offsets.pop()
+            # In one chunk even if no number is missing in between: `offsets` is then left out.
+            chunk = part(replace(chunk, base=self.end, offsets=offsets), 0, len(chunk), chunk.marks)
         assert chunk.base == self.end, "commits end in the order of their appends"
         active, settings = self._segments[-1], self.settings
         if active.chunks and must_roll(
@@ -138,7 +173,7 @@ class MemoryPartition:
             producers.apply(self.producers, producers.entries_of(chunk.marks), chunk.timestamps[-1])
         active.chunks.append(chunk)
         active.bytes += sum(map(len, chunk.messages))
-        self.end += len(chunk)
+        self.end = self._next if self.gaps else chunk.end
 
     def forget_uncommitted(self) -> None:
         """The next append gets the number after the last visible record."""
@@ -169,9 +204,9 @@ class MemoryPartition:
     def _closed(self, now_ms: int) -> Iterator[ClosedSegment]:
         closed = self._segments[:-1]
         notice(closed, now_ms)
-        for part in closed:
-            last_ms, part.noticed_ms = aging_from(part.last_timestamp_ms, part.noticed_ms, now_ms)
-            yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
+        for each in closed:
+            last_ms, each.noticed_ms = aging_from(each.last_timestamp_ms, each.noticed_ms, now_ms)
+            yield ClosedSegment(each.base, each.end, each.bytes, last_ms)
 
 
 class MemoryCommitQueue:
@@ -268,12 +303,18 @@ class MemoryStore:
     `commit()` completes at once, or with `auto=False` when the test says `complete()`.
 
     `states` are those of a store before this one, or new ones. With `separate`, each partition has a commit
-    queue of its own; otherwise all partitions share one.
+    queue of its own; otherwise all partitions share one. With `uneven`, numbers have gaps and times may fall.
     """
 
     def __init__(
-        self, *, auto: bool = True, states: MemoryStates | None = None, separate: bool = False
+        self,
+        *,
+        auto: bool = True,
+        states: MemoryStates | None = None,
+        separate: bool = False,
+        uneven: Uneven | None = None,
     ) -> None:
+        self._uneven: Final = uneven
         self.states: Final = states or MemoryStates()
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.auto: Final = auto
@@ -286,7 +327,9 @@ class MemoryStore:
 
     def reopened(self) -> "MemoryStore":
         """Return a store with these states and visible records, as after a restart. This one is then gone."""
-        store = MemoryStore(auto=self.auto, states=self.states, separate=self._shared is None)
+        store = MemoryStore(
+            auto=self.auto, states=self.states, separate=self._shared is None, uneven=self._uneven
+        )
         store._logs = self._logs
         for log in self._logs.values():
             for partition in log.partitions:
@@ -325,7 +368,7 @@ class MemoryStore:
         queues = [self._shared or MemoryCommitQueue(self) for _ in range(settings.partitions)]
         self._queues |= dict.fromkeys(queues)
         partitions = tuple(
-            MemoryPartition(queue, name, index, settings) for index, queue in enumerate(queues)
+            MemoryPartition(queue, name, index, settings, self._uneven) for index, queue in enumerate(queues)
         )
         self._logs[name] = StoredLog(name, settings, incarnation, partitions)
         return self._logs[name]

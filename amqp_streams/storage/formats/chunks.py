@@ -13,8 +13,8 @@ _STEP: Final = 64
 
 def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
     """The part of `chunk` from record `at` on: at most `bytes_max` bytes, and at least one record."""
-    assert chunk.base <= at < chunk.base + len(chunk), "the wanted record is in the chunk"
-    first = at - chunk.base
+    assert chunk.base <= at < chunk.end, "the wanted record is in the chunk"
+    first = chunk.index(at)
     count = count_within(chunk.messages, bytes_max, first)
     if count == len(chunk):
         return chunk
@@ -28,9 +28,11 @@ def part(chunk: Chunk, first: int, last: int, marks: Sequence[Mark] = ()) -> Chu
         chunk.header_sizes[first:last],
         chunk.messages[first:last],
     )
-    return Chunk(
-        chunk.base + first, stamps, headers, messages, marks, formats_at(chunk.formats, slice(first, last))
-    )
+    formats = formats_at(chunk.formats, slice(first, last))
+    if chunk.offsets is None:
+        return Chunk(chunk.base + first, stamps, headers, messages, marks, formats)
+    offsets = None if chunk.adjacent(first, last) == last else chunk.offsets[first:last]
+    return Chunk(chunk.offsets[first], stamps, headers, messages, marks, formats, offsets)
 
 
 def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
@@ -57,7 +59,7 @@ def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> i
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:
-    """Join chunks to one. Their records must follow each other without a gap."""
+    """Join chunks to one. Their numbers must follow each other without a gap."""
     if len(chunks) == 1:
         return chunks[0]
     timestamps = array("q")

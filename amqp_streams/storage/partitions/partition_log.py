@@ -38,6 +38,9 @@ _TAIL_PARTS_MAX: Final = 64
 class PartitionLog:
     """One ordered sequence of records. Only the loop's thread uses it."""
 
+    times_may_fall: Final = False
+    gaps: Final = False
+
     def __init__(
         self,
         log: LogRecord,

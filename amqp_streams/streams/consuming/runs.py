@@ -16,7 +16,7 @@ from itertools import accumulate, islice, takewhile
 from typing import Final
 
 from amqp_streams.filters import Compiled
-from amqp_streams.storage.formats.chunks import formats_at
+from amqp_streams.storage.formats.chunks import formats_at, part
 from amqp_streams.storage.ports import LATER, Chunk, Formats, Later, Partition, ReadRequest
 from amqp_streams.streams.consuming.held import Held
 
@@ -43,7 +43,9 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Consecutive records of one partition in `chunk`: `count` records from index `start`.
+    """Records of one partition with consecutive numbers: `count` from index `start` of `chunk`.
+
+    `chunk` has no gaps.
 
     `skipped`: the records that retention removed before this reader reached them.
     """
@@ -116,6 +118,7 @@ class PartitionCursor:
     """Reads one partition."""
 
     __slots__ = (
+        "_unordered",
         "chosen",
         "chunk",
         "end",
@@ -148,6 +151,7 @@ class PartitionCursor:
         self.held = held
         self.request = request
         self.used = False
+        self._unordered: Final = partition.times_may_fall
         self.read_bytes = READ_BYTES
         self.latest = latest
         self.chunk: Chunk | None = None
@@ -169,14 +173,17 @@ class PartitionCursor:
         chunk = self._chunk()
         if chunk is None or chunk is LATER:
             return chunk
-        start = self.position - chunk.base
+        start = self.position - chunk.base if chunk.offsets is None else chunk.index(self.position)
         # Hot path: without filters, no record is looked at.
         if self.filters is None:
             count = min(count_max, len(chunk) - start)
+            if chunk.offsets is not None:
+                count = chunk.adjacent(start, start + count) - start
             if bytes_max is not None:
                 count = _fitting(chunk.messages[start : start + count], bytes_max)
-            self.position = chunk.base + start + count
-            return self._run_of(chunk, start, count)
+            # In front of the gap, if one follows: the next run begins behind it.
+            self.position = count + (self.position if chunk.offsets is None else chunk.offsets[start])
+            return run_of(self.partition, chunk, start, count, self._missed())
         if not self.chosen:
             passed = self._judge(self.filters, chunk, start, now_ms)
             if not self.chosen:
@@ -189,8 +196,8 @@ class PartitionCursor:
         chunk = self._chunk()
         if chunk is None or chunk is LATER:
             return chunk
-        start, filters = self.position - chunk.base, self.filters
-        if filters is None or not filters.content:
+        start, filters = chunk.index(self.position), self.filters
+        if filters is None or not (filters.content or (self._unordered and filters.bounds.timed)):
             return self._pick_within(chunk, filters, count_max, room)
         if not self.chosen:
             passed = self._judge(filters, chunk, start, now_ms)
@@ -205,8 +212,8 @@ class PartitionCursor:
             return Passed(0)
         for _ in range(count):
             self.chosen.popleft()
-        self.position = chunk.base + self.chosen[0] if self.chosen else self.judged
-        offsets = array("Q", map(chunk.base.__add__, indices[:count]))
+        self.position = chunk.number(self.chosen[0]) if self.chosen else self.judged
+        offsets = array("Q", map(chunk.number, indices[:count]))
         stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
         formats = formats_at(chunk.formats, indices[:count])
         return Picked(
@@ -225,12 +232,14 @@ class PartitionCursor:
         self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room
     ) -> Picked | Passed:
         """Like `pick`, for filters that only compare offset and time."""
-        start = self.position - chunk.base
+        start = chunk.index(self.position)
         low, high = start, len(chunk)
         if filters is not None:
-            low, high = filters.bounds.indices(chunk.base, chunk.timestamps, start, high, self.latest)
+            low, high = filters.bounds.indices(
+                chunk.base, chunk.timestamps, start, high, self.latest, offsets=chunk.offsets
+            )
             if low == high:
-                self.position = chunk.base + len(chunk)
+                self.position = chunk.end
                 self.finished = filters.bounds.done(self.position - 1, chunk.timestamps[-1], self.latest)
                 return Passed(len(chunk) - start)
         last = min(high, low + count_max)
@@ -238,11 +247,13 @@ class PartitionCursor:
         if not count:
             return Passed(0)
         last = low + count
-        self.position = chunk.base + last
+        self.position = chunk.number(last - 1) + 1
         # The records from `high` on are beyond a bound, so no later one matches.
         self.finished = last == high < len(chunk)
-        first = chunk.base + low
-        numbers = array("Q", range(first, first + count))
+        first = chunk.number(low)
+        numbers = (
+            array("Q", range(first, first + count)) if chunk.offsets is None else chunk.offsets[low:last]
+        )
         stamps, messages, formats = (
             chunk.timestamps[low:last],
             chunk.messages[low:last],
@@ -261,19 +272,25 @@ class PartitionCursor:
             return None
         chunk = self.chunk
         self.used = True
-        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
+        if chunk is None or not chunk.base <= self.position < chunk.end:
             found = self.partition.read(self.position, self.read_bytes, self.request)
             if found is None or found is LATER:
                 self.chunk = None
                 self.held.release(self)
+                # The numbers up to the end belong to no record: a reader that stayed below would look again.
+                if found is None and self.position < self.partition.end:
+                    self._advance(self.partition.end)
                 return found
             chunk = self.chunk = found
             self.held.hold(self, chunk)
-        # Retention removed the records in between.
         if chunk.base > self.position:
-            self.missed += chunk.base - self.position
-            self.position = chunk.base
+            self._advance(chunk.base)
         return chunk
+
+    def _advance(self, number: int) -> None:
+        """Continue at `number`: no record in between can be read. Below `start`, retention removed them."""
+        self.missed += max(0, min(self.partition.start, number) - self.position)
+        self.position = number
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
         """Apply the filters to the next records of the chunk; returns the number of records examined."""
@@ -290,13 +307,21 @@ class PartitionCursor:
             start=start,
             end=end,
             work_max=STRETCH_STEPS,
+            offsets=chunk.offsets,
+            ordered=not self._unordered,
         )
         self.chosen.extend(chosen)
-        self.judged = chunk.base + end
+        self.judged = chunk.number(end - 1) + 1
         bounds = filters.bounds
-        if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):
+        if bounds.done(self.judged - 1, None if self._unordered else chunk.timestamps[end - 1], self.latest):
             self.finished = True
-        elif self.chosen and not filters.content and not bounds.before and bounds.before_ms is None:
+        elif (
+            self.chosen
+            and not filters.content
+            and not bounds.before
+            and bounds.before_ms is None
+            and not (self._unordered and bounds.timed)
+        ):
             # Offsets and timestamps never decrease: after the first match, all records match.
             self.filters = None
         return end - start
@@ -308,15 +333,18 @@ class PartitionCursor:
             count_max = _fitting(chunk.messages[first : first + count_max], bytes_max)
         count = 1
         while count < count_max and self.chosen and self.chosen[0] == first + count:
+            if chunk.offsets is not None and chunk.adjacent(first, first + count + 1) == first + count:
+                break
             self.chosen.popleft()
             count += 1
-        self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
+        # Without filters, records behind `judged` match as well, and `chosen` has only those before it.
+        if self.chosen or self.filters is None:
+            self.position = chunk.number(first + count - 1) + 1
+        else:
+            self.position = self.judged
         if self.filters is None:
             self.chosen.clear()
-        return self._run_of(chunk, first, count)
-
-    def _run_of(self, chunk: Chunk, start: int, count: int) -> Run:
-        return Run(self.partition, chunk, start, count, self._missed())
+        return run_of(self.partition, chunk, first, count, self._missed())
 
     def _missed(self) -> int:
         missed, self.missed = self.missed, 0
@@ -335,6 +363,13 @@ class PartitionCursor:
         if self.chosen:
             self.chosen.clear()
             self.finished = False
+
+
+def run_of(partition: Partition, chunk: Chunk, start: int, count: int, skipped: int) -> Run:
+    """The run of records whose numbers follow each other, in a chunk without gaps."""
+    if chunk.offsets is not None:
+        chunk, start = part(chunk, start, start + count), 0
+    return Run(partition, chunk, start, count, skipped)
 
 
 def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:

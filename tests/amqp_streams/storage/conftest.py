@@ -14,7 +14,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Tuning
 from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store
-from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore
+from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore, Uneven
 
 NOW = 1_700_000_000_000
 ROOT = Path("/data")
@@ -70,8 +70,8 @@ class Hand:
         self.loop.run_until(lambda: bool(self.written) and self.written[-1][0] >= number)
         return self.written[-1][1]
 
-    def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int:
-        """Append a record and commit it."""
+    def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int | None:
+        """Append a record and commit it. Returns its number, if the store knows it at the append."""
         base = partition.append(list(messages), bytes(len(messages)), now_ms)
         done = self.commit()
         assert done is None or not done.failures
@@ -106,11 +106,15 @@ def read_all(partition: Partition, at: int = 0, bytes_max: int = 1 << 20) -> lis
     messages: list[bytes] = []
     at = max(at, partition.start)
     while (chunk := partition.read(at, bytes_max)) is not None:
-        assert chunk.base == at
+        assert chunk.base >= at if partition.gaps else chunk.base == at
         assert len(chunk.messages) == len(chunk.header_sizes) == len(chunk.timestamps) > 0
+        if chunk.offsets is not None:
+            assert partition.gaps
+            assert len(chunk.offsets) == len(chunk)
+            assert list(chunk.offsets) == sorted(set(chunk.offsets))
         messages += chunk.messages
-        at += len(chunk)
-    assert at == partition.end
+        at = chunk.end
+    assert at <= partition.end if partition.gaps else at == partition.end
     return messages
 
 
@@ -133,11 +137,16 @@ def stamps(partition: Partition) -> list[int]:
 Opener = Callable[[], Hand]
 
 
-@pytest.fixture(params=["memory", "separate", "inline", "real"])
+@pytest.fixture(params=["memory", "separate", "uneven", "inline", "real"])
 def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
-    """A hand for each kind of store. "separate": in memory, and each partition is a queue of its own."""
-    if request.param in {"memory", "separate"}:
-        store, loop = MemoryStore(separate=request.param == "separate"), ManualLoop()
+    """A hand for each kind of store.
+
+    In memory, "separate": each partition is a queue of its own; "uneven": in addition, numbers have gaps and
+    times fall.
+    """
+    if request.param in {"memory", "separate", "uneven"}:
+        uneven = Uneven() if request.param == "uneven" else None
+        store, loop = MemoryStore(separate=request.param != "memory", uneven=uneven), ManualLoop()
         store.states.defer = loop.call
         hand = Hand(store, loop)
     elif request.param == "inline":

@@ -36,7 +36,7 @@ def formats_of(partition: Partition, bytes_max: int = 1 << 20) -> list[int]:
     while (chunk := partition.read(at, bytes_max)) is not None:
         assert chunk.formats is None or any(chunk.formats)
         found += [0] * len(chunk) if chunk.formats is None else chunk.formats
-        at += len(chunk)
+        at = chunk.end
     return found
 
 
