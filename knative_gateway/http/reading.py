@@ -13,6 +13,7 @@ import structlog
 
 from knative_gateway.http.exchange import Exchange, Owner
 from knative_gateway.http.responses import Header, is_chunked
+from knative_gateway.http.whole import whole_request
 
 HEAD_BYTES_MAX: Final = 64 << 10
 """Bytes of a request line and its headers, and of everything between two parts of a body."""
@@ -78,6 +79,12 @@ class RequestReader:
         Raises:
             RefusedError: the request is not valid, or exceeds a limit.
         """
+        # The usual case, at half the cost: a whole request, between two requests of the parser.
+        if type(piece) is bytes and not self.is_in_head and self.current is None and not self._quiet_bytes:
+            whole = whole_request(piece)
+            if whole is not None:
+                self._take_whole(*whole)
+                return
         self._has_advanced = self._is_small = False
         try:
             self._feed(piece)
@@ -93,6 +100,25 @@ class RequestReader:
         # without progress bound all of them with one count.
         if self._quiet_bytes > HEAD_BYTES_MAX and not self.is_ended:
             raise RefusedError(431, f"the headers are larger than {HEAD_BYTES_MAX} bytes")
+
+    def _take_whole(self, target: bytes, headers: list[Header], body: bytes) -> None:
+        self.begun += 1
+        exchange = Exchange(
+            self._taker,
+            b"POST",
+            target,
+            headers,
+            version="1.1",
+            keep_alive=True,
+            expects_continue=False,
+        )
+        exchange.body += body
+        exchange.is_whole = True
+        try:
+            self._taker.head_came(exchange)
+        except Exception as error:  # noqa: BLE001  the connection answers and logs it
+            self.current = exchange  # the refusal belongs to this request
+            raise _broken(error) from None
 
     def close(self) -> None:
         """Free the parser. It refers to this object, and the cycle would delay the release of both."""
@@ -257,6 +283,10 @@ def _refusal(error: httptools.HttpParserError) -> RefusedError:
     if isinstance(cause, RefusedError):
         return cause
     if isinstance(error, httptools.HttpParserCallbackError):
-        log.error("request_broke", exc_info=cause or error)
-        return RefusedError(500, "internal error of the gateway: see its log")
+        return _broken(cause or error)
     return RefusedError(400, f"not a valid HTTP/1.1 request: {error}")
+
+
+def _broken(error: BaseException) -> RefusedError:
+    log.error("request_broke", exc_info=error)
+    return RefusedError(500, "internal error of the gateway: see its log")
