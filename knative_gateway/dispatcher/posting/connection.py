@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, cast
 
 import httptools
 
+from event_formats.memory import Memory
 from knative_gateway.dispatcher.posting.replies import Entry, Replies
 
 HEAD_BYTES_MAX: Final = 256 << 10
@@ -26,6 +27,8 @@ body is not copied.
 """
 UNCOUNTED_BYTES: Final = 8 << 10
 """Bytes of a body that are received without `Replies`: each connection may use that much memory."""
+_REMEMBERED_BYTES: Final = 512
+"""Bytes of an answer up to which it is remembered."""
 UNSEEN_S: Final = 1.0
 """If a connection ends later than this after a request, the subscriber has probably read the request."""
 _TCP_INFO: Final = struct.Struct("=120xQ72xQQ")
@@ -149,7 +152,14 @@ class Connection(asyncio.Protocol):
         if self._ended is None:
             self.abort()
             return
-        self._heard = True
+        # Most answers have the same bytes as earlier ones: for them, the parser and its calls for each header
+        # are not needed. Between two answers, the parser does not depend on the earlier ones.
+        if not self._heard and (known := remembered.get(data)) is not None:
+            self._heard = True
+            self._outcome = known
+            self._report()
+            return
+        is_first, self._heard = not self._heard, True
         self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -161,6 +171,8 @@ class Connection(asyncio.Protocol):
         # trailers.
         if self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
+        if is_first:
+            self._remember(data)
         # Last: bytes after an answer must not be read as the answer to the next request.
         self._report()
 
@@ -272,8 +284,22 @@ class Connection(asyncio.Protocol):
         if self._acknowledged is None and self._ended is not None and self.served and not self._heard:
             self._acknowledged = _all_acknowledged(self._transport.get_extra_info("socket"))
 
+    def _remember(self, data: bytes) -> None:
+        """Remember the answer if these bytes are exactly one answer after which the connection can be
+        used again.
+        """
+        outcome = self._outcome
+        # The result for an answer without a body does not depend on the limit of this exchange.
+        if self.usable and isinstance(outcome, Response) and not outcome.body:
+            # A tuple, because all exchanges share the headers.
+            remembered.keep(data, Response(outcome.status, tuple(outcome.headers), b""))
+
     def _is_open_ended(self) -> bool:
         return not any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self._headers)
+
+
+remembered: Final[Memory[bytes, Response]] = Memory(1024, _REMEMBERED_BYTES)
+"""Answers by their bytes, of all connections."""
 
 
 def _announced(headers: Headers, limit: int) -> int:

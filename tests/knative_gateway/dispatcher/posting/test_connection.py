@@ -15,6 +15,7 @@ from knative_gateway.dispatcher.posting.connection import (
     ConnectionClosedError,
     Response,
     connect,
+    remembered,
 )
 from knative_gateway.dispatcher.posting.replies import Entry, Replies
 from tests.knative_gateway.dispatcher.rig import until
@@ -97,6 +98,76 @@ async def test_answers_of_many_shapes_are_understood(answer: bytes, body: bytes)
         async with peer(answering(*pieces)) as connection:
             assert (await ask(connection)).body == body
             assert connection.usable
+
+
+ANSWERS = (
+    b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 500 Oh\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    b"garbage\r\n\r\n",
+    OK,
+)
+
+
+class Written(asyncio.Transport):
+    """Sends nothing, and knows whether it was closed."""
+
+    is_closed = False
+
+    def write(self, data: object) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    abort = close
+
+
+def exchanges(answers: list[bytes], *, forgets: bool) -> list[tuple[Response | str | None, bool]]:
+    """The outcome of a request for each block of bytes, on one connection as long as it is usable."""
+    connection, outcomes = Connection(), list[tuple[Response | str | None, bool]]()
+    connection.connection_made(Written())
+    for answer in answers:
+        got: list[Response | str] = []
+
+        def on_end(_: Connection, end: Response | OSError, got: list[Response | str] = got) -> None:
+            got.append(Response(end[0], list(end[1]), end[2]) if isinstance(end, Response) else str(end))
+
+        connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: 1000, on_end)
+        if forgets:
+            remembered.clear()
+        connection.data_received(answer)
+        if not got:  # the rest of the answer does not come
+            connection.connection_lost(None)
+        outcomes.append((got[0], connection.usable))
+        if not connection.usable:
+            connection = Connection()
+            connection.connection_made(Written())
+    return outcomes
+
+
+@given(st.lists(st.sampled_from(ANSWERS), max_size=6))
+def test_a_remembered_answer_is_read_as_the_parser_reads_it(answers: list[bytes]) -> None:
+    remembered.clear()
+    assert exchanges(answers, forgets=False) == exchanges(answers, forgets=True)
+
+
+async def test_an_answer_without_a_body_is_remembered() -> None:
+    remembered.clear()
+    async with peer(answering(ANSWERS[0])) as connection:
+        first = await ask(connection)
+        assert list(remembered) == [ANSWERS[0]]
+        assert await ask(connection) == Response(first.status, tuple(first.headers), b"")
+        assert connection.usable
 
 
 @pytest.mark.parametrize(
