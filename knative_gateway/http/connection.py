@@ -55,14 +55,23 @@ class Service(Shared):
         self.connections_max: Final = connections_max
         self.connections: Final[set[Connection]] = set()
         self._waiting: Final[Crowds[Connection]] = Crowds()
-        """Connections without a request that is being answered."""
+        """Connections without a request that is being answered, as they were at the last `make_room`."""
+        self._changed: Final[dict[Connection, bool]] = {}
+        """Whether each connection that changed since then waits. In the order in which they began to wait."""
 
+    # Two changes for each request, so that they must be cheap: `make_room` carries them out.
     def waits(self, connection: "Connection") -> None:
         """This connection has no request that is being answered."""
-        self._waiting.add(connection, connection.network)
+        self._changed.pop(connection, None)
+        self._changed[connection] = True
 
     def works(self, connection: "Connection") -> None:
-        """It has one, or has ended."""
+        """It has one."""
+        self._changed[connection] = False
+
+    def leave(self, connection: "Connection") -> None:
+        """It has ended."""
+        self._changed.pop(connection, None)
         self._waiting.remove(connection)
 
     def make_room(self, new: "Connection") -> None:
@@ -71,11 +80,17 @@ class Service(Shared):
         That is the connection that waits longest, of the network with the most that wait: so a client that
         opens connections and sends nothing keeps no other client out. If none waits, `new` is closed.
         """
-        largest = self._waiting.largest()
-        chosen = new if largest is None else self._waiting.oldest(largest)
+        waiting = self._waiting
+        for connection, waits in self._changed.items():
+            waiting.remove(connection)
+            if waits:
+                waiting.add(connection, connection.network)
+        self._changed.clear()
+        largest = waiting.largest()
+        chosen = new if largest is None else waiting.oldest(largest)
         # The transport reports only later that the connection has ended. Until then it must not be chosen a
         # second time.
-        self.works(chosen)
+        self.leave(chosen)
         chosen.abort()
 
 
@@ -134,7 +149,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """The client disconnected."""
         self.shared.connections.discard(self)
-        self.shared.works(self)
+        self.shared.leave(self)
         self._reader.close()
         self._left = b""
         while self._queue:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.http.connection import BODY_BYTES_HELD, HEAD_BYTES, STALLED_S, WAITING_MAX
+from knative_gateway.http.connection import BODY_BYTES_HELD, HEAD_BYTES, STALLED_S, WAITING_MAX, Connection
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.reading import HEAD_BYTES_MAX, HEADERS_MAX, PIECE_BYTES, TARGET_BYTES_MAX
-from tests.knative_gateway.http.wire import Echo, Wire, bytewise
+from tests.knative_gateway.http.wire import Echo, Transport, Wire, bytewise
 
 GET = b"GET /g HTTP/1.1\r\nhost: x\r\n\r\n"
 CHUNKED = (
@@ -394,6 +394,29 @@ def test_a_fault_of_ours_costs_its_connection_only() -> None:
 def test_one_connection_too_many_is_cut() -> None:
     wire = Wire(connections_max=0)
     assert wire.transport.is_closed
+
+
+def test_room_is_made_by_the_connection_that_waits_longest() -> None:
+    wire = Wire(Later, connections_max=4)
+
+    def connected() -> tuple[Connection, Transport]:
+        connection, transport = Connection(wire.service), Transport()
+        connection.connection_made(transport)
+        return connection, transport
+
+    first = wire.connection, wire.transport
+    busy, answered, left = connected(), connected(), connected()
+    for connection, _ in (busy, first, answered):
+        connection.data_received(GET)
+    Echo.answer(wire.handlers[2])
+    Echo.answer(wire.handlers[1])  # waits for a shorter time than `answered`
+    left[0].connection_lost(None)
+    transports = [each[1] for each in (busy, answered, first, left, *(connected() for _ in range(4)))]
+    # `busy` and `left` do not wait. One of the four new connections has room, the others close the oldest.
+    assert [transport.is_closed for transport in transports] == [
+        *(False, True, True, False),
+        *(True, False, False, False),
+    ]
 
 
 def test_going_down_idle_connections_are_closed_and_others_answer_first() -> None:
