@@ -66,6 +66,10 @@ CONNECT_S_MAX: Final = 30.0
 OPEN_S_MAX: Final = 60.0
 """How long unknown paths get 503 instead of 404 while known Brokers or Channels cannot be served."""
 _LOOK_S: Final = 0.1
+GC_OBJECTS: Final = 20_000
+"""New objects after which Python looks for cyclic garbage. With Python's 700, the many objects of the events
+in flight, which are not garbage, were examined for every few events.
+"""
 NOT_KEPT_S_MAX: Final = 60.0
 """If cursors were not stored for this time, the gateway is not ready."""
 
@@ -278,6 +282,7 @@ class Gateway:
     def _report_start(self, base_url: str) -> None:
         gc.collect()
         gc.freeze()  # the objects of the start are never released: garbage collection skips them
+        gc.set_threshold(GC_OBJECTS)
         if self.gate.open and any(not is_loopback(listener.host) for listener in self.settings.listen):
             message = "every client that can connect may read and change resources and send events"
             log.warning("no_tokens", message=message, remedy="set tokens or jwt")
