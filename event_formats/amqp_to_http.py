@@ -23,7 +23,7 @@ from amqp_streams.wire.layout import (
     PROPERTIES_LIST8,
 )
 from event_formats.amqp_binding.writing import CONTENT_TYPE_FIELD
-from event_formats.attributes import INTEGER_MAX, INTEGER_MIN, check_value, is_name, text_of
+from event_formats.attributes import INTEGER_MAX, INTEGER_MIN, check_value, is_free, is_name, text_of
 from event_formats.errors import InvalidEventError
 from event_formats.event import Value
 from event_formats.http_binding import HEADER_BYTES_MAX
@@ -57,8 +57,11 @@ class Outgoing(NamedTuple):
 
 
 class _Name(NamedTuple):
+    """`is_free`: the value needs no check, and is not remembered."""
+
     text: str
     head: bytes
+    is_free: bool
 
 
 class _Known(NamedTuple):
@@ -139,7 +142,7 @@ class MessageTranscoder:
         # A longer head goes in structured mode, which the caller decides.
         return Outgoing(attributes, data, fields, own) if len(fields) + len(own) <= HEADER_BYTES_MAX else None
 
-    def _look(self, pair: bytes, value_at: int) -> _Known:
+    def _look(self, pair: bytes, value_at: int) -> tuple[str, Value, bytes]:
         """Decode an attribute that is not remembered, and remember it if it is of a kind that repeats.
 
         Raises what `outgoing` catches.
@@ -147,10 +150,13 @@ class MessageTranscoder:
         if pair[0] != _SHORT_STRING:
             raise KeyError(pair)
         key = pair[2:value_at]
-        name, head = self._names.get(key) or self._name(key)
+        name, head, is_free = self._names.get(key) or self._name(key)
         value: Value
         if pair[value_at] == _SHORT_STRING:
             text = pair[value_at + 2 :]
+            # Nearly every event has an id and a time of its own. A tuple costs less than a `_Known`.
+            if is_free and text and _PLAIN.fullmatch(text):
+                return name, text.decode(), head + text + b"\r\n"
             # A line end in a value would begin another header.
             if not _PRINTABLE.fullmatch(text):
                 raise KeyError(pair)
@@ -173,7 +179,8 @@ class MessageTranscoder:
         name = text[len(AMQP_PREFIX) :]
         if not text.startswith(AMQP_PREFIXES) or not is_name(name) or name in {CONTENT_TYPE, DATA}:
             raise KeyError(key)
-        return self._names.keep(key, _Name(name, f"ce-{name}: ".encode()))
+        free = is_free(name) and name not in self._repeating
+        return self._names.keep(key, _Name(name, f"ce-{name}: ".encode(), free))
 
     def _content_type(self, section: bytes) -> _Known:
         described, _ = decode_value(section, 0)

@@ -113,6 +113,11 @@ def check_value(name: str, text: str) -> None:
         rule(name, text)
 
 
+def is_free(name: str) -> bool:
+    """Whether every text of printable ASCII that is not empty is a valid value of the attribute."""
+    return name != "specversion" and name not in _RULES
+
+
 def check_name(name: str) -> str:
     """Return the name.
 

@@ -18,7 +18,7 @@ from event_formats.amqp_binding.writing import (
     data_head,
     properties_section,
 )
-from event_formats.attributes import NAME_LENGTH_MAX, check_name, check_value
+from event_formats.attributes import NAME_LENGTH_MAX, check_name, check_value, is_free
 from event_formats.errors import InvalidEventError
 from event_formats.event import SPEC_VERSIONS
 from event_formats.media import announces_event
@@ -68,12 +68,13 @@ class _Known(NamedTuple):
     """A remembered header.
 
     Its bits, its bytes in the message (an attribute, or the section with the content type), and its number
-    (of Content-Length).
+    (of Content-Length). `is_free`: this is the key of an attribute whose value needs no check.
     """
 
     which: int
     piece: bytes = b""
     number: int = 0
+    is_free: bool = False
 
 
 class Head(NamedTuple):
@@ -155,11 +156,12 @@ class RequestTranscoder:
         # The head of a longer string has another form.
         if named.which == _UNUSUAL or len(value) > _SHORT_MAX or not _PLAIN.fullmatch(value):
             return _UNUSUAL_HEADER
-        try:
-            check_value(name[3:].decode(), value.decode())
-        except InvalidEventError:
-            # `from_http` reports the error.
-            return _UNUSUAL_HEADER
+        if not named.is_free:
+            try:
+                check_value(name[3:].decode(), value.decode())
+            except InvalidEventError:
+                # `from_http` reports the error.
+                return _UNUSUAL_HEADER
         return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
 
     def _named(self, name: bytes) -> _Known:
@@ -169,8 +171,10 @@ class RequestTranscoder:
             check_name(text)
         except InvalidEventError:
             return _UNUSUAL_HEADER
-        left_alone = text in self._left_alone
-        known = _UNUSUAL_HEADER if left_alone else _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
+        if text in self._left_alone:
+            return self._names.keep(name, _UNUSUAL_HEADER)
+        which = _ATTRIBUTES.get(text, _OTHER)
+        known = _Known(which, attribute_key(text), is_free=is_free(text))
         return self._names.keep(name, known)
 
     def _other(self, name: bytes, value: bytes) -> _Known:

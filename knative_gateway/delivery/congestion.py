@@ -76,7 +76,9 @@ class Congestion:
         The limit increases only if at least half of it was in flight. Otherwise the answer does not show that
         the subscriber can process more.
         """
-        self._heard()
+        # Hot path: one call for each event that a subscriber accepts.
+        if self._silences:
+            self._heard()
         if self._probing:
             # Answers to requests of the time before the probe were slowed down by the others in flight.
             if in_flight <= PROBE_LIMIT:
@@ -90,7 +92,7 @@ class Congestion:
                 # The first answers may belong to requests that began with more requests in flight. They are
                 # not counted.
                 self._probing, self._measured, self._measured_ms = True, -PROBE_LIMIT, 0
-        elif in_flight * 2 >= self.limit:
+        elif self._limit < self.limit_max and in_flight * 2 >= int(self._limit):
             # Slow start below the threshold (one more for each answer doubles the limit in a round), then one
             # more in a round, as in TCP (RFC 5681).
             step = 1.0 if self._limit < self._threshold else 1.0 / self._limit

@@ -92,7 +92,7 @@ class Window:
         entry = Entry(offset, key)
         self._append(entry)
         self._open += 1
-        queue = self._queue(entry)
+        queue = None if self.order is Order.UNORDERED else self._queue(entry)
         if queue is None:
             self._startable.append(entry)
         # A key is in `_behind` exactly while one of its events has started or may start. Its events behind
@@ -133,7 +133,8 @@ class Window:
         assert not entry.completed
         entry.completed = True
         self._open -= 1
-        self._start_next(entry)
+        if self.order is not Order.UNORDERED:
+            self._start_next(entry)
         before, after = entry._before, entry._after
         # Merging with both neighbours keeps the number of ranges below the number of open events, which
         # `look_ahead` bounds.

@@ -189,7 +189,8 @@ class PartitionReader:
             else:
                 # One pass over an index of all filters, and not one filter after the other: thousands of
                 # Triggers may share a Broker.
-                for uid in await self._wanted_by(arrival):
+                wanted = self._wanted_by(arrival)
+                for uid in await self._wanted_one_by_one(arrival) if wanted is None else wanted:
                     wanting = self.members.get(uid)
                     if wanting is not None and not self._offer(wanting, arrival):
                         await self._without_room(wanting, arrival)
@@ -199,10 +200,10 @@ class PartitionReader:
                 self._steps = 0
                 await asyncio.sleep(0)
 
-    async def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
+    def _wanted_by(self, arrival: Arrival) -> Sequence[str] | None:
         """Return the subscribers whose filters match the event.
 
-        If a filter fails, its subscriber loses only this event.
+        None: a filter fails. Then only its subscriber loses this event, see `_wanted_one_by_one`.
         """
         assert arrival.attributes is not None
         index = self._index()
@@ -211,15 +212,15 @@ class PartitionReader:
         # The index evaluates several filters together, so the filter that used up the work is not known. One
         # by one, only its own subscriber is affected.
         except FilterWorkError:
-            return await self._wanted_one_by_one(arrival)
+            return None
         except Exception:
             log_.exception("filter_fault", log=self.log, **arrival.where)
-            return await self._wanted_one_by_one(arrival)
+            return None
         self._steps += index.spent
         return uids
 
     async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:
-        """The same, with one filter at a time; other tasks run between two subscribers.
+        """Return the same with one filter at a time; other tasks run between two subscribers.
 
         Members that join in the meantime are included.
         """

@@ -59,6 +59,9 @@ class Scheduler:
 
         Called after every change that may allow one more delivery, so it must be cheap.
         """
+        # Called twice for each event, and half of the calls find nothing to begin.
+        if not self.round_robin.sources and not self._resuming:
+            return
         state, figures = self._state, self._figures
         while state.running.is_set() and not self.stopped and figures.in_flight < self._congestion.limit:
             # Cancelled deliveries leave their futures behind.
