@@ -3,6 +3,7 @@
 from typing import Final
 
 REQUIRED: Final = ("specversion", "id", "source", "type")
+ID: Final = "id"
 CONTENT_TYPE: Final = "datacontenttype"
 """The attribute that is the content type of a message or request in binary mode."""
 CONTENT_ENCODING: Final = "datacontentencoding"

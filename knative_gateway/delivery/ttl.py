@@ -13,6 +13,8 @@ from event_formats.event import CloudEvent, Value
 
 TTL: Final = "knativebrokerttl"
 TTL_DEFAULT: Final = 255
+ARRIVAL: Final = "knativearrivaltime"
+"""The other attribute that a Broker adds: when it received the event."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 

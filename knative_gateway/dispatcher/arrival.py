@@ -13,7 +13,7 @@ from event_formats.errors import InvalidEventError
 from event_formats.event import CloudEvent, Value
 from event_formats.http_binding import HttpMessage, to_http
 from event_formats.names import KEY
-from knative_gateway.delivery.ttl import TTL, departing
+from knative_gateway.delivery.ttl import ARRIVAL, TTL, departing
 from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Stored
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 OVERHEAD_BYTES: Final = 1024
 """Estimated memory in bytes of an `Arrival`, in addition to the message."""
-outgoing: Final = MessageTranscoder(apart=TTL).outgoing
+outgoing: Final = MessageTranscoder(apart=TTL, last=ARRIVAL).outgoing
 
 
 class Arrival:

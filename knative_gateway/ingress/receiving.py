@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from event_formats.event import CloudEvent
-from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT, ttl_of
+from knative_gateway.delivery.ttl import ARRIVAL, TTL, TTL_DEFAULT, ttl_of
 from knative_gateway.errors import BadRequestError
 
-ARRIVAL: Final = "knativearrivaltime"
 TRACE_PARENT: Final = "traceparent"
 
 

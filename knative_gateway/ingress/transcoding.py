@@ -9,8 +9,7 @@ from typing import Final
 
 from event_formats.amqp_binding.writing import attribute, attribute_key
 from event_formats.http_to_amqp import Head, RequestTranscoder
-from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT
-from knative_gateway.ingress.receiving import ARRIVAL
+from knative_gateway.delivery.ttl import ARRIVAL, TTL, TTL_DEFAULT
 from knative_gateway.ingress.requests import is_ignored
 
 _ARRIVAL_LENGTH: Final = 27

@@ -14,7 +14,8 @@ from event_formats.http_to_amqp import RequestTranscoder
 from tests.event_formats.events import TEXTS, events
 
 APART = "hops"
-TRANSCODER = MessageTranscoder(apart=APART)
+LAST = "arrived"
+TRANSCODER = MessageTranscoder(apart=APART, last=LAST)
 outgoing = TRANSCODER.outgoing
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
@@ -94,6 +95,63 @@ def test_the_usual_event_is_read_here(more: dict[str, str | int], body: bytes | 
     message = encode(CloudEvent({**REQUIRED, **more}, body))
     for _ in range(2):  # also when it is remembered
         assert check(message)
+
+
+@given(
+    st.lists(events(values=TEXTS), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from(("1", "2", "a b", "%", "x" * 300, "cloudEvents_id")), TEXTS
+        ),
+        max_size=8,
+    ),
+)
+def test_messages_that_differ_in_the_id_and_the_last_attribute_are_read_as_others_are(
+    frames: list[CloudEvent], changes: list[tuple[int, str, str]]
+) -> None:
+    for frame, event_id, last in changes:
+        event = frames[frame % len(frames)]
+        check(encode(CloudEvent({**event.attributes, APART: 7, "id": event_id, LAST: last}, event.data)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.integers(0, 8),
+    st.sampled_from((b"", b"x" * 300)),
+)
+def test_a_broken_message_in_a_known_frame_is_not_read_otherwise_here(
+    changes: list[tuple[int, int]], cut: int, data: bytes
+) -> None:
+    for number in range(3):  # at the first time, the attributes are learnt; at the second time, the frame
+        event = CloudEvent({**REQUIRED, APART: 255, "id": f"n{number}", LAST: f"t{number}"}, data)
+        message = encode(event)
+        assert check(message)
+    broken = bytearray(message[: len(message) - cut])
+    for at, byte in changes:
+        broken[at % len(broken)] = byte
+    try:
+        decode(bytes(broken))
+    except InvalidEventError:
+        assert outgoing(bytes(broken)) is None
+    else:
+        check(bytes(broken))
+
+
+def test_a_frame_is_learnt_from_the_second_message_and_the_memory_is_bounded() -> None:
+    transcoder = MessageTranscoder(apart=APART, last=LAST)
+    for number in range(5):
+        message = encode(
+            CloudEvent({**REQUIRED, "id": str(number), LAST: str(number), "datacontenttype": "a/b"}, b"")
+        )
+        read = transcoder.outgoing(message)
+        assert read is not None
+        assert read.attributes == decode(message).attributes
+        assert len(transcoder._frames) == min(number, 1)
+    for number in range(3000):  # a sender that always uses another source
+        for event_id in ("1", "2"):
+            source = {**REQUIRED, "id": event_id, "source": f"/{number}", LAST: "t"}
+            assert transcoder.outgoing(encode(CloudEvent(source))) is not None
+    assert 0 < len(transcoder._frames) <= 1024
 
 
 def test_messages_of_the_fast_path_in_are_read_by_the_fast_path_out() -> None:
