@@ -65,6 +65,33 @@ class _Layout(NamedTuple):
 _layouts: dict[bytes, _Layout] = {}
 
 
+class Delivered(NamedTuple):
+    """A delivery: its offset as the node writes it (16 digits), its storage time, and the message without
+    delivery annotations.
+    """
+
+    offset: str
+    timestamp_ms: int
+    message: bytes
+
+
+def delivered(message: bytes) -> Delivered | None:
+    """Take a delivery apart; None if it does not have the usual layout (see `position_of`, `bare`).
+
+    Hot path: half the cost of `position_of` and `bare`.
+    """
+    layout = _layouts.get(message[:_KEY_BYTES])
+    if layout is None or message[:4] != DELIVERY_ANNOTATIONS_MAP8:
+        return None
+    for where, what in layout.fixed:
+        if message[where] != what:
+            return None
+    digits, stored = message[layout.offset], message[5 + message[4] :]
+    if not digits.isdigit() or not MESSAGE_ANNOTATIONS_HEAD <= stored < HEADS_END:
+        return None
+    return Delivered(digits.decode(), int.from_bytes(message[layout.timestamp]), stored)
+
+
 def position_of(message: bytes) -> EventPosition:
     """Read partition, offset and timestamp of a delivery.
 

@@ -6,7 +6,7 @@ For programs that read or write messages themselves.
 users of the client may use of the `wire` package.
 """
 
-from amqp_streams.client.message import EventPosition, bare, position_of
+from amqp_streams.client.message import Delivered, EventPosition, bare, delivered, position_of
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batched.arrays import SECTION_BYTES, Sections
 from amqp_streams.wire.batched.sends import BATCH_OVERHEAD_BYTES, encoded_batch
@@ -34,6 +34,7 @@ __all__ = [
     "SEQUENCE",
     "SEQUENCE_FRONT",
     "VALUE",
+    "Delivered",
     "Described",
     "EventPosition",
     "Section",
@@ -43,6 +44,7 @@ __all__ = [
     "WireError",
     "bare",
     "decode",
+    "delivered",
     "encode",
     "encode_list",
     "encoded_batch",

@@ -24,7 +24,7 @@ from amqp_streams.client import (
     TlsOptions,
     connect,
 )
-from amqp_streams.client.raw import bare, position_of
+from amqp_streams.client.raw import bare, delivered, position_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.engine.appending import Appender, AppendLimits, Report
 from knative_gateway.engine.probing import Probe, ProbeTimes
@@ -312,6 +312,9 @@ def _stored(partition: int, message: bytes) -> Stored | None:
 
     A message that cannot be decoded is passed on, so that it appears in the history.
     """
+    usual = delivered(message)
+    if usual is not None:
+        return Stored(partition, *usual)
     try:
         position = position_of(message)
     except AmqpStreamsError as error:

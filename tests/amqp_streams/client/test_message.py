@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import message as messages
-from amqp_streams.client.message import EventPosition, bare, position_of, with_target_partition
+from amqp_streams.client.message import (
+    Delivered,
+    EventPosition,
+    bare,
+    delivered,
+    position_of,
+    with_target_partition,
+)
 from amqp_streams.errors import WireError
 from amqp_streams.names import OFFSET, SOURCE_PARTITION, TIMESTAMP
 from amqp_streams.wire.annotations import AnnotationWriter, section
@@ -18,6 +25,7 @@ from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 from amqp_streams.wire.sections import delivery_annotations, strip, target_partition
 
 BODY = b"\x00\x53\x75\xa0\x01x"
+MESSAGE_ANNOTATIONS = b"\x00\x53\x72\xc1\x01\x00"
 HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
 
 
@@ -104,6 +112,28 @@ def test_a_text_of_another_form_is_not_an_offset(text: str, kind: type[str]) -> 
         assert position_of(section(learnt) + BODY) == EventPosition("1", 7, 7)
         expected = int(offset) if re.fullmatch("[0-9]{16}", offset) else None
         assert position_of(section({**learnt, OFFSET: offset}) + BODY) == EventPosition("1", expected, 7)
+
+
+@given(
+    st.integers(0, OFFSET_MAX),
+    st.sampled_from([{}, {"x-opt-a": b"x" * 20}, {OFFSET: "12"}, {OFFSET: Symbol("12345678901234_6")}]),
+    st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=2),
+    st.integers(-20, 0),
+)
+def test_a_delivery_taken_apart_has_the_position_and_the_bytes_of_the_other_functions(
+    offset: int, extra: dict[str, object], changes: list[tuple[int, int]], end: int
+) -> None:
+    usual = AnnotationWriter("0", {}).run(offset, 5, 1)[0] + MESSAGE_ANNOTATIONS + BODY
+    position_of(usual)  # learns the layout
+    assert delivered(usual) == Delivered(offset_text(offset), 5, MESSAGE_ANNOTATIONS + BODY)
+    other = bytearray((AnnotationWriter("0", extra).run(offset, 5, 1)[0] + BODY)[: end or None])
+    for at, byte in changes:
+        other[at % len(other)] = byte
+    found = delivered(bytes(other))
+    if found is not None:
+        position = position_of(bytes(other))
+        assert position.offset is not None
+        assert found == (offset_text(position.offset), position.timestamp_ms, bare(bytes(other)))
 
 
 def test_layouts_learnt_are_bounded() -> None:
