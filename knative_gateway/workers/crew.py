@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -174,13 +175,17 @@ class Crew(Collector):
             _send(process, signal.SIGTERM)
         self._tell(again=True)
         try:
-            while (message := await channel.receive()) is not None:
-                self._take(number, message)
+            await self._listen(number, channel)
             return await process.wait()
         finally:
             channel.close()
             del self._channels[number], self._processes[number]
             self.gathering.ended(number)
+
+    async def _listen(self, number: int, channel: Channel) -> None:
+        """Take the messages of a worker until it closes its end."""
+        while (message := await channel.receive()) is not None:
+            self._take(number, message)
 
     def _take(self, number: int, message: Message) -> None:
         match message.kind:
@@ -201,16 +206,19 @@ class Crew(Collector):
     # -- regular work
 
     async def _clock(self) -> None:
+        # Outside of the loop: the reports of workers wake it more often than the beat.
+        beat_s = self._now() + BEAT_S
         while True:
             self._wake.clear()
-            due_s = min(self._supervision.next_s or self._now() + BEAT_S, self._now() + BEAT_S)
-            try:
+            due_s = beat_s if self._stopping else min(self._supervision.next_s or beat_s, beat_s)
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(due_s):
                     await self._wake.wait()
-            except TimeoutError:
-                if not self._stopping:
-                    self._do(self._supervision.tick(self._now()))
+            if self._now() >= beat_s:
+                beat_s = self._now() + BEAT_S
                 self._tell(again=True)
+            if not self._stopping:
+                self._do(self._supervision.tick(self._now()))
 
     def _tell(self, *, again: bool = False) -> None:
         """Send the state of the gateway to all workers: when it has changed, or `again`."""
