@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from amqp_streams import names
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
-from amqp_streams.node.requests import Operations, Steps, listed
+from amqp_streams.node.requests import Operations, listed
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
@@ -21,6 +21,7 @@ from amqp_streams.streams.groups.claims import UNNAMED
 from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.management import Answer, Request, RequestError
 from amqp_streams.streams.resets import requested_positions
+from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, ULong, Value
 
@@ -37,7 +38,7 @@ class CursorRequests:
         """The operations by name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
-    def query(self, request: Request) -> Steps:
+    def query(self, request: Request) -> Steps[Answer]:
         """All cursors, or those of one log, that the user may see."""
         found = [
             (log, cursor)
@@ -120,7 +121,7 @@ class GroupRequests:
         """The operations by name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
-    def query(self, request: Request) -> Steps:
+    def query(self, request: Request) -> Steps[Answer]:
         """All groups, or those of one log, that the user may see."""
         found = [
             (log, group)

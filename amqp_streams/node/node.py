@@ -19,7 +19,7 @@ from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
 from amqp_streams.node.reading import record
-from amqp_streams.node.requests import LogRequests, Operations, Steps, carry_out, finished
+from amqp_streams.node.requests import LogRequests, Operations, carry_out
 from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import CommitDone, Formats, Partition, ReadRequest, Store, StoredLog, Use
@@ -47,6 +47,7 @@ from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
 from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.redirects import Redirected, Redirects, require_here
 from amqp_streams.streams.sends import Sends, Taken
+from amqp_streams.streams.steps import Steps, finish
 
 REPLY_PREFIX: Final = "$reply."
 
@@ -127,7 +128,7 @@ class Node:
         # Before the log is looked up: a refusal must not reveal whether the log exists.
         require_attach(permissions, request)
         log = None if request.address is None else self._addressed(request, request.address, permissions)
-        if log is not None and request.consumer and not _wants_info(request):
+        if log is not None and request.consumer and not request.wants_info:
             return self._consumers.attach(request, log, now_ms)
         # A producer or a receiver without a source ends its older link only after it was granted.
         grant = self._granted(request, log, permissions)
@@ -140,7 +141,7 @@ class Node:
         """The log of an address; None if the address is not about a log."""
         if address == names.MANAGEMENT or request.dynamic:
             return None
-        name = address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address
+        name = address.removesuffix(names.INFO_SUFFIX) if request.wants_info else address
         return self.log(name, permissions)
 
     def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
@@ -314,15 +315,15 @@ class Node:
     ) -> Receipt:
         """Add a batch of transfers to the next commit. `now_ms`: the wall clock. See `Receipt.refused`."""
         if isinstance(grant, Producing) and grant.numbered is not None:
-            receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms, formats)
+            receipt = finish(self._numbered_intake.receive(grant, grant.numbered, messages, now_ms, formats))
             if receipt.settled:
                 self.counters[grant.log.name].repeated += len(receipt.settled)
             return receipt
         return self._intake.receive(grant, messages, now_ms, formats)
 
-    def receive_batch(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
+    def receive_batch(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Steps[Taken]:
         """Add the events of one batched send to the next commit. `now_ms`: the wall clock."""
-        taken = self._sends.receive(grant, message, now_ms)
+        taken = yield from self._sends.receive(grant, message, now_ms)
         if taken.receipt.settled and isinstance(grant, Producing):
             self.counters[grant.log.name].repeated += len(taken.receipt.settled)
         return taken
@@ -446,15 +447,11 @@ class Node:
         self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()
     ) -> Answer:
         """Carry out a request to `$management` of this user (None: anonymous) at once."""
-        return finished(self.managing(request, user, user_groups))
+        return finish(self.managing(request, user, user_groups))
 
     def managing(
         self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()
-    ) -> Steps:
+    ) -> Steps[Answer]:
         """Begin a request to `$management` of this user; the last step returns the answer."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))
-
-
-def _wants_info(request: AttachRequest) -> bool:
-    return request.consumer and request.address is not None and request.address.endswith(names.INFO_SUFFIX)

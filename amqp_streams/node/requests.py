@@ -3,9 +3,9 @@
 Spec: AMQP Management 1.0 (working draft).
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
@@ -17,11 +17,10 @@ from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
 from amqp_streams.streams.redirects import Redirected
+from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.types import Value
 
-Steps: TypeAlias = Generator[None, None, Answer]
-"""A request in short steps: other work of the event loop runs between them."""
-Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps]]
+Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps[Answer]]]
 EXTENTS_MAX: Final = 10_000
 """The most partitions of one answer about extents."""
 PAGE_PARTITIONS_MAX: Final = 2048
@@ -31,7 +30,7 @@ _STEP: Final = 64
 """The partitions described in one step."""
 
 
-def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
+def carry_out(types: Mapping[str, Operations], request: Request) -> Steps[Answer]:
     """The answer of the operation on the type of a request, or an error.
 
     A request without a type is about logs.
@@ -67,15 +66,6 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
         return Answer(management.SERVER_ERROR, str(error))
 
 
-def finished(steps: Steps) -> Answer:
-    """Carry out all steps of a request; returns its answer."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast("Answer", ended.value)
-
-
 def listed(
     name: str,
     items: Sequence[T],
@@ -83,7 +73,7 @@ def listed(
     *,
     width: Callable[[T], int],
     describe: Callable[[T], dict[Value, Value]],
-) -> Steps:
+) -> Steps[Answer]:
     """Answer a QUERY with `items` from the request's offset on, within its count and `PAGE_PARTITIONS_MAX`.
 
     `width` returns the number of partitions of an item. The answer has at least one item; its `next` is the
@@ -151,14 +141,14 @@ class LogRequests:
             raise request.permissions.refusal(Right.INFO, name)
         return Answer(management.OK, "OK", self._described(self._found(name)))
 
-    def query(self, request: Request) -> Steps:
+    def query(self, request: Request) -> Steps[Answer]:
         """The logs that the user may see."""
         visible = [log for name, log in sorted(self.store.logs.items()) if request.permissions.sees(name)]
         return listed(
             "logs", visible, request, width=lambda log: len(log.partitions), describe=self._described
         )
 
-    def extents(self, request: Request) -> Steps:
+    def extents(self, request: Request) -> Steps[Answer]:
         """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
         found = [
@@ -196,7 +186,9 @@ class LogRequests:
             )
         ]
 
-    def _extents(self, found: Sequence[tuple[StoredLog, Sequence[Partition]]], after_ms: int | None) -> Steps:
+    def _extents(
+        self, found: Sequence[tuple[StoredLog, Sequence[Partition]]], after_ms: int | None
+    ) -> Steps[Answer]:
         extents: list[Value] = []
         for log, partitions in found:
             elsewhere, entries = self.elsewhere(log), list[Value]()

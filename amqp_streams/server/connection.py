@@ -137,9 +137,11 @@ class AmqpConnection:
         if not done:
             self.formats.hold()
             self.pause(Pause.TURN)
-            # Otherwise `resume` continues, when there is space.
-            if not (self.held and dispatch.producers.behind):
-                self._service.backlog.add(self)
+            producers = dispatch.producers
+            # A batch that has begun ends before others begin. Otherwise `resume` continues, when there is
+            # space.
+            if producers.taking or not (self.held and producers.behind):
+                self._service.backlog.add(self, first=producers.taking)
         else:
             self.formats.release()
             self.formats.prune()

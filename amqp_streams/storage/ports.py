@@ -192,8 +192,8 @@ class StoreFacts:
     """The current figures of a whole store.
 
     `full`: why appends are refused (the disk is full); None: they are accepted. `commit_ms`: how long the
-    commit in flight has taken so far, 0 without one. `ahead_ms`: by log, how far its last timestamp is ahead
-    of the clock, if by more than a minute. `uses`: the store's bounds, by name.
+    disk has worked on the commit in flight, 0 without one. `ahead_ms`: by log, how far its last timestamp is
+    ahead of the clock, if by more than a minute. `uses`: the store's bounds, by name.
     """
 
     full: str | None = None

@@ -56,6 +56,11 @@ class AttachRequest:
         return Identity(self.user, self.user_groups)
 
     @property
+    def wants_info(self) -> bool:
+        """Whether the link asks for the description of a log. Spec: 5.1."""
+        return self.consumer and self.address is not None and self.address.endswith(names.INFO_SUFFIX)
+
+    @property
     def member(self) -> str:
         """The member of a consumer group: links of one container are one member."""
         return self.container or f"connection-{self.connection}"

@@ -18,9 +18,11 @@ from amqp_streams.streams.numbering import Numbered
 from amqp_streams.streams.receipts import Part, Receipt
 from amqp_streams.streams.redirects import NOWHERE, Redirected, require_here
 from amqp_streams.streams.routing import RoundRobin, partition_of_key
+from amqp_streams.streams.steps import EVENTS_A_STEP, Steps, finish
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
     group_key,
+    header_sizes_alike,
     properties_to,
     strip_batch,
     target_partition,
@@ -151,7 +153,7 @@ class Intake:
         now_ms: int,
         formats: Formats = None,
         partition: int | None = None,
-    ) -> Receipt:
+    ) -> Steps[Receipt]:
         """Add all events of one transfer to the next commit, or none if one of them is not valid: see
         `Receipt.invalid`.
 
@@ -160,10 +162,9 @@ class Intake:
         """
         receipt = Receipt()
         try:
-            stored, header_sizes = strip_batch(messages)
-        except MessagesRefusedError as refused:
-            index = refused.index
-            receipt.invalid = index, PeerError(names.DECODE_ERROR, str(refused.refused[index]))
+            stored, header_sizes = yield from _stripped(messages)
+        except _RefusedError as refused:
+            receipt.invalid = refused.index, PeerError(names.DECODE_ERROR, str(refused.reason))
             return receipt
         batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store, formats)
         plain, partitions = stored is messages, grant.log.partitions
@@ -173,7 +174,7 @@ class Intake:
         hinted: dict[int, list[int]] = {}
         free: Sequence[int] = range(len(messages))
         if not (plain and without_annotations(messages)):
-            hinted, free = self._sort(grant, batch)
+            hinted, free = yield from self._sort(grant, batch)
             if receipt.spoil():
                 return receipt
         shares = [] if not free or partition is None else [(partition, slice(None))]
@@ -222,17 +223,19 @@ class Intake:
             for index, share in grant.round_robin.deal(len(batch.messages), self._running(grant)):
                 self._note(log.partitions[index], batch.append_share(log.partitions[index], share))
             return
-        hinted, free = self._sort(grant, batch)
+        hinted, free = finish(self._sort(grant, batch))
         for index, indices in hinted.items():
             batch.append(log.partitions[index], indices)
         for index, share in grant.round_robin.deal(len(free), self._running(grant)):
             self._note(log.partitions[index], batch.append(log.partitions[index], free[share]))
 
-    def _sort(self, grant: Producing, batch: _Batch) -> tuple[dict[int, list[int]], list[int]]:
+    def _sort(self, grant: Producing, batch: _Batch) -> Steps[tuple[dict[int, list[int]], list[int]]]:
         """The indices of messages by the partition of their hints, and those of messages without a hint."""
         hinted: dict[int, list[int]] = {}
         free: list[int] = []
         for index, message in enumerate(batch.messages):
+            if index % EVENTS_A_STEP == EVENTS_A_STEP - 1:
+                yield
             try:
                 wanted = target(grant, message)
             except PeerError as error:
@@ -305,6 +308,36 @@ class Intake:
             require_here(log.name, len(log.partitions), elsewhere, None)
             known = grant.producing[address] = self.producing(log, None, elsewhere)
         return known
+
+
+class _RefusedError(Exception):
+    """The message at `index` of a batch is not valid."""
+
+    def __init__(self, index: int, reason: WireError) -> None:
+        super().__init__()
+        self.index = index
+        self.reason = reason
+
+
+def _stripped(messages: list[bytes]) -> Steps[tuple[list[bytes], bytes]]:
+    """Like `strip_batch`, in steps.
+
+    Raises:
+        _RefusedError: for the first message that is not valid.
+    """
+    sizes = header_sizes_alike(messages)
+    if sizes is not None:
+        return messages, sizes
+    stored, parts = list[bytes](), list[bytes]()
+    for first in range(0, len(messages), EVENTS_A_STEP):
+        try:
+            kept, sizes = strip_batch(messages[first : first + EVENTS_A_STEP])
+        except MessagesRefusedError as refused:
+            raise _RefusedError(first + refused.index, refused.refused[refused.index]) from None
+        stored += kept
+        parts.append(sizes)
+        yield
+    return stored, b"".join(parts)
 
 
 def target(grant: Producing, message: bytes) -> int | None:

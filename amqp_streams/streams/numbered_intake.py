@@ -18,6 +18,7 @@ from amqp_streams.streams.attach import Producing
 from amqp_streams.streams.intake import here, target
 from amqp_streams.streams.numbering import Numbered, Numbering
 from amqp_streams.streams.receipts import Part, Receipt
+from amqp_streams.streams.steps import EVENTS_A_STEP, Steps
 from amqp_streams.wire.sections import strip, without_annotations
 from amqp_streams.wire.sequences import Split, sequence_of, split_batch
 
@@ -47,24 +48,27 @@ class NumberedIntake:
         formats: Formats = None,
         *,
         together: bool = False,
-    ) -> Receipt:
-        """See `Intake.receive`; with `together`, see `Intake.receive_together`."""
+    ) -> Steps[Receipt]:
+        """See `Intake.receive`; with `together`, see `Intake.receive_together`.
+
+        Numbers are compared after the last step that yields, so no other link of the producer comes between.
+        """
         receipt = Receipt()
         split = split_batch(messages)
         by_partition: dict[int, list[int]] | None = None
         # Not every message has its sequence where the fast path looks: look at each one.
         if split is None:
-            split, kept = _taken_apart(messages, receipt)
-            by_partition = _routed(grant, numbered, messages, kept, receipt)
+            split, kept = yield from _taken_apart(messages, receipt)
+            by_partition = yield from _routed(grant, numbered, messages, kept, receipt)
         elif (
             grant.partition is None
             and len(grant.log.partitions) > 1
             and not without_annotations(split.stored)
         ):
-            by_partition = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
+            by_partition = yield from _routed(grant, numbered, split.stored, range(len(messages)), receipt)
         # The home partition is elsewhere: each message gets the redirect as its error.
         elif numbered.home in grant.elsewhere:
-            by_partition = _routed(grant, numbered, messages, range(len(messages)), receipt)
+            by_partition = yield from _routed(grant, numbered, messages, range(len(messages)), receipt)
         if together and receipt.spoil():
             return receipt
         if formats is not None:
@@ -127,7 +131,7 @@ class NumberedIntake:
         return None
 
 
-def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[int]]:
+def _taken_apart(messages: list[bytes], receipt: Receipt) -> Steps[tuple[Split, list[int]]]:
     """The valid messages with a sequence, and their indices; the others are refused."""
     sequences, stored, sizes, kept = (
         array("Q", bytes(8 * len(messages))),
@@ -136,6 +140,8 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
         list[int](),
     )
     for index, message in enumerate(messages):
+        if index % EVENTS_A_STEP == EVENTS_A_STEP - 1:
+            yield
         try:
             sizes[index], stored[index] = strip(message)
             sequence = sequence_of(message)
@@ -156,10 +162,12 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
 
 def _routed(
     grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt
-) -> dict[int, list[int]]:
+) -> Steps[dict[int, list[int]]]:
     """The messages by partition; those with a partition that they cannot reach are refused."""
     by_partition: dict[int, list[int]] = {}
-    for index in kept:
+    for count, index in enumerate(kept, 1):
+        if not count % EVENTS_A_STEP:
+            yield
         try:
             wanted = target(grant, messages[index])
             partition = here(grant, numbered.home) if wanted is None else wanted

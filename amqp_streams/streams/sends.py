@@ -19,6 +19,7 @@ from amqp_streams.streams.attach import AttachRequest, Producing, Relaying
 from amqp_streams.streams.intake import Intake, target
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.receipts import Receipt
+from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.batched.compression import TooLargeBatchError, UnknownCodecError, available
 from amqp_streams.wire.batched.sends import SentBatch, TooManyEventsError, read_sent_batch, rejection_text
 
@@ -57,9 +58,10 @@ class Sends:
                 grant.compression, grant.uncompressed_bytes = codec.name, self._bytes_max
         return grant
 
-    def receive(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Taken:
-        """Add the events of a batch to the next commit. `message`: the whole transfer.
+    def receive(self, grant: Producing | Relaying, message: bytes, now_ms: int) -> Steps[Taken]:
+        """Add the events of a batch to the next commit, all of them in the last step.
 
+        `message`: the whole transfer. The caller passes no later transfer of the link before the last step.
         Never raises for a peer's data.
         """
         nothing = Receipt()
@@ -81,14 +83,14 @@ class Sends:
             wanted = target(producing, batch.encoded)
         except (PeerError, StorageError) as error:
             return self._rejected(grant, nothing, error, count, size)
-        receipt = self._taken(producing, batch, wanted, now_ms)
+        receipt = yield from self._taken(producing, batch, wanted, now_ms)
         if receipt.invalid is not None:
             index, reason = receipt.invalid
             return self._rejected(grant, nothing, reason, count, size, index=index)
         refused = receipt.refused[0][1] if receipt.refused else None
         return Taken(receipt, count, size, refused)
 
-    def _taken(self, grant: Producing, batch: SentBatch, wanted: int | None, now_ms: int) -> Receipt:
+    def _taken(self, grant: Producing, batch: SentBatch, wanted: int | None, now_ms: int) -> Steps[Receipt]:
         formats = _formats(batch.formats, len(batch.messages))
         if formats is not None and names.BATCH_MESSAGE_FORMAT in formats:
             receipt = Receipt()
@@ -96,10 +98,12 @@ class Sends:
             receipt.invalid = formats.index(names.BATCH_MESSAGE_FORMAT), error
             return receipt
         if grant.numbered is not None:
-            return self._numbered.receive(
-                grant, grant.numbered, batch.messages, now_ms, formats, together=True
+            return (
+                yield from self._numbered.receive(
+                    grant, grant.numbered, batch.messages, now_ms, formats, together=True
+                )
             )
-        return self._intake.receive_together(grant, batch.messages, now_ms, formats, wanted)
+        return (yield from self._intake.receive_together(grant, batch.messages, now_ms, formats, wanted))
 
     def _rejected(
         self,

@@ -283,12 +283,16 @@ class InMemoryNode:
     def run(self) -> None:
         """Run until neither the node nor a peer has anything to send or to do. The clock does not advance."""
         for _ in range(TURNS_MAX):
-            moved = [wire.exchange() for wire in self._wires]
-            # Both: calls of the loop may write, and bytes may schedule calls.
-            if not self.loop.run_ready() and not any(moved):
+            if not self.turn():
                 return
         message = "the node and its peers go in circles"
         raise AssertionError(message)
+
+    def turn(self) -> bool:
+        """Run one iteration of the event loop. Returns whether anything happened."""
+        moved = [wire.exchange() for wire in self._wires]
+        # Both: calls of the loop may write, and bytes may schedule calls.
+        return bool(self.loop.run_ready()) or any(moved)
 
     def advance(self, ms: int) -> None:
         """Let time pass, timers and ticks included."""

@@ -152,6 +152,22 @@ def strip(message: bytes) -> tuple[int, bytes]:
     return _strip(message)
 
 
+def header_sizes_alike(messages: Sequence[bytes]) -> bytes | None:
+    """Return the sizes of the headers if `strip` certainly changes no message of the batch, else None.
+
+    The check is only two comparisons for the whole batch, so the result is also None if the headers of the
+    messages differ.
+    """
+    if not messages:
+        return b""
+    # All messages of one client begin alike, so the first one shows which prefix to expect.
+    prefix = _header(messages[0])
+    # The smallest and the largest message are both in the range, and so is every other one.
+    if min(messages) >= prefix + MESSAGE_ANNOTATIONS_HEAD and max(messages) < prefix + HEADS_END:
+        return bytes((len(prefix),)) * len(messages)
+    return None
+
+
 def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
     """Apply `strip` to each message. Returns the bytes to store, and the sizes of the headers.
 
@@ -161,13 +177,9 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
         MessagesRefusedError: some are not valid messages. The error has the reasons and the result for the
             others.
     """
-    if not messages:
-        return messages, b""
-    # All messages of one client begin alike, so the first one shows which prefix to expect.
-    prefix = _header(messages[0])
-    # The smallest and the largest message are both in the range, and so is every other one.
-    if min(messages) >= prefix + MESSAGE_ANNOTATIONS_HEAD and max(messages) < prefix + HEADS_END:
-        return messages, bytes((len(prefix),)) * len(messages)
+    sizes_alike = header_sizes_alike(messages)
+    if sizes_alike is not None:
+        return messages, sizes_alike
     # One bad message must not refuse the batch: each one has its own outcome.
     refused: dict[int, WireError] = {}
     stored: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from attack.report import Attack
 from attack.tables import (
+    batches,
     brokers,
     disks,
     doors,
@@ -22,6 +23,7 @@ def all_attacks() -> tuple[Attack, ...]:
     """In the order in which they run."""
     node = (
         *links.ATTACKS,
+        *batches.ATTACKS,
         *kept.ATTACKS,
         *frames.ATTACKS,
         *strangers.ATTACKS,

@@ -10,8 +10,6 @@ import proton
 
 from amqp_streams import names
 from amqp_streams.wire import frames
-from amqp_streams.wire.batched.compression import codec, compressed
-from amqp_streams.wire.batched.sends import write_sent_batch
 from amqp_streams.wire.types import UInt
 from attack.peer import Peer, from_earliest, refusal, send, sql
 from attack.report import Table, expect, node_attack
@@ -147,54 +145,6 @@ def _message_bytes(room: Room) -> Iterator[str]:
             link.stream(piece)
             peer.pump(0.0)
         yield refused(peer, link, names.LINK_MESSAGE_SIZE_EXCEEDED)
-
-
-def _batch_events(room: Room) -> Iterator[str]:
-    """Batches of as many of the smallest events as may be, at once, and then one with an event more."""
-    with room.peer() as peer:
-        link = peer.sender(LOG)
-        peer.until(lambda: link.credit > 0, "no credit")
-        most = min(room.limits.batch_events, 10_000)
-        event = b"\x00\x53\x75\xa0\x04\x00\x53\x77\x40"
-        for number, count in enumerate([*[most] * 20, room.limits.batch_events + 1]):
-            fields = {
-                "handle": UInt(0),
-                "delivery-id": UInt(number),
-                "delivery-tag": b"b%d" % number,
-                "message-format": UInt(names.BATCH_MESSAGE_FORMAT),
-                "settled": True,
-            }
-            peer.raw(frames.frame(0, frames.performative("transfer", fields) + event * count))
-            peer.pump(0.0)
-        condition = refused(peer, link, names.LINK_MESSAGE_SIZE_EXCEEDED)
-        yield f"20 batches of {most} events, then {condition} for one with too many"
-
-
-def _uncompressed_bytes(room: Room) -> Iterator[str]:
-    """Batches that are about a thousand times as large when they are decompressed, at once; then one that is
-    too large.
-    """
-    with room.peer() as peer:
-        link = peer.sender(LOG)
-        peer.until(lambda: link.credit > 0, "no credit")
-        limit = min(room.limits.uncompressed_bytes, room.limits.message_bytes)
-        event = b"\x00\x53\x75\xb0\x00\x00\x10\x00" + bytes(4096)
-        most = write_sent_batch([event] * (min(limit, 1 << 20) // 4200))
-        over = write_sent_batch([event] * (limit // 4096 + 1))
-        for number, batch in enumerate([*[most] * 40, over]):
-            fields = {
-                "handle": UInt(0),
-                "delivery-id": UInt(number),
-                "delivery-tag": b"z%d" % number,
-                "message-format": UInt(names.BATCH_MESSAGE_FORMAT),
-                "settled": True,
-            }
-            message = compressed(batch, codec("zstd"))
-            expect(len(message) < len(batch) // 100, f"{len(message)} bytes are not a bomb")
-            peer.raw(frames.frame(0, frames.performative("transfer", fields) + message))
-            peer.pump(0.0)
-        condition = refused(peer, link, names.LINK_MESSAGE_SIZE_EXCEEDED)
-        yield f"40 batches of {len(most)} bytes in {len(compressed(most, codec('zstd')))}, then {condition}"
 
 
 def _filter_bytes(room: Room) -> Iterator[str]:
@@ -367,10 +317,6 @@ ATTACKS: Final = (
     node_attack("a peer attaches a link too many", "limits.links", _links),
     node_attack("a peer announces a frame that is too large", "limits.frame_bytes", _frame_bytes),
     node_attack("a peer sends a message that is too large", "limits.message_bytes", _message_bytes),
-    node_attack("a peer sends batches of very small events", "limits.batch_events", _batch_events),
-    node_attack(
-        "a peer sends batches that decompress to much", "limits.uncompressed_bytes", _uncompressed_bytes
-    ),
     node_attack("a peer attaches with filters that are too large", "limits.filter_bytes", _filter_bytes),
     node_attack("a peer sends more than its credit", "limits.credit", _credit),
     node_attack("a peer takes everything and settles nothing", "limits.unsettled", _unsettled),

@@ -15,13 +15,13 @@ import structlog
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
-from amqp_streams.node.requests import Steps
 from amqp_streams.proton import links, outcomes, sending
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Replier, Requester, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
+from amqp_streams.streams.steps import Steps
 
 INFO_INTERVAL_MS: Final = 20
 """The pause between two messages on one `$info` link: a client gets at most 50 a second (section 6 allows a
@@ -99,7 +99,7 @@ class _Running:
     waiting: _Waiting
     request: Request
     carrier: Replier
-    steps: Steps
+    steps: Steps[Answer]
 
 
 class ManagementLink(IncomingLink[Managing]):

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
@@ -19,6 +19,8 @@ from amqp_streams.server.links.sent_batch import SentBatch
 from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.receipts import Part
+from amqp_streams.streams.sends import Taken
+from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.formats import UNKNOWN
 
 _UNREADABLE: Final = (
@@ -28,13 +30,21 @@ _UNREADABLE: Final = (
 _SUSPENDED: Final = "a batch of this link was rejected: send a batch that resumes the link first"
 
 
+class _Taking(NamedTuple):
+    """A batch of `size` bytes that needs more steps."""
+
+    delivery: Pointer
+    size: int
+    steps: Steps[Taken]
+
+
 class ProducerLink(IncomingLink[Producing | Relaying]):
     """Appends the transfers of one link to a log or, with a null target, to the logs that they name.
 
     `second`: the sender settles after the node (rcv-settle-mode second).
     """
 
-    __slots__ = ("behind", "second")
+    __slots__ = ("behind", "second", "taking")
 
     def __init__(
         self,
@@ -50,6 +60,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.second = second
         self.behind = False
         """Deliveries wait for a later loop iteration."""
+        self.taking: _Taking | None = None
+        """The batch that needs more steps."""
 
     def top_up(self) -> None:
         """Grant credit before it runs out.
@@ -96,21 +108,26 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         `until`: the `perf_counter` at which batches must wait for a later loop iteration (`behind`): one read
         may complete many of them.
         """
-        self.behind = False
-        if not self.owner.formats.awaits(self.endpoint, names.BATCH_MESSAGE_FORMAT):
+        waited, self.behind = self.behind, False
+        if self.taking is None and not self.owner.formats.awaits(self.endpoint, names.BATCH_MESSAGE_FORMAT):
             return self._append(self.arrived())
+        if not waited:
+            until = min(until, self.service.batch_time.until())
         taken = 0
-        while True:
+        # A link that waited does at least one step. A compressed batch needs more memory once it is taken:
+        # the connection is held when too many bytes wait for the disk, and what has arrived waits too.
+        while waited or (perf_counter() <= until and (self.taking is not None or not self.owner.held)):
+            waited = False
+            if self.taking is not None:
+                self._continue(self.taking)
+                continue
             arrivals = self.arrived(one=True)
             count = self._append(arrivals)
             taken += count
             if not count and not arrivals.aborted:
                 return taken
-            # A compressed batch needs more memory once it is taken: the connection is held when too many
-            # bytes wait for the disk, and what has arrived waits too.
-            if perf_counter() > until or self.owner.held:
-                self.behind = True
-                return taken
+        self.behind = True
+        return taken
 
     def _append(self, arrivals: receiving.Arrivals) -> int:
         taken, throttle = len(arrivals.deliveries), self.owner.account.bytes_in
@@ -142,10 +159,23 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         return taken
 
     def _take_batch(self, delivery: Pointer, message: bytes) -> None:
-        """Append the events of a batch. Batches come one by one, see `take`."""
-        taken = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
-        throttle = self.owner.account.bytes_in
-        if throttle is not None and (more := taken.bytes - len(message)) > 0:  # it was compressed
+        """Begin to append the events of a batch. Batches come one by one, see `take`."""
+        steps = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
+        self.taking = _Taking(delivery, len(message), steps)
+        self.service.batch_time.unfinished.add(self)
+        self._continue(self.taking)
+
+    def _continue(self, taking: "_Taking") -> None:
+        """Do one step of a batch."""
+        try:
+            next(taking.steps)
+        except StopIteration as end:
+            self._forget_batch()
+            self._taken(taking, end.value)
+
+    def _taken(self, taking: "_Taking", taken: Taken) -> None:
+        delivery, throttle = taking.delivery, self.owner.account.bytes_in
+        if throttle is not None and (more := taken.bytes - taking.size) > 0:  # it was compressed
             throttle.spend(self, 1, taken.bytes, arrived=more)
             self._hold_back(throttle.debt_ms())
         if taken.released:
@@ -158,6 +188,15 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         batch = SentBatch(self, delivery, len(waits), taken.refused)
         for wait in waits:
             self.service.await_commit(batch, [delivery], wait)
+
+    def _forget_batch(self) -> None:
+        self.taking = None
+        self.service.batch_time.unfinished.discard(self)
+
+    def let_go(self) -> None:
+        """Drop the bytes of an incomplete message, and the batch that needs more steps."""
+        self._forget_batch()
+        super().let_go()
 
     def answer(self, delivery: Pointer, refused: PeerError | StorageError | None) -> None:
         """Send the outcome of a batch. `refused`: the error; None: accepted."""

@@ -24,6 +24,11 @@ class Producers:
         self.behind: list[ProducerLink] = []
         self.messages = 0
 
+    @property
+    def taking(self) -> bool:
+        """Whether a link has a batch that needs more steps."""
+        return any(link.taking is not None for link in self.behind)
+
     def take_all(self, until: float) -> None:
         """Let all links take what has arrived. `until`: see `ProducerLink.take`."""
         for link in self.links:
@@ -38,8 +43,9 @@ class Producers:
             self.behind.append(link)
 
     def catch_up(self, until: float) -> None:
-        """Let the links that are behind take what has arrived: at least one delivery of the first link."""
-        waiting = self.behind[:]
+        """Let the links that are behind take what has arrived: at least one step of the first link."""
+        # A batch that has begun comes first.
+        waiting = sorted(self.behind, key=lambda link: link.taking is None)
         self.behind.clear()
         for index, link in enumerate(waiting):
             if index and perf_counter() > until:

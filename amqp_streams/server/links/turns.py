@@ -53,6 +53,37 @@ class Worker(Protocol):
         """Do one step. Returns whether another step is waiting."""
 
 
+class BatchTime:
+    """How long the batches of all connections may take in one iteration of the event loop.
+
+    Data of many connections can arrive in one iteration. Without a common limit, others would wait for a
+    batch of each of them. While a batch is unfinished, no link begins another one outside of the backlog, so
+    the memory for unfinished batches does not grow with the number of links.
+
+    `soon`: schedules a call for the next iteration.
+    """
+
+    __slots__ = ("_soon", "_until", "unfinished")
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        self._soon: Final = soon
+        self._until: float | None = None
+        self.unfinished: Final[set[object]] = set()
+        """The links with a batch that needs more steps."""
+
+    def until(self) -> float:
+        """Return the `perf_counter` at which the time of this iteration ends. The first call starts it."""
+        if self.unfinished:
+            return 0.0
+        if self._until is None:
+            self._until = perf_counter() + BUDGET_S
+            self._soon(self._end)
+        return self._until
+
+    def _end(self) -> None:
+        self._until = None
+
+
 class Turns:
     """Runs the workers round-robin, within the limit of time.
 
@@ -70,11 +101,17 @@ class Turns:
         self._held: Final[dict[int, int]] = {}
         self._held_bytes = 0
 
-    def add(self, worker: Worker) -> None:
-        """Schedule a worker that has something to do. A second call has no effect."""
+    def add(self, worker: Worker, *, first: bool = False) -> None:
+        """Schedule a worker that has something to do. A second call has no effect.
+
+        `first`: before all others.
+        """
         if worker not in self._members:
             self._members.add(worker)
-            self._ready.append(worker)
+            if first:
+                self._ready.appendleft(worker)
+            else:
+                self._ready.append(worker)
         if not self._scheduled:
             self._scheduled = True
             self._soon(self._turn)

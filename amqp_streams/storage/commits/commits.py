@@ -93,11 +93,16 @@ class Committer:
         self._tuning: Final = tuning
         self._done: Final = done
         self._began = 0.0
+        self._task: Task | None = None
+        """The works of the latest commit."""
 
     @property
     def commit_ms(self) -> int:
-        """How long the commit in flight has taken so far; 0 if no commit is in flight."""
-        return int((perf_counter() - self._began) * 1000) if self.in_flight else 0
+        """How long the disk has worked on the commit in flight; 0 if it does not work on one."""
+        # A busy loop handles the end of a commit late. That says nothing about the disk.
+        if self._task is None or self._task.has_run or not self.in_flight:
+            return 0
+        return int((perf_counter() - self._began) * 1000)
 
     def appended(self, partition: PartitionLog, size: int) -> None:
         """Called after each append to a partition, with the appended bytes."""
@@ -202,7 +207,8 @@ class Committer:
         works += filter(None, [self._direct_work(commit, partition) for partition in direct])
         # A write that is not synced proves nothing, so only synced commits are named.
         naming = [Work([Call(partial(self._name_ends, commit))])] if self._always else []
-        self._outstanding.submit(self._writer, [*works, *naming], partial(self._ended, commit))
+        ended = partial(self._ended, commit)
+        self._task = self._outstanding.submit(self._writer, [*works, *naming], ended)
 
     def _name_ends(self, commit: _Commit) -> None:
         """In the writer's thread, after the works of the commit and before it is accepted."""

@@ -65,10 +65,12 @@ class Outstanding:
     def __init__(self) -> None:
         self.count = 0
 
-    def submit(self, executor: Executor, works: Sequence[Work], ended: Callable[[Task], None]) -> None:
-        """Submit a task; `ended` is called on the loop's thread."""
+    def submit(self, executor: Executor, works: Sequence[Work], ended: Callable[[Task], None]) -> Task:
+        """Submit a task; `ended` is called on the loop's thread. Returns the task."""
         self.count += 1
-        executor.submit(Task(works, partial(self._ended, ended)))
+        task = Task(works, partial(self._ended, ended))
+        executor.submit(task)
+        return task
 
     def _ended(self, ended: Callable[[Task], None], task: Task) -> None:
         self.count -= 1

@@ -151,6 +151,8 @@ class Task:
     works: Sequence[Work]
     ended: Callable[["Task"], None]
     seconds: float = 0.0
+    has_run: bool = False
+    """Set by the thread that ran the works. `ended` is called later, when the loop has time."""
     notes: Any = field(default=None)
 
 
@@ -286,3 +288,4 @@ def run(task: Task, files: Files) -> None:
     for work in task.works:
         work.run(files)
     task.seconds = perf_counter() - began
+    task.has_run = True

@@ -10,8 +10,9 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import requests
-from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, Steps, carry_out, finished, listed
+from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, carry_out, listed
 from amqp_streams.streams.management import CONFLICT, Answer, Request, RequestError
+from amqp_streams.streams.steps import Steps, finish
 from amqp_streams.wire.types import Value
 from tests.amqp_streams.node.bench import Bench
 
@@ -32,7 +33,7 @@ def test_errors_are_answered_with_a_status_and_a_message(error: Exception, statu
     def fail(_request: Request) -> Answer:
         raise error
 
-    assert finished(carry_out({"t": {"READ": fail}}, request())) == Answer(status, "words")
+    assert finish(carry_out({"t": {"READ": fail}}, request())) == Answer(status, "words")
 
 
 def test_unknown_types_and_operations_are_refused_with_the_known_ones() -> None:
@@ -40,12 +41,12 @@ def test_unknown_types_and_operations_are_refused_with_the_known_ones() -> None:
         names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")},
         "t": {"READ": lambda _request: Answer(200, "t")},
     }
-    assert finished(carry_out(types, request())).description == "t"
-    assert finished(carry_out(types, request(type_=""))).description == "log"
-    assert finished(carry_out(types, request("DANCE"))) == Answer(
+    assert finish(carry_out(types, request())).description == "t"
+    assert finish(carry_out(types, request(type_=""))).description == "log"
+    assert finish(carry_out(types, request("DANCE"))) == Answer(
         501, "unknown operation 'DANCE': known are READ"
     )
-    unknown = finished(carry_out(types, request(type_="queue" * 50)))
+    unknown = finish(carry_out(types, request(type_="queue" * 50)))
     assert unknown.status == 501
     assert unknown.description.endswith(f"known are '{names.LOG_TYPE}', 't'")
 
@@ -53,11 +54,11 @@ def test_unknown_types_and_operations_are_refused_with_the_known_ones() -> None:
 def test_a_body_that_is_not_a_map_is_not_read_as_an_empty_one() -> None:
     """A client that sends settings as a list must not believe that they are in force."""
     types = {"t": {"UPDATE": lambda _request: Answer(200, "updated")}}
-    assert finished(carry_out(types, replace(request("UPDATE"), well_formed=False))).status == 400
-    assert finished(carry_out(types, request("UPDATE"))).status == 200
+    assert finish(carry_out(types, replace(request("UPDATE"), well_formed=False))).status == 400
+    assert finish(carry_out(types, request("UPDATE"))).status == 200
 
 
-def steps_of(answering: Steps) -> tuple[int, Answer]:
+def steps_of(answering: Steps[Answer]) -> tuple[int, Answer]:
     """Return the number of steps of an answer, and the answer."""
     steps = 0
     while True:

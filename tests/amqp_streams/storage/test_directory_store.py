@@ -4,6 +4,8 @@ modes of syncing promise. Full disks: test_full_disk.py.
 
 import errno
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -387,4 +389,27 @@ def test_a_failed_interval_sync_stops_the_partitions_it_was_for(tmp_path: Path) 
     hand.loop.run_until(lambda: first.facts().failure is not None)
     assert second.facts().failure is None
     failing = False
+    hand.store.close()
+
+
+def test_a_commit_that_the_loop_has_not_noticed_yet_is_not_time_of_the_disk(tmp_path: Path) -> None:
+    answers = threading.Event()
+
+    class Slow(RealFiles):
+        def fdatasync(self, fd: int) -> None:
+            answers.wait()
+            super().fdatasync(fd)
+
+    answers.set()
+    hand = open_real(tmp_path, files=Slow())
+    first, *_ = four_partitions(hand)
+    answers.clear()
+    first.append([b"a"], b"\0", NOW)
+    hand.store.commit()
+    while hand.store.facts().commit_ms < 10:
+        time.sleep(0.01)
+    answers.set()
+    while hand.store.facts().commit_ms:
+        time.sleep(0.01)
+    assert hand.done == [], "the loop has not run"
     hand.store.close()

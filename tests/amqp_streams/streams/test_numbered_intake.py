@@ -15,6 +15,7 @@ from amqp_streams.streams.numbering import Numbering
 from amqp_streams.streams.receipts import Receipt
 from amqp_streams.streams.redirects import Elsewhere
 from amqp_streams.streams.routing import partition_of_key
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.sequences import with_sequence
 
@@ -58,7 +59,7 @@ class Room:
 
     def send(self, grant: Producing, *messages: bytes) -> Receipt:
         assert grant.numbered is not None
-        receipt = self.intake.receive(grant, grant.numbered, list(messages), NOW)
+        receipt = finish(self.intake.receive(grant, grant.numbered, list(messages), NOW))
         self.store.commit()
         return receipt
 

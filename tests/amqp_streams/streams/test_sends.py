@@ -19,6 +19,7 @@ from amqp_streams.streams.numbering import Numbering
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.streams.sends import Sends, Taken
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.batched.compression import CODECS, codec, compressed
 from amqp_streams.wire.batched.sends import write_sent_batch
@@ -73,7 +74,7 @@ class Room:
         return self.grant(partition, events=events, numbered=self.numbering.attach(self.temps, "p", bound))
 
     def send(self, grant: Producing | Relaying, message: bytes) -> Taken:
-        taken = self.sends.receive(grant, message, NOW)
+        taken = finish(self.sends.receive(grant, message, NOW))
         self.store.commit()
         return taken
 
@@ -364,7 +365,8 @@ def test_a_compressed_batch_that_cannot_be_read_is_rejected_and_the_link_waits(
 def test_an_event_of_a_compressed_batch_is_not_larger_than_one_that_is_sent_alone() -> None:
     room = Room()
     sends = Sends(room.intake, NumberedIntake(room.store, room.numbering), Limits(message_bytes=1024))
-    taken = sends.receive(room.grant(), compressed(write_sent_batch([bytes(2000)]), codec("zstd")), NOW)
+    message = compressed(write_sent_batch([bytes(2000)]), codec("zstd"))
+    taken = finish(sends.receive(room.grant(), message, NOW))
     assert refusal(taken)[0] == names.LINK_MESSAGE_SIZE_EXCEEDED
 
 
