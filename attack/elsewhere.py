@@ -82,6 +82,7 @@ INSIDE: Final = {
     "amqp_streams.server.identity.guard:QUIET_MS": "pause",
     "amqp_streams.server.identity.guard:WITHOUT_SCRAM_MAX": "cache",
     "amqp_streams.server.identity.guard:_SHOWN_MAX": "text",
+    "amqp_streams.server.limits.bucket:LITTLE_MS": "pause",
     "amqp_streams.server.limits.bucket:SLICE_MS": "pause",
     "amqp_streams.server.listening.listener:LINGER_S": "close",
     "amqp_streams.server.listening.sockets:TLS_SHUTDOWN_S": "close",

@@ -2,7 +2,9 @@
 
 Laws: nothing is dropped. A link that has used more than its share waits until the debt is paid. Over any
 period, all links together get at most the rate times the period, plus BURST_MS worth, plus one message for
-each link. Waiting links get equal shares, in bytes.
+each link; producers also get the credit that they have at the beginning of the period, see WINDOW_MS. Waiting
+links get equal shares, in bytes. Links that send all that they may use at least nine tenths of the rate, as
+long as a round trip takes at most half of WINDOW_MS.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,8 +13,16 @@ from typing import Final, Protocol
 
 BURST_MS: Final = 1000
 """The largest burst: unused rate is saved for at most this many milliseconds."""
-WINDOW_MS: Final = 250
-"""Producers have at most this many milliseconds' worth of the rate as credit, all links together."""
+WINDOW_MS: Final = 1000
+"""The producers that use their credit have at most this many milliseconds' worth of the rate as credit, all
+links together. Credit that is granted now brings messages only after a round trip.
+"""
+ACTIVE_MS: Final = 1000
+"""A producer that has sent nothing for this many milliseconds leaves its part of the window to the others."""
+LITTLE_MS: Final = 250
+"""If at most this many milliseconds' worth of the rate is available, links wait for equal shares: otherwise
+the link that asks first would take it all.
+"""
 SLICE_MS: Final = 20
 """Waiting links continue when this many milliseconds' worth of the rate is available, instead of at every
 byte.
@@ -78,6 +88,13 @@ class _Member:
     """
     has_turn: bool = False
     waits: bool = False
+    spent_ms: int = 0
+    """When it last received or sent something."""
+    active: bool = False
+
+    def fitting(self, size: int) -> int:
+        """Return how many of its messages fit into `size` bytes; at least one."""
+        return 1 if self.average is None else max(1, int(size / self.average))
 
 
 class Throttle:
@@ -100,6 +117,8 @@ class Throttle:
         self._waiting_since_ms: int | None = None
         self._waited_ms = 0
         self._scheduled = False
+        self._active = 0
+        self._counted_ms = clock_ms()
 
     @property
     def waited_ms(self) -> int:
@@ -113,21 +132,33 @@ class Throttle:
         """Whether no link uses it and no debt is left, so that a new one would behave the same."""
         return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity
 
-    def credit(self, link: Throttled) -> int:
-        """How many messages a producer may be granted.
+    def credit(self, link: Throttled, held: int, most: int) -> int:
+        """How many more messages a producer may be granted that has credit for `held` messages.
 
-        0: none now; `go_on` is called later. The links share one window, because granted credit stays until
-        it is used.
+        It then has credit for at most `most`. 0: none now; `go_on` is called later, unless it has enough. The
+        active links share one window, because granted credit stays until it is used.
         """
-        self._member(link)
-        return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
+        member = self._member(link)
+        window = self.rate * WINDOW_MS // 1000 // self._sharing(member)
+        allowed = min(most, member.fitting(window))
+        if held >= allowed:
+            return 0
+        room = self._room(link, member)
+        if room <= 0:
+            return 0
+        wanted = min(allowed, member.fitting(room))
+        # With a turn, a link gets its share at once: it gets more in the next turn. Otherwise credit is
+        # granted in halves, because a flow frame per message would double the number of frames.
+        return max(0, wanted - held) if member.has_turn or held <= wanted // 2 else 0
 
     def deliveries(self, link: Throttled) -> int:
         """How many messages a consumer may be sent, if they are as large as earlier ones.
 
         0: none now; `go_on` is called later.
         """
-        return self._messages(link, self._bucket.capacity)
+        member = self._member(link)
+        room = self._room(link, member)
+        return member.fitting(min(room, self._bucket.capacity)) if room > 0 else 0
 
     def room(self, link: Throttled) -> int:
         """How many bytes the next `deliveries` may have, whatever the size of earlier ones."""
@@ -143,6 +174,10 @@ class Throttle:
         self._bucket.spend(spent)
         member = self._member(link)
         member.balance -= spent
+        member.spent_ms = self._clock_ms()
+        if not member.active:
+            member.active = True
+            self._active += 1
         if not messages:
             return
         average = max(1.0, size / messages)
@@ -162,6 +197,8 @@ class Throttle:
     def leave(self, link: Throttled) -> None:
         """Remove a link that has ended."""
         member = self._members.pop(link, None)
+        if member is not None and member.active:
+            self._active -= 1
         if member is not None and member.waits:
             self._waiting.remove(link)
             self._notify_waiting()
@@ -176,29 +213,38 @@ class Throttle:
         """Remove the limit: all waiting links continue."""
         waiting, self._waiting = self._waiting, []
         self._members.clear()
+        self._active = 0
         self._notify_waiting()
         for link in waiting:
             link.go_on()
 
-    def _messages(self, link: Throttled, bytes_max: int) -> int:
-        member = self._member(link)
+    def _room(self, link: Throttled, member: _Member) -> int:
+        """Return how many bytes this link may use now. Without bytes, it waits."""
         if member.has_turn:
             room = member.balance
         else:
             room = 0 if self._waiting else self._bucket.level(self._clock_ms())
-            # With little left, the link that asks first would take it all. Equal shares are given in `_turn`.
-            if room * 1000 <= self.rate * WINDOW_MS:
+            if room * 1000 <= self.rate * LITTLE_MS:
                 room = 0
             else:
                 member.balance = 0
-        if room > 0:
-            return 1 if member.average is None else max(1, int(min(room, bytes_max) / member.average))
-        if not member.waits:
+        if room <= 0 and not member.waits:
             self.waits += 1
             self._wait(link, member)
             self._notify_waiting()
             self._schedule()
-        return 0
+        return room
+
+    def _sharing(self, member: _Member) -> int:
+        """Return how many links share the window: the active ones, and this one."""
+        now_ms = self._clock_ms()
+        # Once in a while: an account may have thousands of links.
+        if now_ms - self._counted_ms >= ACTIVE_MS // 4:
+            self._counted_ms = now_ms
+            for each in self._members.values():
+                each.active = each.active and now_ms - each.spent_ms <= ACTIVE_MS
+            self._active = sum(each.active for each in self._members.values())
+        return self._active + (not member.active)
 
     def _wait(self, link: Throttled, member: _Member) -> None:
         member.waits = True

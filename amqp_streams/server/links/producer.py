@@ -77,13 +77,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if self.second and links.unsettled(pointer) >= limits.unsettled:
             return
         wanted, throttle = limits.credit, self.owner.account.bytes_in
-        if throttle is not None:
-            wanted = min(wanted, throttle.credit(self))
-            if not wanted:
-                return
         credit = links.credit(pointer)
+        if throttle is not None:
+            more = throttle.credit(self, credit, wanted)
+            if more:
+                links.grant(pointer, more)
         # Grant in halves: a flow frame per message would double the number of frames.
-        if credit <= wanted // 2:
+        elif credit <= wanted // 2:
             links.grant(pointer, wanted - credit)
 
     def go_on(self) -> None:

@@ -1,16 +1,19 @@
 """A user's links get the rate together, fairly, and nothing is lost by waiting."""
 
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, cycle
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_streams.server.limits.bucket import BURST_MS, WINDOW_MS, Bucket, Throttle
+from amqp_streams.server.limits.bucket import ACTIVE_MS, BURST_MS, WINDOW_MS, Bucket, Throttle
 
 RATE = 100_000
+CREDIT = 10_000
+"""The most credit of a producer, in messages."""
 
 
 class Clock:
@@ -54,7 +57,7 @@ class Producer:
         self.throttle, self.size, self.sent, self.credit = throttle, size, 0, 0
 
     def go_on(self) -> None:
-        self.credit = max(self.credit, self.throttle.credit(self))
+        self.credit += self.throttle.credit(self, self.credit, CREDIT)
 
     def send(self) -> None:
         messages, self.credit = self.credit, 0
@@ -62,6 +65,40 @@ class Producer:
             self.sent += messages * self.size
             self.throttle.spend(self, messages, messages * self.size)
             self.go_on()
+
+
+class DistantProducer:
+    """A link that sends for each credit a message, which arrives `round_trip_ms` later. It sends the sizes in
+    turn: batches of any size, or single events. As in the node, nothing is read while the debt is too large.
+    """
+
+    def __init__(self, throttle: Throttle, clock: Clock, sizes: list[int], round_trip_ms: int) -> None:
+        self.throttle, self.clock, self.round_trip_ms = throttle, clock, round_trip_ms
+        self.sizes, self.sent, self.credit = cycle(sizes), 0, 0
+        self.arrived, self.paused = 0, False
+
+    def go_on(self) -> None:
+        more = self.throttle.credit(self, self.credit, CREDIT)
+        if more:
+            self.credit += more
+            self.clock.later(self.round_trip_ms, partial(self._arrive, more))
+
+    def _arrive(self, messages: int) -> None:
+        self.arrived += messages
+        while self.arrived and not self.paused:
+            size = next(self.sizes)
+            self.arrived -= 1
+            self.credit -= 1
+            self.sent += size
+            self.throttle.spend(self, 1, size)
+            if debt_ms := self.throttle.debt_ms():
+                self.paused = True
+                self.clock.later(debt_ms, self._resume)
+            self.go_on()
+
+    def _resume(self) -> None:
+        self.paused = False
+        self._arrive(0)
 
 
 def throttle(clock: Clock, rate: int = RATE) -> Throttle:
@@ -164,6 +201,50 @@ def test_producers_get_credit_for_the_rate_and_bursts_are_bounded(sizes: list[in
     total = sum(link.sent for link in links)
     assert total <= RATE * seconds + RATE * (BURST_MS + WINDOW_MS) // 1000 + 2 * sum(sizes)
     assert largest <= RATE * WINDOW_MS // 1000 + 2 * sum(sizes)
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(5000, 10**7),
+    st.lists(st.floats(0.001, 2), min_size=1, max_size=4),
+    st.integers(1, WINDOW_MS // 2),
+    st.integers(1, 4),
+    st.integers(0, 30),
+)
+def test_producers_get_at_least_nine_tenths_of_the_rate_at_any_distance(
+    rate: int, seconds_worth: list[float], round_trip_ms: int, active: int, silent: int
+) -> None:
+    """Batches that need two seconds of the rate, and single events; other links of the user are silent."""
+    clock = Clock()
+    shared = throttle(clock, rate)
+    others = [Producer(shared, 1) for _ in range(silent)]
+    for other in others:
+        other.go_on()
+        other.send()
+    clock.run_until(2 * ACTIVE_MS)
+    sizes = [max(1, int(rate * each)) for each in seconds_worth]
+    links = [DistantProducer(shared, clock, sizes, round_trip_ms) for _ in range(active)]
+    for link in links:
+        link.go_on()
+    # Long compared with a message of each link: what is on the way at the end does not matter then.
+    begin_ms, end_ms = 30_000, 230_000
+    clock.run_until(begin_ms)
+    before = sum(link.sent for link in links)
+    clock.run_until(end_ms)
+    got = (sum(link.sent for link in links) - before) / (rate * (end_ms - begin_ms) / 1000)
+    assert 0.9 <= got <= 1.1, got
+
+
+def test_a_silent_link_leaves_its_part_of_the_window_to_the_others() -> None:
+    clock = Clock()
+    shared = throttle(clock)
+    links = [DistantProducer(shared, clock, [100], 400) for _ in range(50)]
+    for link in links:
+        shared.spend(link, 1, 100)
+    clock.run_until(2 * ACTIVE_MS)
+    links[0].go_on()
+    clock.run_until(20_000)
+    assert links[0].sent > 0.9 * RATE * 18
 
 
 def test_a_link_without_a_bound_in_its_way_does_not_wait() -> None:

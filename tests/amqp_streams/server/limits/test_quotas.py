@@ -104,7 +104,7 @@ def test_ended_links_are_forgotten_in_both_directions() -> None:
     assert alice.bytes_out is not None
     link = Consumer(alice.bytes_out, 10)
     link.go_on()
-    alice.bytes_in.credit(link)
+    alice.bytes_in.credit(link, 0, 10)
     alice.forget(link)
     assert alice.bytes_in.idle
 
