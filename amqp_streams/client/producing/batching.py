@@ -13,6 +13,7 @@ from amqp_streams import names
 from amqp_streams.client.connection.links import SEND_BUFFER_BYTES_MAX
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.producing.outbox import Entry, Outbox
+from amqp_streams.errors import WireError
 from amqp_streams.proton.sending import Sendable
 from amqp_streams.wire.batched.compression import Codec, codec, compressed
 from amqp_streams.wire.batched.sends import (
@@ -20,6 +21,7 @@ from amqp_streams.wire.batched.sends import (
     EVENT_BYTES,
     FORMAT_BYTES,
     event_text,
+    resuming,
     write_sent_batch,
 )
 from amqp_streams.wire.types import Symbol
@@ -30,6 +32,8 @@ BYTES_MAX: Final = 1 << 20
 _TURN_MAX: Final = 10_000
 """Events that one loop iteration puts into batches, so that other links of the client are not delayed."""
 _PER_EVENT: Final = EVENT_BYTES + FORMAT_BYTES
+_DECOMPRESSED_MAX: Final = 64 << 20
+"""The most bytes of a batch that a program has compressed itself. Nodes take less."""
 _SENT_AGAIN: Final = "another event of the batch is not valid"
 
 
@@ -49,8 +53,9 @@ class Batch:
         """The bytes of the batch."""
         entries = self.entries
         # The program made the batch, and `group` compresses it.
-        if entries[0].message_format == names.BATCH_MESSAGE_FORMAT and not self.resumes:
-            return compressed(entries[0].message, self.codec)
+        if entries[0].message_format == names.BATCH_MESSAGE_FORMAT:
+            made = entries[0].message
+            return compressed(_resuming(made) if self.resumes else made, self.codec)
         formats = {index: entry.message_format for index, entry in enumerate(entries) if entry.message_format}
         batch = write_sent_batch([entry.message for entry in entries], formats, resumes=self.resumes)
         return compressed(batch, self.codec)
@@ -144,7 +149,7 @@ class Batching:
         return (
             entry.message_format == names.BATCH_MESSAGE_FORMAT
             and len(entry.message) <= self._uncompressed_max
-            and not self.resuming  # the batch cannot say that it resumes
+            and not self.resuming  # with its annotation it may be too large
         )
 
     def accepted(self, sendables: Iterable[Sendable]) -> list[Entry]:
@@ -161,6 +166,12 @@ class Batching:
             if isinstance(error, RejectedError) and len(entries) > 1:
                 found += self._taken_apart(entries, error)
             else:
+                if (
+                    isinstance(error, RejectedError)
+                    and entries[0].message_format == names.BATCH_MESSAGE_FORMAT
+                ):
+                    # The batch of a program fails as a whole, but the node waits as after any other batch.
+                    self.resuming = True
                 if self.resuming and error.condition == "released":
                     for entry in entries:
                         entry.attempts -= 1  # the node did not look at it
@@ -210,6 +221,13 @@ def _close(entries: list[Entry], sendables: list[Sendable], codec: Codec | None)
         sendables.append(Batch(entries, codec))
     elif entries:
         sendables.append(entries[0])
+
+
+def _resuming(batch: bytes) -> bytes:
+    try:
+        return resuming(batch, _DECOMPRESSED_MAX)
+    except WireError:
+        return batch  # the node rejects it, and the next batch resumes the link
 
 
 def _own(error: EndpointError) -> EndpointError:

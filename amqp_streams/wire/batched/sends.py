@@ -115,6 +115,38 @@ def encoded_batch(sizes: "array[int]", sections: "bytes | memoryview") -> bytes:
     return b"".join((_head(sizes, []), sections))
 
 
+def resuming(batch: bytes, bytes_max: int) -> bytes:
+    """Return an encoded batch with the annotation that it resumes the link. A compressed batch, of at most
+    `bytes_max` bytes when it is decompressed, is returned decompressed.
+
+    Raises: as `read_sent_batch`, if the front of the message is not that of a batch.
+    """
+    at, pair = 0, _RESUMES + _TRUE
+    code, start, end = section_at(batch, at)
+    if code < DELIVERY_ANNOTATIONS:
+        at = end
+        code, start, end = section_at(batch, at)
+    if code != DELIVERY_ANNOTATIONS:
+        start = end = at
+        count, pairs = 0, pair
+    else:
+        found = _annotations(batch, start, end, len(batch))
+        if found.codec is not None:
+            frame = _only_section(batch, end)
+            return resuming(decompressed(frame, found.codec, found.uncompressed, bytes_max), bytes_max)
+        count, start = _count(batch, start)
+        pairs = batch[start:end] + pair
+    head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(pairs), count + 2) + pairs
+    return b"".join((batch[:at], head, batch[end:]))
+
+
+def _count(message: bytes, at: int) -> tuple[int, int]:
+    """Return the number of keys and values of a map, and where the first is."""
+    if message[at] == 0xC1:
+        return message[at + 2], at + 3
+    return int.from_bytes(message[at + 5 : at + 9]), at + 9
+
+
 def _head(sizes: "array[int]", more: Sequence[bytes]) -> bytes:
     pairs = [_SIZES, write_array(0x70, sizes), *more]
     content = b"".join(pairs)
@@ -221,11 +253,10 @@ def _annotations(message: bytes, at: int, end: int, events_max: int) -> _Annotat
     """Read our delivery annotations; others are skipped. The work is bounded by ANNOTATIONS_MAX and
     `events_max`, whatever the size of the section.
     """
-    narrow, found = message[at] == 0xC1, _Annotations()
-    count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
+    found = _Annotations()
+    count, at = _count(message, at)
     if count > 2 * ANNOTATIONS_MAX:
         raise WireError(f"a batch has at most {ANNOTATIONS_MAX} delivery annotations (got {count // 2})")
-    at += 3 if narrow else 9
     for _ in range(count // 2):
         value_at = skip(message, at)
         name = _name(message, at, value_at)

@@ -118,9 +118,34 @@ def test_a_batch_that_a_program_made_is_compressed_too() -> None:
         (sendable,) = made.group([entry], 0)
         assert events_of([sendable]) == [entry]
         assert sendable.message_format == names.BATCH_MESSAGE_FORMAT
-        if not resuming:
-            assert (len(sendable.message) < 200) == compressed
-            assert read_sent_batch(sendable.message, 10, largest).encoded == batch
+        found = read_sent_batch(sendable.message, 10, largest)
+        assert (found.messages, found.resumes) == ([b"m" * 100] * 10, resuming)
+        assert (len(sendable.message) < 200) == compressed
+
+
+def test_a_refused_batch_of_a_program_fails_and_the_next_one_resumes_the_link() -> None:
+    made = batching()
+    first, second, third = entries(0, 0, 0)
+    for entry in (first, second):
+        entry.message, entry.message_format = (
+            write_sent_batch([b"m", b"n"]),
+            names.BATCH_MESSAGE_FORMAT,
+        )
+    error = RejectedError("amqp:decode-error", "bad")
+    released = ReleasedError("released", "")
+    assert made.refused([(first, error), (second, released)]) == [(first, error), (second, released)]
+    assert second.attempts == 0, "the node did not look at it"
+    sendables = made.group([second, third], 0)
+    assert events_of(sendables) == [second, third]
+    assert read_sent_batch(sendables[0].message, 2).resumes
+
+
+def test_bytes_that_are_not_a_batch_are_sent_as_they_are() -> None:
+    made = batching()
+    (entry,) = entries(3)
+    entry.message_format = names.BATCH_MESSAGE_FORMAT
+    made.resuming = True
+    assert [each.message for each in made.group([entry], 0)] == [b"mmm"]
 
 
 def test_compression_needs_batches_and_a_codec() -> None:

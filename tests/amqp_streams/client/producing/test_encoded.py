@@ -72,6 +72,24 @@ def test_a_batch_that_the_node_refuses_fails_as_a_whole(node: RunningNode, log: 
         assert bodies(client, log) == []
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_batches_after_a_refused_one_are_stored_in_order(
+    node: RunningNode, log: str, compression: str | None
+) -> None:
+    """The node waits after the refused batch, and releases those that were sent already."""
+    bad = Event("x" * 600).encode()
+    sections = b"".join(DATA_BINARY32 + len(each).to_bytes(4) + each for each in (bad, b"bad"))
+    refused = encoded_batch(array("I", [len(bad), 3]), sections)
+    with connect(node.url) as client:
+        with client.producer(log, compression=compression) as producer:
+            producer.post_encoded([batch(["a", "b"]), refused, batch(["c"]), refused, batch(["d", "e"])])
+            producer.post_batch([Event("f"), Event("g")])
+            with pytest.raises(SendError) as failed:
+                producer.flush()
+        assert failed.value.count == 2
+        assert bodies(client, log) == ["a", "b", "c", "d", "e", "f", "g"]
+
+
 def test_without_batches_it_is_an_error(node: RunningNode, log: str) -> None:
     with connect(node.url) as client, client.producer(log, batch_bytes=0) as producer:
         assert producer.batch_events == 0

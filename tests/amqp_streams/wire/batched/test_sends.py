@@ -26,6 +26,7 @@ from amqp_streams.wire.batched.sends import (
     event_text,
     read_sent_batch,
     rejection_text,
+    resuming,
     write_sent_batch,
 )
 from amqp_streams.wire.codec import Array, Described, Symbol, UInt, ULong, Value, decode, encode
@@ -64,6 +65,31 @@ def test_written_batches_are_read_back(messages: list[bytes], drawn: st.DataObje
 
 
 @settings(deadline=None)
+@given(MESSAGES, st.booleans(), st.booleans(), st.sampled_from([None, *CODECS]))
+def test_a_batch_of_any_client_can_resume_a_link(
+    messages: list[bytes], ours: bool, header: bool, wanted: str | None
+) -> None:
+    batch = write_sent_batch(messages, {0: 7}) if ours else annotated(x="y") + data(*messages)
+    batch = compressed(batch, None if wanted is None else codec(wanted))
+    if header:
+        batch = encode(Described(ULong(0x70), [True])) + batch
+    read = read_sent_batch(resuming(batch, 1 << 20), len(messages))
+    assert read.resumes
+    assert read.messages == messages
+    assert read.formats == ({0: 7} if ours else {})
+
+
+def test_a_batch_without_annotations_can_resume_a_link() -> None:
+    read = read_sent_batch(resuming(data(b"a", b"b"), 100), 2)
+    assert (read.resumes, read.messages) == (True, [b"a", b"b"])
+
+
+@pytest.mark.parametrize("message", [b"", b"x", b"\0\x53\x71", annotated(sizes=True) + b"\0"])
+def test_what_cannot_be_read_cannot_resume_a_link(message: bytes) -> None:
+    with pytest.raises(WireError):
+        read_sent_batch(resuming(message, 100), 2)
+
+
 @given(MESSAGES)
 def test_a_batch_is_a_message_as_the_standard_has_it(messages: list[bytes]) -> None:
     written = write_sent_batch(messages, {0: 7}, resumes=True)
