@@ -104,6 +104,8 @@ class SubscriberDispatcher:
         await self._drop(partition, drain_s)
         self._released.discard(partition)
         partition.drop()
+        # The dropped deliveries gave their slots back. No answer will come that begins the next delivery.
+        self.scheduler.pump()
 
     async def stop(self, drain_s: float) -> None:
         """Begin no more deliveries, wait up to `drain_s` for answers, and drop the other deliveries.

@@ -1,16 +1,19 @@
 """Replicas that share the partitions of a log, and requests to one replica that another must carry out."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from event_formats.amqp_binding import encode
-from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
+from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender, worker
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Routes
 from tests.knative_gateway.dispatcher.rig import MemoryCursorStore, event, route, subscriber, until
-from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 LOG = "broker.default.b"
@@ -45,10 +48,10 @@ class Pair:
         self.shares = (Parted(0), Parted(1))
         self.replicas: list[Dispatcher] = []
 
-    async def serve(self, stack: AsyncExitStack, url: str) -> None:
+    async def serve(self, stack: AsyncExitStack, url: str, **fields: Any) -> None:
         await self.log.ensure(LOG, partitions=2, retention_ms=None)
         sender = await stack.enter_async_context(Sender())
-        wanted = route(subscriber("u", url), log=LOG)
+        wanted = route(subscriber("u", url, **fields), log=LOG)
         for share in self.shares:
             settings = DispatchSettings(flush_ms=10, idle_flush_ms=10, drain_s=0.2)
             replica = await stack.enter_async_context(
@@ -100,6 +103,34 @@ async def test_a_released_partition_is_continued_by_its_new_owner(
     await pair.send(4)
     await until(lambda: pair.replicas[1].figures("u")["delivered"] == 6)
     assert len(server.ids) == 8
+
+
+async def test_a_delivery_that_is_dropped_with_its_partition_makes_room_for_another_partition(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LEAVING_S", 0.05)
+    over = asyncio.Event()
+
+    async def hang_first(_: Got) -> web.StreamResponse:
+        if len(server.got) == 1:
+            await over.wait()
+        return web.Response(status=202)
+
+    server.behaviour = hang_first
+    async with AsyncExitStack() as stack:
+        pair = Pair()
+        await pair.serve(stack, server.url(), in_flight_max=1)
+        pair.shares[1].become()
+        pair.shares[0].become(0, 1)
+        await until(lambda: pair.partitions(0) == {0, 1} and not pair.partitions(1))
+        await pair.send(2)
+        [got] = await server.wait(1)
+        dispatcher = pair.replicas[0].dispatcher_of("u")
+        assert dispatcher is not None
+        await until(lambda: all(each.window.open == 1 for each in dispatcher.partitions.values()))
+        pair.shares[0].become({"0": 0, "1": 1}[got.id])  # the partition of the other event
+        await until(lambda: sorted(server.ids) == ["0", "1"])
+        over.set()
 
 
 async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitions(
