@@ -20,6 +20,7 @@ from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.connection import Connection, Service
 from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.running.supervising import Supervisor
+from service_parts.certificate_files import CertificateFileError, load_certificate
 
 BACKLOG: Final = 2048
 HANDSHAKE_S: Final = 10.0
@@ -106,7 +107,7 @@ class HttpServer:
             # First into a new context: if the files are not valid, this raises and the context in use does
             # not change.
             server_context(self._tls)
-            self._context.load_cert_chain(self._tls.certificate, self._tls.key)
+            load_certificate(self._context, self._tls.certificate, self._tls.key)
 
     def leave(self) -> None:
         """Keep serving, but close each connection after its next answer, so that clients connect
@@ -195,10 +196,9 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ssl.SSLError) as error:
-        message = f"tls: {tls.certificate} and {tls.key}: {error.strerror or error}"
-        raise ConfigError(message) from error
+        load_certificate(context, tls.certificate, tls.key)
+    except CertificateFileError as error:
+        raise ConfigError(str(error)) from error
     return context
 
 

@@ -14,6 +14,7 @@ from websockets.uri import parse_uri
 from amqp_streams.client.connection.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
+from service_parts.certificate_files import load_certificate
 
 READ_BYTES: Final = 256 << 10
 WRITE_BYTES_MAX: Final = 1 << 20
@@ -219,5 +220,5 @@ def _context(tls: TlsOptions) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
+        load_certificate(context, tls.certificate_file, tls.key_file)
     return context

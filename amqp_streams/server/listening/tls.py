@@ -5,7 +5,6 @@ encryption only.
 """
 
 import ssl
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -13,6 +12,7 @@ import structlog
 from amqp_streams.authentication import ClientCertificates
 from amqp_streams.config import TlsSettings
 from amqp_streams.errors import ConfigError
+from service_parts.certificate_files import CertificateFileError, load_authorities, load_certificate
 
 # TLS 1.2 suites (RFC 9325, section 4.2). The suites of TLS 1.3 are all acceptable and are not restricted.
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -34,30 +34,13 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context.set_ciphers(CIPHERS)
     # Compression reveals secrets (CRIME), and renegotiation lets a client make the node work for nothing.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    for setting, path in (
-        ("certificate", settings.certificate),
-        ("key", settings.key),
-        ("client CA", settings.client_ca),
-    ):
-        if path is not None:
-            _readable(setting, path)
     try:
-        context.load_cert_chain(settings.certificate, settings.key, password=_no_password)
-    except ssl.SSLError as error:
-        message = f"TLS certificate {settings.certificate} with key {settings.key}: {_reason(error)}"
-        raise ConfigError(message) from error
-    except _EncryptedKeyError as error:
-        message = (
-            f"TLS key {settings.key} is encrypted: use a key without a password, and protect the file with"
-            " its mode"
-        )
-        raise ConfigError(message) from error
+        load_certificate(context, settings.certificate, settings.key)
+        if settings.client_ca is not None:
+            load_authorities(context, "client CA", settings.client_ca)
+    except CertificateFileError as error:
+        raise ConfigError(str(error)) from error
     if settings.client_ca is not None:
-        try:
-            context.load_verify_locations(cafile=settings.client_ca)
-        except ssl.SSLError as error:
-            message = f"TLS client CA {settings.client_ca}: {_reason(error)}"
-            raise ConfigError(message) from error
         required = settings.client_certificates is ClientCertificates.REQUIRED
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
@@ -91,28 +74,3 @@ class TlsContext:
             return False
         log.info("tls_reloaded", certificate=str(self._settings.certificate))
         return True
-
-
-class _EncryptedKeyError(Exception):
-    """Raised instead of letting OpenSSL ask for the password on the terminal."""
-
-
-def _no_password() -> str:
-    raise _EncryptedKeyError
-
-
-def _readable(setting: str, path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            file.read(1)
-    except OSError as error:
-        message = f"TLS {setting} {path}: {error.strerror or error}"
-        raise ConfigError(message) from error
-
-
-def _reason(error: ssl.SSLError) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
-        return "the key does not match the certificate"
-    if not error.reason or error.reason == "NO_START_LINE":
-        return "not in PEM format"
-    return error.reason.replace("_", " ").lower()

@@ -31,6 +31,7 @@ from knative_gateway.dispatcher.posting.resolving import Resolve
 from knative_gateway.dispatcher.posting.slots import CONNECTIONS_MAX
 from knative_gateway.dispatcher.posting.target import Target
 from knative_gateway.security.destinations import Destinations
+from service_parts.certificate_files import load_authorities, load_certificate
 
 log = structlog.get_logger(__name__)
 
@@ -355,9 +356,9 @@ def tls_context(settings: SendSettings) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.hostname_checks_common_name = False  # RFC 9525, 6.3: only subject alternative names count
     if settings.ca_file is not None:
-        context.load_verify_locations(settings.ca_file)
+        load_authorities(context, "CA", settings.ca_file)
     if settings.certificate_file is not None:
-        context.load_cert_chain(settings.certificate_file, settings.key_file)
+        load_certificate(context, settings.certificate_file, settings.key_file)
     if not settings.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
