@@ -93,12 +93,17 @@ class Runner:
         return shown if finding is None else finding.place
 
 
-def fuzz(target: Target, *, seed: int, inputs: int) -> Runner:
-    """Run so many inputs in this process with the mutator."""
-    runner = Runner(target)
+def fuzz(
+    target: Target, *, seed: int, inputs: int, wanted: Callable[[Finding], bool] = lambda _: False
+) -> Runner:
+    """Run so many inputs in this process with the mutator, the seeds first. Ends early with a `wanted`
+    finding.
+    """
+    found: list[bool] = []
+    runner = Runner(target, told=lambda finding: found.append(wanted(finding)))
     mutator = Mutator(seed, target.seeds(), target.words)
     stream = mutator.inputs()
-    while runner.inputs < inputs and len(runner.findings) < FINDINGS_MAX:
+    while runner.inputs < inputs and len(found) < FINDINGS_MAX and not any(found):
         data = next(stream)
         mutator.showed(data, runner.run(data))
     return runner
