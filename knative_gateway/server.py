@@ -46,6 +46,7 @@ from knative_gateway.part_settings import (
     send_settings,
     subscribers_tls,
 )
+from knative_gateway.reloading import warn_of_restart
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.addresses import base_url, is_loopback
 from knative_gateway.running.figures import GatewayFigures
@@ -331,6 +332,7 @@ class Gateway:
             log.error("gateway_not_reloaded", reason=str(error))
         else:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
+            warn_of_restart(self.settings, settings)
 
     def lead(self) -> None:
         """Lead the workers of the gateway from now on. See `Member`."""

@@ -4,12 +4,11 @@ Laws: if a part has an error, the old part stays in force and the error is logge
 that is still allowed is not affected. Settings that need a restart are named in the log and not applied.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
 import structlog
-from pydantic import BaseModel
 
 from amqp_streams import names
 from amqp_streams.config import NodeSettings
@@ -23,6 +22,7 @@ from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from service_parts.settings.differences import differences
 
 AT_ONCE: Final = (
     "access",
@@ -138,18 +138,6 @@ def reload_tokens(guard: Guard) -> Reloaded:
     """Read the keys for tokens again."""
     read = guard.reload_tokens()
     return Reloaded.NONE if read is None else Reloaded.CHANGED if read else Reloaded.FAILED
-
-
-def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the names of the settings that differ. Names in sections are written as `limits.credit`."""
-    for name in type(old).model_fields:
-        before, after = getattr(old, name), getattr(new, name)
-        if before == after:
-            continue
-        if isinstance(before, BaseModel) and type(before) is type(after):
-            yield from differences(before, after, f"{above}{name}.")
-        else:
-            yield above + name
 
 
 def warn_if_open(settings: NodeSettings) -> None:

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from knative_gateway.config import GatewaySettings, Listener
 from knative_gateway.engine.embedded import EmbeddedNode, embedded_node
 from knative_gateway.errors import ConfigError, GatewayError, InUseError, UnavailableError
+from knative_gateway.reloading import warn_of_restart
 from knative_gateway.running.figures import embedded_starts
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline
 from knative_gateway.running.supervising import Supervisor
@@ -171,6 +172,7 @@ class Parent:
             }
         )
         self._crew.reload(self._of_worker())
+        warn_of_restart(kept, settings)
 
 
 class _NodeStarts(Collector):

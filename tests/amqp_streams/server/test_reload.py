@@ -19,7 +19,6 @@ from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.reload import (
     Reloaded,
-    differences,
     reload_certificates,
     reload_parts,
     reload_settings,
@@ -29,6 +28,7 @@ from amqp_streams.server.reload import (
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from amqp_streams.wire.types import Symbol
+from service_parts.settings.differences import differences
 from tests.amqp_streams.decoded import condition_info, description
 
 
