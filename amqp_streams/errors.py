@@ -43,6 +43,10 @@ class DiskFullError(StorageError):
     """The disk is full: the node refuses producers until there is space. Stored events stay readable."""
 
 
+class LogDeletedError(StorageError):
+    """The log was deleted before its last events were durable. The disk did not fail."""
+
+
 class CorruptionError(StorageError):
     """Stored bytes are not what was written. The message names the file and the position.
 

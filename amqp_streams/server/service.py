@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from amqp_streams.config import Limits, NodeSettings
-from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.errors import LogDeletedError, PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Quotas
@@ -222,6 +222,8 @@ class EventService:
             touched[entry.link.owner] = None
             partitions.update([(part.partition, None) for part in entry.parts])
         for partition, failure in done.failures.items():
+            if isinstance(failure, LogDeletedError):
+                continue
             log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
         for owner in touched:
             owner.flush()

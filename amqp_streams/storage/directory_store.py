@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.config import LogSettings, Sync
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import LogDeletedError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
@@ -246,7 +246,7 @@ class DirectoryStore:
             raise opening.storage_error(self._folder(name), error) from error
         # The deletion is durable. Release what refers to the files: their disk space is free only then.
         for partition in partitions:
-            partition.stop(StorageError(f"log {name} was deleted"))
+            partition.stop(LogDeletedError(f"log {name} was deleted"))
             self._journal.drop(partition)
             self._flusher.forget(partition, partition.end)
             for segment in partition.segments.row:

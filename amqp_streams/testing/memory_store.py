@@ -12,7 +12,7 @@ from itertools import accumulate, cycle, islice
 from typing import Final, overload
 
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.chunks import cut, part
@@ -389,7 +389,7 @@ class MemoryStore:
         """See `Store.delete`."""
         for partition in self._logs.pop(name).partitions:
             assert isinstance(partition, MemoryPartition)
-            partition.failure = StorageError(f"log {name} was deleted")
+            partition.failure = LogDeletedError(f"log {name} was deleted")
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""

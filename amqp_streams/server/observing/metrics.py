@@ -25,6 +25,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from amqp_streams.errors import LogDeletedError
 from amqp_streams.server.observing.status import (
     ConsumerStatus,
     GroupStatus,
@@ -92,7 +93,7 @@ class CommitMetrics:
         self._seconds.observe(done.seconds)
         self._events.observe(done.events)
         self._bytes.observe(done.bytes)
-        self._failures += len(done.failures)
+        self._failures += sum(not isinstance(each, LogDeletedError) for each in done.failures.values())
 
     def _failed(self) -> Iterator[Metric]:
         yield CounterMetricFamily(

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import StorageError
+from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.observing.status import (
     ConsumerStatus,
@@ -205,15 +205,17 @@ def test_commits_are_counted_by_duration_and_size() -> None:
     metrics = Metrics()
     (partition,) = MemoryStore().create("temps", LogSettings(), incarnation="i").partitions
     queue, failures = partition.queue, {partition: StorageError("no")}
+    deleted = {partition: LogDeletedError("deleted")}
     metrics.commits.observe(CommitDone(queue, 1, events=500, bytes=50_000, seconds=0.002, failures={}))
     metrics.commits.observe(CommitDone(queue, 2, events=1, bytes=100, seconds=3.0, failures=failures))
+    metrics.commits.observe(CommitDone(queue, 3, events=1, bytes=100, seconds=0.002, failures=deleted))
     samples = scrape(metrics)
-    assert samples["amqp_streams_commit_seconds_count"] == 2
-    assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.002)
-    assert samples["amqp_streams_commit_seconds_bucket{le=0.0025}"] == 1
-    assert samples["amqp_streams_commit_events_sum"] == 501
-    assert samples["amqp_streams_commit_events_bucket{le=1.0}"] == 1
-    assert samples["amqp_streams_commit_bytes_sum"] == 50_100
+    assert samples["amqp_streams_commit_seconds_count"] == 3
+    assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.004)
+    assert samples["amqp_streams_commit_seconds_bucket{le=0.0025}"] == 2
+    assert samples["amqp_streams_commit_events_sum"] == 502
+    assert samples["amqp_streams_commit_events_bucket{le=1.0}"] == 2
+    assert samples["amqp_streams_commit_bytes_sum"] == 50_200
     assert samples["amqp_streams_commit_failures_total"] == 1
 
 
