@@ -38,6 +38,7 @@ class Entry:
 @dataclass(slots=True, eq=False)
 class Window:
     """`look_ahead`: the maximum number of events that are not completed. `position` None: before all events.
+    `startable`: the events that `take` returns next.
 
     Events are added in the order of the log. `order` decides when they start:
 
@@ -51,7 +52,7 @@ class Window:
     position: str | None = None
     _first: Entry | None = field(default=None, init=False)
     _last: Entry | None = field(default=None, init=False)
-    _startable: deque[Entry] = field(default_factory=deque, init=False)
+    startable: deque[Entry] = field(default_factory=deque, init=False)
     _behind: dict[Hashable, deque[Entry]] = field(default_factory=dict, init=False)
     _open: int = field(default=0, init=False)
 
@@ -81,27 +82,22 @@ class Window:
             entry = entry._after
         return ranges
 
-    @property
-    def startable(self) -> int:
-        """How many events `take` can return now."""
-        return len(self._startable)
-
     def add(self, offset: str, key: Hashable | None = None) -> Entry:
         """Add the next event of the log that matches. The window must not be full."""
-        assert not self.full
+        assert self._open < self.look_ahead
         entry = Entry(offset, key)
         self._append(entry)
         self._open += 1
         queue = None if self.order is Order.UNORDERED else self._queue(entry)
         if queue is None:
-            self._startable.append(entry)
+            self.startable.append(entry)
         # A key is in `_behind` exactly while one of its events has started or may start. Its events behind
         # that one wait there.
         elif queue in self._behind:
             self._behind[queue].append(entry)
         else:
             self._behind[queue] = deque()
-            self._startable.append(entry)
+            self.startable.append(entry)
         return entry
 
     def skip_to(self, offset: str) -> None:
@@ -119,9 +115,9 @@ class Window:
 
     def take(self) -> Entry | None:
         """Return the next event to start; None if no event may start now."""
-        if not self._startable:
+        if not self.startable:
             return None
-        entry = self._startable.popleft()
+        entry = self.startable.popleft()
         entry.started = True
         return entry
 
@@ -183,7 +179,7 @@ class Window:
             return
         behind = self._behind[queue]
         if behind:
-            self._startable.append(behind.popleft())
+            self.startable.append(behind.popleft())
         else:
             # An empty queue is removed at once: keys come from senders, and would fill memory.
             del self._behind[queue]

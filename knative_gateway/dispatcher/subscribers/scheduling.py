@@ -59,11 +59,14 @@ class Scheduler:
 
         Called after every change that may allow one more delivery, so it must be cheap.
         """
-        # Called twice for each event, and half of the calls find nothing to begin.
-        if not self.round_robin.sources and not self._resuming:
-            return
-        state, figures = self._state, self._figures
-        while state.running.is_set() and not self.stopped and figures.in_flight < self._congestion.limit:
+        state, figures, sources = self._state, self._figures, self.round_robin.sources
+        # First what is false at the end of nearly every call.
+        while (
+            (sources or self._resuming)
+            and state.running.is_set()
+            and not self.stopped
+            and figures.in_flight < self._congestion.limit
+        ):
             # Cancelled deliveries leave their futures behind.
             while self._resuming and self._resuming[0].done():
                 self._resuming.popleft()
