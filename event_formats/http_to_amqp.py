@@ -8,7 +8,7 @@ and user agent): the result for the bytes of a header, name and value together, 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from amqp_streams.wire.keys import key_section
@@ -23,10 +23,11 @@ from event_formats.errors import InvalidEventError
 from event_formats.event import SPEC_VERSIONS
 from event_formats.media import announces_event
 from event_formats.memory import Memory
-from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, HTTP_PREFIX, KEY
+from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, HTTP_PREFIX, ID, KEY
 
 _SHORT_MAX: Final = 255
 _LENGTH_DIGITS: Final = 15
+_STRING_CODE: Final = b"\xa1"
 # Printable ASCII without percent signs, not a quoted string: decoding would not change it.
 _PLAIN: Final = re.compile(rb"[ !#$&-~][ -$&-~]*")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
@@ -88,6 +89,18 @@ class Head(NamedTuple):
         return b"".join((self.front, data_head(len(data)), data))
 
 
+class _Framed(NamedTuple):
+    """The result for requests that differ only in the id: the message before the application properties, the
+    attributes before and behind the id, and their number.
+    """
+
+    front: bytes
+    before: bytes
+    behind: bytes
+    pieces: int
+    length: int
+
+
 class RequestTranscoder:
     """Turns requests into messages.
 
@@ -96,7 +109,7 @@ class RequestTranscoder:
     an attribute makes a request unusual.
     """
 
-    __slots__ = ("_headers", "_is_ignored", "_left_alone", "_names", "_remembered")
+    __slots__ = ("_frames", "_headers", "_is_ignored", "_left_alone", "_names", "_remembered")
 
     def __init__(self, *, left_alone: Iterable[str] = (), is_ignored: Callable[[bytes], bool]) -> None:
         self._left_alone: Final = _LEFT_ALONE | frozenset(left_alone)
@@ -106,12 +119,60 @@ class RequestTranscoder:
         )
         self._remembered: Final = self._headers.get
         self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
+        self._frames: Final[Memory[Hashable, _Framed]] = Memory(1024, 0, lambda _frame: 0)
 
     def head(self, headers: Sequence[tuple[bytes, bytes]], added: Sequence[bytes] = ()) -> Head | None:
         """Return the beginning of the message for a request; None if the request is unusual.
 
         `headers`: with names in lower case. `added`: encoded attributes (`amqp_binding.writing.attribute`)
         that the message gets in addition to those of the request.
+        """
+        read = self._read(headers)
+        if read is None:
+            return None
+        front, pieces, length = read
+        pieces += added
+        return Head(front + properties_section(b"".join(pieces), len(pieces)), length)
+
+    def head_in_frame(
+        self, frame: Hashable, headers: Sequence[tuple[bytes, bytes]], place: int, added: Sequence[bytes] = ()
+    ) -> Head | None:
+        """Return the same as `head`.
+
+        All requests with an equal `frame` have the same headers except the value of `headers[place]`, which
+        is `ce-id`.
+        """
+        framed = self._frames.get(frame)
+        if framed is None:
+            framed = self._frame(frame, headers, place)
+            if framed is None:
+                return self.head(headers, added)
+        value = headers[place][1]
+        if len(value) > _SHORT_MAX or not _PLAIN.fullmatch(value):
+            return None
+        inside = b"".join((framed.before, bytes((len(value),)), value, framed.behind, *added))
+        return Head(framed.front + properties_section(inside, framed.pieces + len(added)), framed.length)
+
+    def _frame(self, frame: Hashable, headers: Sequence[tuple[bytes, bytes]], place: int) -> _Framed | None:
+        """Remember the result for a frame; None if the request is unusual."""
+        read, up_to_id = self._read(headers), self._pieces(headers[:place])
+        if read is None:
+            return None
+        front, pieces, length = read
+        at = len(up_to_id)
+        before = b"".join((*up_to_id, attribute_key(ID), _STRING_CODE))
+        return self._frames.keep(
+            frame, _Framed(front, before, b"".join(pieces[at + 1 :]), len(pieces), length)
+        )
+
+    def _pieces(self, headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+        """Return the attributes of usual headers."""
+        known = (self._remembered(header) or self._look(header) for header in headers)
+        return [each.piece for each in known if each.which >= _KEY]
+
+    def _read(self, headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, list[bytes], int] | None:
+        """Return the message before the application properties, the attributes, and the length of the data;
+        None: unusual.
         """
         seen, length, front = 0, -1, b""
         pieces: list[bytes] = []
@@ -140,8 +201,7 @@ class RequestTranscoder:
         # Without a length, or without data and type, `from_http` decides what the request means.
         if seen & _REQUIRED != _REQUIRED or not seen & _LENGTH or (length == 0 and not seen & _TYPE):
             return None
-        pieces += added
-        return Head(front + properties_section(b"".join(pieces), len(pieces)), length)
+        return front, pieces, length
 
     def _look(self, header: tuple[bytes, bytes]) -> _Known:
         """Examine a header that is not remembered, and remember it if it is of a kind that repeats."""

@@ -6,6 +6,7 @@ A handler answers an exchange once. Data that it writes after the client disconn
 from typing import Final, Protocol
 
 from knative_gateway.http.responses import CONTINUE, Header, text
+from knative_gateway.http.whole import Frame
 
 
 class Handler(Protocol):
@@ -74,7 +75,8 @@ class Exchange:
 
     `target`: the second word of the request line. `headers`: names are in lower case. `body`: the bytes that
     arrived and were not taken. `is_whole`: the request is complete. `has_begun`: a part of the answer was
-    sent. `collects`: the handler takes the whole body at its end, and the body has a limit.
+    sent. `collects`: the handler takes the whole body at its end, and the body has a limit. `frame`: see
+    `whole.py`.
     """
 
     __slots__ = (
@@ -82,6 +84,7 @@ class Exchange:
         "collects",
         "connection",
         "expects_continue",
+        "frame",
         "handler",
         "has_begun",
         "headers",
@@ -113,6 +116,7 @@ class Exchange:
         self.keep_alive = keep_alive
         self.expects_continue = expects_continue
         self.body = bytearray()
+        self.frame: Frame | None = None
         self.collects = False
         self.is_whole = False
         self.has_begun = False

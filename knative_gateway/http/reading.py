@@ -13,7 +13,7 @@ import structlog
 
 from knative_gateway.http.exchange import Exchange, Owner
 from knative_gateway.http.responses import Header, is_chunked
-from knative_gateway.http.whole import whole_request
+from knative_gateway.http.whole import Whole, whole_request
 
 HEAD_BYTES_MAX: Final = 64 << 10
 """Bytes of a request line and its headers, and of everything between two parts of a body."""
@@ -83,7 +83,7 @@ class RequestReader:
         if type(piece) is bytes and not self.is_in_head and self.current is None and not self._quiet_bytes:
             whole = whole_request(piece)
             if whole is not None:
-                self._take_whole(*whole)
+                self._take_whole(whole)
                 return
         self._has_advanced = self._is_small = False
         try:
@@ -101,18 +101,19 @@ class RequestReader:
         if self._quiet_bytes > HEAD_BYTES_MAX and not self.is_ended:
             raise RefusedError(431, f"the headers are larger than {HEAD_BYTES_MAX} bytes")
 
-    def _take_whole(self, target: bytes, headers: list[Header], body: bytes) -> None:
+    def _take_whole(self, whole: Whole) -> None:
         self.begun += 1
         exchange = Exchange(
             self._taker,
             b"POST",
-            target,
-            headers,
+            whole.target,
+            whole.headers,
             version="1.1",
             keep_alive=True,
             expects_continue=False,
         )
-        exchange.body += body
+        exchange.body += whole.body
+        exchange.frame = whole.frame
         exchange.is_whole = True
         try:
             self._taker.head_came(exchange)

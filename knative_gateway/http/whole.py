@@ -4,11 +4,13 @@ Pure.
 Law: the result is what the parser (`reading.py`) makes of the same bytes. For bytes that are not exactly one
 plain request the result is None, and the parser reads them.
 
-Most headers repeat from request to request, so valid header lines are remembered.
+Most headers repeat from request to request, so valid header lines are remembered. If all of them repeat
+except the id of the event, the others are remembered together, as a frame.
 """
 
 import re
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from event_formats.memory import Memory
 from knative_gateway.http.responses import Header
@@ -19,6 +21,10 @@ HEAD_BYTES_MAX: Final = 4 << 10
 _TARGET: Final = re.compile(rb"POST (/[A-Za-z0-9/._~-]*) HTTP/1\.1")
 # A subset of the names and values of RFC 9110, 5: without empty values and spaces around values.
 _LINE: Final = re.compile(rb"([A-Za-z0-9-]+): ([!-~](?:[ -~]*[!-~])?)")
+_VALUE: Final = re.compile(rb"[!-~](?:[ -~]*[!-~])?")
+_ID: Final = b"ce-id"
+_ID_FRONTS: Final = (b"\r\nce-id: ", b"\r\nCe-Id: ")
+_ID_FRONT_BYTES: Final = len(_ID_FRONTS[0])
 _KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 _LENGTH: Final = b"content-length"
 _LENGTH_DIGITS: Final = 15
@@ -30,15 +36,59 @@ _CHANGING: Final = frozenset({b"ce-id", b"ce-time", b"ce-subject", b"traceparent
 """Headers that nearly every request has with another value. To remember their lines would evict the others.
 """
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Requests whose heads differ only in the value of `ce-id`. `place`: of this header among the headers."""
+
+    target: bytes
+    headers: list[Header]
+    place: int
+    length: int
+
+
+class Whole(NamedTuple):
+    """A request. Names of headers are in lower case."""
+
+    target: bytes
+    headers: list[Header]
+    body: bytes
+    frame: Frame | None
+
+
 _targets: Final[Memory[bytes, bytes]] = Memory(4096, 256)
 _headers: Final[Memory[bytes, Header]] = Memory(4096, 256)
+_frames: Final[Memory[tuple[bytes, bytes], Frame]] = Memory(1024, 1024, lambda key: len(key[0]) + len(key[1]))
 
 
-def whole_request(data: bytes) -> tuple[bytes, list[Header], bytes] | None:
-    """Return target, headers (names in lower case) and body of a POST; None: the parser must read it."""
+def whole_request(data: bytes) -> Whole | None:
+    """Return a POST; None: the parser must read it."""
     end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
     if end < 0:
         return None
+    at = data.find(_ID_FRONTS[0], 0, end)
+    if at < 0:
+        at = data.find(_ID_FRONTS[1], 0, end)
+    if at < 0:
+        return _read(data, end, None)
+    at += _ID_FRONT_BYTES
+    after = data.find(b"\r\n", at, end)
+    if after < 0:
+        after = end
+    key = data[:at], data[after:end]
+    frame = _frames.get(key)
+    if frame is None:
+        return _read(data, end, key)
+    value, body = data[at:after], data[end + 4 :]
+    if len(body) != frame.length or not _VALUE.fullmatch(value):
+        return None
+    headers = frame.headers.copy()
+    headers[frame.place] = (_ID, value)
+    return Whole(frame.target, headers, body, frame)
+
+
+def _read(data: bytes, end: int, key: tuple[bytes, bytes] | None) -> Whole | None:
+    """Read a request line by line. `end`: of its headers. `key`: the bytes around the value of `ce-id`."""
     lines = data[:end].split(b"\r\n")
     target = _targets.get(lines[0]) or _target_of(lines[0])
     if target is None:
@@ -47,17 +97,26 @@ def whole_request(data: bytes) -> tuple[bytes, list[Header], bytes] | None:
     headers: list[Header] = []
     length = -1
     remembered = _headers.get
+    changing = []
     for line in lines:
-        header = remembered(line) or _header_of(line)
+        header = remembered(line)
         if header is None:
-            return None
+            header = _header_of(line)
+            if header is None:
+                return None
+            changing.append(len(headers))
         if header[0] == _LENGTH:
             if length >= 0:
                 return None
             length = int(header[1])
         headers.append(header)
     body = data[end + 4 :]
-    return (target, headers, body) if len(body) == length else None
+    if len(body) != length:
+        return None
+    # Only now all other lines are remembered, so they were valid before.
+    if key is not None and len(changing) == 1 and headers[changing[0]][0] == _ID:
+        _frames.keep(key, Frame(target, headers.copy(), changing[0], length))
+    return Whole(target, headers, body, None)
 
 
 def _target_of(line: bytes) -> bytes | None:

@@ -59,7 +59,7 @@ class FastPath:
         if route is None or exchange.expects_continue or exchange.version != "1.1":
             return None
         begun: Head | Request | None = head(
-            exchange.headers, self.ingress.arrival() if route.kind == BROKER else None
+            exchange.headers, self.ingress.arrival() if route.kind == BROKER else None, exchange.frame
         )
         if begun is None:
             begun = _request(exchange.headers)

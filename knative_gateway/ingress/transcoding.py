@@ -10,6 +10,7 @@ from typing import Final
 from event_formats.amqp_binding.writing import attribute, attribute_key
 from event_formats.http_to_amqp import Head, RequestTranscoder
 from knative_gateway.delivery.ttl import ARRIVAL, TTL, TTL_DEFAULT
+from knative_gateway.http.whole import Frame
 from knative_gateway.ingress.requests import is_ignored
 
 _ARRIVAL_LENGTH: Final = 27
@@ -21,12 +22,21 @@ _transcoder: Final = RequestTranscoder(
 )
 
 
-def head(headers: Sequence[tuple[bytes, bytes]], arrival: str | None) -> Head | None:
+def head(
+    headers: Sequence[tuple[bytes, bytes]], arrival: str | None, frame: Frame | None = None
+) -> Head | None:
     """Return the beginning of the message for a request; None if only the slow path supports the request.
 
     Header names must be in lower case. `arrival`: as for `received`.
+    `frame`: of the request, if it is known.
     """
     if arrival is None:
-        return _transcoder.head(headers)
-    assert len(arrival) == _ARRIVAL_LENGTH
-    return _transcoder.head(headers, (_TTL_PIECE, _ARRIVAL_PIECE + arrival.encode()))
+        added: tuple[bytes, ...] = ()
+    else:
+        assert len(arrival) == _ARRIVAL_LENGTH
+        added = (_TTL_PIECE, _ARRIVAL_PIECE + arrival.encode())
+    return (
+        _transcoder.head(headers, added)
+        if frame is None
+        else _transcoder.head_in_frame(frame, headers, frame.place, added)
+    )

@@ -200,3 +200,35 @@ def test_unauthenticated_clients_do_not_fill_the_memory() -> None:
                 encode(from_http([*PLAIN, (name, b"x"), LENGTH], b""))
     memories = (mine._names, writing._keys, http_binding._classified)
     assert max(len(name) for memory in memories for name in memory) <= len("ce-") + 128
+
+
+@given(
+    st.lists(st.tuples(NAMES.filter(lambda name: name != b"ce-id"), VALUES), max_size=4),
+    st.booleans(),
+    st.integers(0, 9),
+    st.lists(VALUES, max_size=4),
+    st.sampled_from([(), (writing.attribute(ALONE, 255), writing.attribute("added", "x"))]),
+)
+def test_a_request_in_a_known_frame_becomes_what_it_would_become_alone(
+    more: Headers, plain: bool, place: int, ids: list[bytes], added: tuple[bytes, ...]
+) -> None:
+    headers = [*(each for each in PLAIN if plain and each[0] != b"ce-id"), LENGTH, *more]
+    place = min(place, len(headers))
+    headers.insert(place, (b"ce-id", b"1"))
+    shared = transcoder()
+    for value in ids:
+        headers[place] = (b"ce-id", value)
+        assert shared.head_in_frame("frame", headers, place, added) == transcoder().head(headers, added)
+
+
+def test_a_frame_is_remembered() -> None:
+    shared, headers = transcoder(), [LENGTH, *PLAIN, (b"content-type", b"a/b")]
+    for value in (b"1", b"22", b"x" * 255):
+        headers[3] = (b"ce-id", value)
+        begun = shared.head_in_frame("frame", headers, 3)
+        assert begun is not None
+        assert begun == transcoder().head(headers)
+        assert list(shared._frames) == ["frame"]
+    for value in (b"", b"x" * 256, b'"1"', b"a%20b"):
+        headers[3] = (b"ce-id", value)
+        assert shared.head_in_frame("frame", headers, 3) is None

@@ -77,16 +77,55 @@ FIRST = st.sampled_from(
 @example(b"POST /b HTTP/1.1", [b"Content-Length: 3", b"connection: keep-alive"], b"\r\n", b"abc")
 def test_the_result_is_that_of_the_parser(first: bytes, lines: list[bytes], end: bytes, body: bytes) -> None:
     data = end.join((first, *lines, b"", b"")) + body
-    for _ in range(2):  # the second time, the lines are remembered
-        found = whole_request(data)
-        if found is not None:
-            target, headers, content = found
-            assert parsed(data) == [(b"POST", target, headers, content, True, False)]
+    for _ in range(3):  # the second time, the lines are remembered; the third time, the frame
+        check(data)
+
+
+def check(data: bytes) -> bool:
+    """Return whether the data was read as a whole. If so, the parser reads the same."""
+    found = whole_request(data)
+    if found is None:
+        return False
+    assert parsed(data) == [(b"POST", found.target, found.headers, found.body, True, False)]
+    return True
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *(b"Host: x", b"ce-time: 1", b"Content-Length: 3", b"ce-id: 7", b"X-ce-id: 8", b"ce-id: "),
+                *(b"connection: keep-alive", b"X: \xff", b"Content-Length: 4"),
+            )
+        ),
+        max_size=4,
+    ),
+    st.integers(0, 4),
+    st.sampled_from((b"ce-id: ", b"Ce-Id: ", b"CE-ID: ", b"ce-id:")),
+    st.lists(
+        st.sampled_from((b"1", b"a b", b"", b" 1", b"1 ", b"\xff", b"1\r\nce-id: 2", b"1\n", b"\x00")),
+        max_size=6,
+    ),
+    st.sampled_from((b"abc", b"abcd")),
+)
+def test_requests_that_differ_in_the_id_are_read_as_others_are(
+    lines: list[bytes], place: int, name: bytes, ids: list[bytes], body: bytes
+) -> None:
+    for value in (b"n1", b"n2", *ids):
+        made = [*lines[:place], name + value, *lines[place:], b"content-length: 3"]
+        check(b"\r\n".join((b"POST /b HTTP/1.1", *made, b"", b"")) + body)
 
 
 def test_a_plain_request_needs_no_parser() -> None:
     headers = [(b"host", b"x"), (b"ce-id", b"1"), (b"content-type", b"a/b; c=d"), (b"content-length", b"3")]
-    assert whole_request(PLAIN) == (b"/broker/default/b", headers, b"abc")
+    for event_id in (b"1", b"22", b"333"):
+        headers[1] = (b"ce-id", event_id)
+        found = whole_request(PLAIN.replace(b"ce-id: 1", b"ce-id: " + event_id))
+        assert found is not None
+        assert found[:3] == (b"/broker/default/b", headers, b"abc")
+        if event_id == b"333":
+            assert found.frame is not None
+            assert found.frame.headers[1] != headers[1], "a request does not change the frame"
 
 
 @pytest.mark.parametrize(
