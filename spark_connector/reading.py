@@ -136,12 +136,12 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
         rows_max=options.batch_rows,
         bytes_max=options.batch_bytes,
     )
-    # Offsets have no gaps: without a filter, the node need not send events only to number them.
+    # Most logs have no gaps: without a filter, the node need not send events only to number them.
     unread = options.filter is None and not maker.needs_events
     for wanted in partition.task:
-        if unread:
-            start, end = _present(options, wanted)
-            yield from maker.numbered(wanted.stream, wanted.partition, start, end)
+        present = _present(options, wanted) if unread else None
+        if present is not None:
+            yield from maker.numbered(wanted.stream, wanted.partition, *present)
             continue
         yield from maker.batches(wanted.stream, wanted.partition, _checked(options, wanted))
     # At the end of a task, everything that later tasks need is loaded.
@@ -153,16 +153,19 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
 def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
     """Yield the events of a range that still exist. Missing events are reported as losses.
 
-    Offsets have no gaps, so without a filter every gap is a loss.
+    Without a filter every gap is a loss, unless the node says that the offsets of the partition have gaps.
     """
-    expected = wanted.start
+    expected, sparse = wanted.start, options.filter is not None
     try:
         for run in requests.read(options.connection, wanted, options.filter):
-            if options.filter is None:
-                for low, high in gaps(run, expected):
-                    reason = "retention has removed them since this was planned"
-                    # A new request, only now: usually no event is missing.
-                    _report_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
+            for low, high in [] if sparse else gaps(run, expected):
+                # A new request, only now: usually no event is missing.
+                held = _held(options, wanted)
+                sparse = held is not None and held.gaps
+                if sparse:
+                    break
+                reason = "retention has removed them since this was planned"
+                _report_at_reading(options, _lost(wanted, low, high, reason, held))
             # Before `yield`: the consumer of this generator may stop here.
             expected = run.offsets[-1] + 1
             yield run
@@ -171,15 +174,24 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
         reason = f"the log was deleted, and perhaps recreated, since this was planned: {error.what}"
         _report_at_reading(options, _lost(wanted, expected, wanted.end, reason))
         return
-    if options.filter is not None:
-        _check_filtered(options, wanted)
+    if sparse:
+        _check_sparse(options, wanted, _held(options, wanted))
     elif expected < wanted.end:
-        _report_at_reading(options, _ended(options, wanted, expected))
+        held = _held(options, wanted)
+        if held is not None and held.gaps:
+            _check_sparse(options, wanted, held)
+        else:
+            _report_at_reading(options, _ended(wanted, expected, held))
 
 
-def _present(options: ReadOptions, wanted: OffsetRange) -> tuple[int, int]:
-    """Return the part of a range that the log has now. The other events are reported as losses."""
+def _present(options: ReadOptions, wanted: OffsetRange) -> tuple[int, int] | None:
+    """Return the part of a range that the log has now. The other events are reported as losses.
+
+    None: which offsets belong to events is not known.
+    """
     held = _held(options, wanted)
+    if held is not None and held.gaps:
+        return None
     start, end = wanted.start, wanted.end
     if held is None:
         reason = "the log was deleted, and perhaps recreated, since this was planned"
@@ -191,27 +203,26 @@ def _present(options: ReadOptions, wanted: OffsetRange) -> tuple[int, int]:
         _report_at_reading(options, _lost(wanted, wanted.start, start, reason, held))
     if held.next < end:
         end = max(held.next, start)
-        _report_at_reading(options, _ended(options, wanted, end))
+        _report_at_reading(options, _ended(wanted, end, held))
     return start, end
 
 
-def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
-    """Report events that retention may have removed from a filtered range.
+def _check_sparse(options: ReadOptions, wanted: OffsetRange, held: Held | None) -> None:
+    """Report events that may be missing from a range whose offsets have gaps, with a filter or by nature.
 
-    With a filter, offsets have gaps, so a gap is not a proof of a loss. The earliest offset of the partition
-    limits what may be lost.
+    A gap is not a proof of a loss. The ends of the partition limit what may be lost.
     """
-    held = _held(options, wanted)
     # Retention removes whole segments from the beginning: a later part of the range is complete.
     if held is not None and held.earliest > wanted.start:
         high = min(held.earliest, wanted.end)
         reason = "retention has removed them, perhaps before all of them were read"
         _report_at_reading(options, _lost(wanted, wanted.start, high, reason, held))
+    if held is not None and held.gaps and held.next < wanted.end:
+        _report_at_reading(options, _ended(wanted, max(wanted.start, held.next), held))
 
 
-def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
+def _ended(wanted: OffsetRange, expected: int, held: Held | None) -> Loss:
     """Return the loss of a range whose events ended before its end."""
-    held = _held(options, wanted)
     overtaken = held is not None and held.earliest >= wanted.end
     reason = (
         "retention has removed them since this was planned"

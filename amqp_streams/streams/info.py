@@ -60,6 +60,7 @@ def partition_extent(
         if facts.last_timestamp_ms is None
         else Timestamp(facts.last_timestamp_ms),
         names.INFO_STATE: _state(facts),
+        **_gaps(partition),
         **_owner(elsewhere.get(partition.index)),
     }
 
@@ -82,6 +83,11 @@ def _owner(elsewhere: Elsewhere | None) -> dict[Value, Value]:
     return {names.INFO_OWNER: owner}
 
 
+def _gaps(partition: Partition) -> dict[Value, Value]:
+    """The entry of a partition in which some offsets belong to no event."""
+    return {names.INFO_GAPS: True} if partition.gaps else {}
+
+
 def _state(facts: PartitionFacts) -> str:
     return "running" if facts.failure is None else f"stopped: {facts.failure}"
 
@@ -102,4 +108,5 @@ def _partition_info(partition: Partition) -> dict[Value, Value]:
         if facts.last_timestamp_ms is None
         else Timestamp(facts.last_timestamp_ms),
         names.INFO_STATE: _state(facts),
+        **_gaps(partition),
     }

@@ -53,7 +53,9 @@ def not_found(options: ConnectionOptions, stream: str) -> StreamNotFoundError:
 
 
 def _state(extent: LogExtent) -> LogState:
-    partitions = {int(one.partition): Held(one.earliest, one.next, one.bytes) for one in extent.partitions}
+    partitions = {
+        int(one.partition): Held(one.earliest, one.next, one.bytes, one.gaps) for one in extent.partitions
+    }
     return LogState(extent.incarnation, dict(sorted(partitions.items())))
 
 

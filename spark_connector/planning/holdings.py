@@ -8,12 +8,14 @@ from dataclasses import dataclass
 class Held:
     """The extent of one partition.
 
-    The offset of its earliest event, the offset of its next event, and the bytes between them.
+    The offset of its earliest event, the offset of its next event, and the bytes between them. `gaps`: some
+    offsets in between belong to no event.
     """
 
     earliest: int
     next: int
     bytes: int = 0
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         assert 0 <= self.earliest <= self.next, (self.earliest, self.next)

@@ -203,6 +203,7 @@ def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:
     before = []
     for partition in hand.store.logs["log"].partitions:
         base = hand.write(partition, b"after the damage")
+        assert base is not None
         assert base >= partition.start
         before.append((base, partition.end))
     files.kill()

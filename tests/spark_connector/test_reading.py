@@ -36,7 +36,12 @@ def run(*offsets: int) -> Run:
     return Run(array("Q", offsets), array("q", [0] * len(offsets)), messages)
 
 
-def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: int = 0) -> None:
+def served(
+    monkeypatch: pytest.MonkeyPatch,
+    *found: Run | Exception,
+    earliest: int = 0,
+    held: Held | None = None,
+) -> None:
     """The node gives these runs of any range."""
 
     def read(*_: object) -> Iterator[Run]:
@@ -47,7 +52,7 @@ def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: i
 
     monkeypatch.setattr(requests, "read", read)
     monkeypatch.setattr(
-        requests, "available", lambda *_, **__: {"temps": LogState("i", {3: Held(earliest, 100)})}
+        requests, "available", lambda *_, **__: {"temps": LogState("i", {3: held or Held(earliest, 100)})}
     )
 
 
@@ -143,6 +148,37 @@ def test_missing_events_fail_or_are_counted(
         assert read(options(failOnDataLoss="false"), WANTED) == list(there)
     [record] = caplog.records
     assert record.getMessage().startswith("data_lost log 'temps', partition 3: offsets")
+
+
+GAPPY = Held(0, 100, 0, gaps=True)
+
+
+@pytest.mark.parametrize("columns", ["offset,body", "offset"])
+def test_gaps_of_a_partition_that_has_gaps_are_not_losses(
+    monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    served(monkeypatch, run(10, 13), run(15), held=GAPPY)
+    assert read(options(), WANTED, columns=columns) == [10, 13, 15]
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (replace(GAPPY, earliest=12), "offsets 10 to 12: retention has removed them, perhaps before"),
+        (replace(GAPPY, next=17), "offsets 17 to 20: the log has no more events in this range"),
+    ],
+)
+def test_what_a_partition_with_gaps_does_not_hold_any_more_is_a_loss(
+    monkeypatch: pytest.MonkeyPatch, held: Held, words: str
+) -> None:
+    served(monkeypatch, run(12, 15), held=held)
+    with pytest.raises(DataLossError, match=words):
+        read(options(), WANTED)
+
+
+def test_a_range_of_gaps_has_no_events_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, held=GAPPY)
+    assert read(options(), WANTED) == []
 
 
 def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(

@@ -246,15 +246,17 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
                 >= wanted.bounds.end.number
             )
 
+        # The last event may never come: a filter rejects it, or its offset belongs to no event.
+        absent = bool(wanted.filters) or (remaining is not None and remaining.gaps)
         ending = Ending(
             follow=wanted.follow,
-            drained=not wanted.follow and bool(wanted.filters or wanted.resumes),
+            drained=not wanted.follow and (absent or wanted.resumes),
             settles=wanted.resumes,
             events_max=wanted.events_max,
             timeout_s=wanted.timeout_s,
             remaining=remaining,
             bounds=wanted.bounds,
-            reached=reached if wanted.filters and isinstance(wanted.bounds.end, AtOffset) else None,
+            reached=reached if absent and isinstance(wanted.bounds.end, AtOffset) else None,
         )
         # With a partition, the link is an ordinary consumer link that claims this partition.
         if wanted.group is not None and wanted.partition is None:

@@ -129,6 +129,10 @@ class Remaining:
     def __init__(self, bounds: Bounds, info: LogInfo, start: Start, partition: str | None = None) -> None:
         self._bounds: Final = bounds
         wanted = [one for one in info.partitions if partition is None or one.partition == partition]
+        self.gaps: Final = any(one.gaps for one in wanted)
+        """Whether the last offset of a partition may belong to no event: then only the end of the log ends
+        the reading.
+        """
         self._open = {one.partition for one in wanted}
         # Only with known ends: while following, a partition without events may get some.
         if bounds.ends is not None:

@@ -20,7 +20,8 @@ class PartitionExtent:
 
     It is empty if both are equal; then the timestamps (milliseconds since 1970 UTC) are None. `bytes`: its
     size on the disk. `found`: offset of the first event at or after the requested time, or `next` if no event
-    is that late; None: no time was requested.
+    is that late; None: no time was requested. `gaps`: some offsets between `earliest` and `next` belong to no
+    event.
     """
 
     partition: str
@@ -31,6 +32,7 @@ class PartitionExtent:
     last_timestamp_ms: int | None
     state: str
     found: int | None = None
+    gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def _partition(entry: Any) -> PartitionExtent:
         _number(entry.get(names.INFO_LAST_TIMESTAMP)),
         str(entry[names.INFO_STATE]),
         _number(entry.get(names.EXTENT_FOUND)),
+        entry.get(names.INFO_GAPS) is True,
     )
 
 

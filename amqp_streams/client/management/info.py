@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class PartitionInfo:
     """The state of one partition at one moment. A value is None if the node did not send it.
 
-    An empty partition has no offsets.
+    An empty partition has no offsets. With `gaps`, some offsets belong to no event: `latest_offset` may be
+    one of them, and `event_count` is the most that there can be.
     """
 
     partition: str
@@ -22,6 +23,7 @@ class PartitionInfo:
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
     state: str | None = None
+    gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def _partition(entry: Mapping[str, object]) -> PartitionInfo:
         first_timestamp_ms=_number(entry.get(names.INFO_FIRST_TIMESTAMP)),
         last_timestamp_ms=_number(entry.get(names.INFO_LAST_TIMESTAMP)),
         state=_text(entry.get(names.INFO_STATE)),
+        gaps=entry.get(names.INFO_GAPS) is True,
     )
 
 

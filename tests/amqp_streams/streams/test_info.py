@@ -6,7 +6,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.info import log_extent, log_info, partition_extent, value_message
 from amqp_streams.streams.redirects import Elsewhere
-from amqp_streams.testing import MemoryStore
+from amqp_streams.testing import MemoryStore, Uneven
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
 from tests.amqp_streams.streams.conftest import NOW, Append
@@ -46,6 +46,12 @@ def test_a_partition_with_events_reports_its_bounds(log: StoredLog, append: Appe
     }
     assert all(isinstance(entry[key], Symbol) for key in ("partition", "earliest-offset", "latest-offset"))
     assert all(isinstance(entry[key], Timestamp) for key in ("first-timestamp", "last-timestamp"))
+
+
+def test_a_partition_says_that_its_offsets_have_gaps() -> None:
+    log = MemoryStore(uneven=Uneven()).create("log", LogSettings(), incarnation="i")
+    assert partitions(log)[0]["offset-gaps"] is True
+    assert partition_extent(log.partitions[0], None)["offset-gaps"] is True
 
 
 def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, store: MemoryStore) -> None:
