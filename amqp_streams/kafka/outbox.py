@@ -38,6 +38,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed, although batches before it may not have ended."""
+        return self._failure is not None
+
 
 class Ended(NamedTuple):
     """A batch that ended: its records are durable, or `failure` says why that is not certain."""
@@ -139,9 +144,9 @@ class Outbox:
         batch._ended, batch._failure = True, failure
         if failure is not None:
             self._failed = True
-            # Batches that were not begun follow records that may be missing: they end with the same error.
+            # The rest of a later batch would follow records that may be missing: it ends with the same error.
             for later in self._flights:
-                if later.sequence > batch.sequence and not later.handed:
+                if later.sequence > batch.sequence and later.handed < len(later):
                     later._ended, later._failure = True, failure
         ended: list[Ended] = []
         while self._flights and self._flights[0]._ended:

@@ -93,6 +93,22 @@ def test_after_a_failure_nothing_is_handed_over_before_the_flights_ended() -> No
     assert outbox.next_to_hand() is not None
 
 
+def test_a_failure_ends_later_batches_that_were_handed_over_in_part() -> None:
+    outbox = Outbox()
+    for _ in range(2):
+        outbox.append([b"a", b"b"], [None, None], 2)
+        outbox.take()
+    first = outbox.next_to_hand()
+    assert first is not None
+    outbox.handed(first, [None, None], full=FULL)
+    second = outbox.next_to_hand()
+    assert second is not None
+    outbox.handed(second, [None, FULL], full=FULL)
+    assert [batch for batch, _ in outbox.delivered(first, "timed out")] == [first, second]
+    assert outbox.idle
+    assert outbox.settled
+
+
 def test_everything_that_waits_can_be_failed_at_once() -> None:
     outbox = Outbox()
     outbox.append([b"a"], [None], 1)
