@@ -20,7 +20,7 @@ from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
 from amqp_streams.node.reading import Reading, storage_refusal
-from amqp_streams.node.writes import Writes
+from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import (
     AttachRequest,
@@ -235,10 +235,14 @@ class Consumers:
                 self._forget(incarnation)
             self.writes.write({key: None})
 
-    def ending(self, log: StoredLog) -> None:
-        """Called before a log is deleted: marks it, so that a crash does not leave its cursors behind."""
+    def ending(self, log: StoredLog) -> Wait:
+        """Called before a log is deleted: marks it, so that a crash does not leave its cursors behind.
+
+        Returns the end of the write.
+        """
         with suppress(StorageError):  # without space for the mark, cursors may remain after a crash
             self.writes.write({ENDING + log.incarnation: b""})
+        return self.writes.settled()
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
         """End the consumers and waiting attaches of a deleted log with `error`.

@@ -3,16 +3,18 @@
 Spec: AMQP Management 1.0 (working draft).
 
 Laws: a cursor or group with links is not changed (409). A user without the right to know of a cursor gets the
-same answer as if it did not exist.
+same answer as if it did not exist. A change is answered when it is on the disk.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from amqp_streams import names
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
-from amqp_streams.node.requests import Operations, listed
+from amqp_streams.node.requests import Operations, RequestSteps, durable, listed
+from amqp_streams.node.writes import Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
@@ -33,6 +35,7 @@ class CursorRequests:
     logs: Mapping[str, StoredLog]
     groups: Groups
     cursors: KeptCursors
+    writes: Writes
 
     def operations(self) -> Operations:
         """The operations by name."""
@@ -62,15 +65,21 @@ class CursorRequests:
         log = asked_log(self.logs, request)
         return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
 
-    def update(self, request: Request) -> Answer:
+    def update(self, request: Request) -> RequestSteps:
         """Move a cursor."""
+        return durable(self.writes, partial(self._update, request))
+
+    def _update(self, request: Request) -> Answer:
         log = asked_log(self.logs, request)
         cursor = self._changeable(request, log)
         self.cursors.reset(cursor, requested_positions(request, log))
         return Answer(management.OK, "moved", self._described(log, cursor))
 
-    def delete(self, request: Request) -> Answer:
+    def delete(self, request: Request) -> RequestSteps:
         """Remove a cursor."""
+        return durable(self.writes, partial(self._delete, request))
+
+    def _delete(self, request: Request) -> Answer:
         self.cursors.remove([self._changeable(request, asked_log(self.logs, request))])
         return Answer(management.NO_CONTENT, "deleted", {})
 
@@ -116,6 +125,7 @@ class GroupRequests:
     logs: Mapping[str, StoredLog]
     groups: Groups
     cursors: KeptCursors
+    writes: Writes
 
     def operations(self) -> Operations:
         """The operations by name."""
@@ -144,8 +154,11 @@ class GroupRequests:
         log = asked_log(self.logs, request)
         return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
 
-    def update(self, request: Request) -> Answer:
+    def update(self, request: Request) -> RequestSteps:
         """Move the cursor of a group."""
+        return durable(self.writes, partial(self._update, request))
+
+    def _update(self, request: Request) -> Answer:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         positions = requested_positions(request, log)
@@ -159,8 +172,11 @@ class GroupRequests:
         self.cursors.reset(cursor, positions)
         return Answer(management.OK, "moved", self._described(log, group))
 
-    def delete(self, request: Request) -> Answer:
+    def delete(self, request: Request) -> RequestSteps:
         """Remove a group: its cursor and its epochs."""
+        return durable(self.writes, partial(self._delete, request))
+
+    def _delete(self, request: Request) -> Answer:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         cursor = self._kept(log, group)

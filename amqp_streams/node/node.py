@@ -19,9 +19,9 @@ from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
 from amqp_streams.node.reading import record
-from amqp_streams.node.requests import LogRequests, Operations, carry_out
+from amqp_streams.node.requests import LogRequests, Operations, RequestSteps, carry_out
+from amqp_streams.node.subscriptions import Subscriptions
 from amqp_streams.node.writes import Then
-from amqp_streams.policy import Right
 from amqp_streams.storage.ports import CommitDone, Formats, Partition, ReadRequest, Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
@@ -97,10 +97,13 @@ class Node:
             report=self._effects.append,
             steal=self._steal,
         )
+        self._subscriptions = Subscriptions(
+            store.logs, self._consumers.cursors, self._consumers.writes, self._effects.append
+        )
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held = 0, self._consumers.reading.held
-        kept = store.logs, self._consumers.groups, self._consumers.cursors
+        kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
                 store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
@@ -132,6 +135,8 @@ class Node:
             return self._consumers.attach(request, log, now_ms)
         # A producer or a receiver without a source ends its older link only after it was granted.
         grant = self._granted(request, log, permissions)
+        if isinstance(grant, Pending):
+            return grant  # it is refused when the disk has answered
         if isinstance(grant, Producing | Kept):
             self._steal(request, now_ms)
         self._links.add(request, grant)
@@ -144,7 +149,9 @@ class Node:
         name = address.removesuffix(names.INFO_SUFFIX) if request.wants_info else address
         return self.log(name, permissions)
 
-    def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
+    def _granted(
+        self, request: AttachRequest, log: StoredLog | None, permissions: Permissions
+    ) -> Grant | Pending:
         """The grant of an attach that reads no events: it sends events, or is not about a log's events."""
         if request.address == names.MANAGEMENT or request.dynamic:
             return self._control(request)
@@ -152,7 +159,7 @@ class Node:
             if log is not None:
                 return Informing(log)
             if request.no_source:
-                return self._kept(request, permissions)
+                return self._subscriptions.attach(request, permissions)
             raise PeerError(
                 names.INVALID_FIELD,
                 "a receiver needs a source address: the name of a log",
@@ -178,17 +185,6 @@ class Node:
         numbered = self._numbered(request, log, partition)
         return self._sends.offered(request, self._intake.producing(log, partition, elsewhere, numbered))
 
-    def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
-        """The source that the node keeps under the link's name, for a receiver without a source."""
-        kept = self._consumers.cursors.of_link(request, self._store.logs.values())
-        if not kept:
-            description = (
-                f"no source is kept for link {request.link[:64]!r} of container {request.container[:64]!r}"
-            )
-            raise PeerError(names.NOT_FOUND, description)
-        permissions.require(Right.RECEIVE, kept[0][0].name)
-        return Kept(request, kept[0][0].name)
-
     def _numbered(
         self, request: AttachRequest, log: StoredLog, partition: Partition | None
     ) -> Numbered | None:
@@ -211,8 +207,7 @@ class Node:
             self._consumers.end(link, now_ms)
         # Only a close by the client ends the subscription: a lost connection must not lose its cursor.
         elif self._links.remove(link) and isinstance(link, Kept) and closed:
-            kept = self._consumers.cursors.of_link(link.request, self._store.logs.values())
-            self._consumers.cursors.remove([cursor for _, cursor in kept])
+            self._subscriptions.end(link)
 
     def _steal(self, request: AttachRequest, now_ms: int) -> None:
         """End the link of the same name, user and container: the new attach resumes it. AMQP 2.6.1."""
@@ -451,7 +446,7 @@ class Node:
 
     def managing(
         self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()
-    ) -> Steps[Answer]:
+    ) -> RequestSteps:
         """Begin a request to `$management` of this user; the last step returns the answer."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))

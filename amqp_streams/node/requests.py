@@ -1,9 +1,11 @@
 """Carries out requests to `$management`: a table of operations for each type.
 
 Spec: AMQP Management 1.0 (working draft).
+
+Law: what an answer says about a change is durable (`tests/amqp_streams/node/test_durable_answers.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -11,6 +13,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
+from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams import info, management
@@ -20,7 +23,9 @@ from amqp_streams.streams.redirects import Redirected
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.types import Value
 
-Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps[Answer]]]
+RequestSteps: TypeAlias = Generator[Wait | None, None, Answer]
+"""Like `Steps`. The step after a `Wait` is due when the wait is over."""
+Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | RequestSteps]]
 EXTENTS_MAX: Final = 10_000
 """The most partitions of one answer about extents."""
 PAGE_PARTITIONS_MAX: Final = 2048
@@ -30,7 +35,7 @@ _STEP: Final = 64
 """The partitions described in one step."""
 
 
-def carry_out(types: Mapping[str, Operations], request: Request) -> Steps[Answer]:
+def carry_out(types: Mapping[str, Operations], request: Request) -> RequestSteps:
     """The answer of the operation on the type of a request, or an error.
 
     A request without a type is about logs.
@@ -64,6 +69,24 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps[Answer
         )
     except StorageError as error:
         return Answer(management.SERVER_ERROR, str(error))
+
+
+def durable(writes: Writes, change: Callable[[], Answer]) -> RequestSteps:
+    """The answer of a change, when the change is on the disk."""
+    try:
+        answer = change()
+    except RequestError as error:
+        # The object may be missing because of an earlier change that is not on the disk yet.
+        if error.answer.status != management.NOT_FOUND:
+            raise
+        answer = error.answer
+    wait = writes.settled()
+    if not wait.over:
+        yield wait
+    if wait.failure is not None:
+        description = f"the change is not on the disk, send the request again: {wait.failure}"
+        raise StorageError(description)
+    return answer
 
 
 def listed(
@@ -101,15 +124,16 @@ def listed(
 
 @dataclass(frozen=True, slots=True)
 class LogRequests:
-    """Operations on logs. `ending` is called before a log is deleted, `deleted` after it.
+    """Operations on logs. `deleted` is called after a log was deleted.
 
+    `ending` is called before, and the log is deleted after the returned wait.
     `elsewhere` returns the partitions that other containers serve.
     """
 
     store: Store
     logs: Logs
     sync: str
-    ending: Callable[[StoredLog], None]
+    ending: Callable[[StoredLog], Wait]
     deleted: Callable[[StoredLog], None]
     elsewhere: Callable[[StoredLog], Redirected]
 
@@ -212,11 +236,15 @@ class LogRequests:
             )
         return Answer(management.OK, "updated", self._described(self.store.update(log.name, settings)))
 
-    def delete(self, request: Request) -> Answer:
+    def delete(self, request: Request) -> RequestSteps:
         """Delete a log, its events and its cursors."""
+        incarnation = self._managed(request).incarnation
+        # In this order: a crash after the mark lets the next start complete what is missing. Without the mark
+        # (a full disk), cursors of the deleted log may stay in the file, which is better than the log itself.
+        yield self.ending(self._managed(request))
         log = self._managed(request)
-        # In this order: a crash after the mark lets the next start complete what is missing.
-        self.ending(log)
+        if log.incarnation != incarnation:  # another request has deleted and created it meanwhile
+            raise RequestError(management.NOT_FOUND, f"log {log.name!r} was deleted by another request")
         self.logs.delete(log.name)
         self.deleted(log)
         return Answer(management.NO_CONTENT, "deleted", {})

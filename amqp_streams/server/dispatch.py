@@ -375,22 +375,25 @@ class Dispatch:
             link.pump()
 
     def _on_detach(self, pointer: Pointer, *, closed: bool) -> None:
+        link, detach = self.links.get(pointer), partial(self._detach, pointer, closed)
+        if isinstance(link, KeptLink) and closed and not link.closing:
+            link.unsubscribe(detach)
+        else:
+            detach()
+        self._service.effects.carry_out()
+
+    def _detach(self, pointer: Pointer, closed: bool, error: PeerError | None = None) -> None:
         link = self.links.get(pointer)
         if link is not None:
             if isinstance(link, PendingLink):
                 link.close()
             self._forget(link, closed=closed)
-            self._service.note(
-                "link_detached",
-                peer=self.peer,
-                link=link.name,
-                reason=condition_text(links.peer_condition(pointer)),
-            )
+            reason = condition_text(links.peer_condition(pointer))
+            self._service.note("link_detached", peer=self.peer, link=link.name, reason=reason)
         self._refused.pop(pointer, None)
         self._look_at_links()
-        links.close(pointer)
+        links.close(pointer, error)
         links.free(pointer)
-        self._service.effects.carry_out()
 
     def _on_end(self, session: Pointer) -> None:
         self._forget_all([link for link in self.links.values() if link.session == session])

@@ -155,7 +155,7 @@ class Kept:
     Spec: AMQP 2.6.3.
 
     If the peer closes it (`Node.detach` with `closed`), the cursor is removed. This is how clients end a
-    durable subscription.
+    durable subscription. The effect `Ended` says when the close may be answered.
     """
 
     request: AttachRequest
@@ -206,6 +206,14 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """Answer the close of this link: its cursor is removed from the disk, or with `error` perhaps not."""
+
+    grant: Kept
+    error: PeerError | None
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Send nothing more on this link.
 
@@ -217,7 +225,7 @@ class Leave:
     within_ms: int
 
 
-Effect = Granted | Denied | Closed | Leave
+Effect = Granted | Denied | Closed | Ended | Leave
 
 
 def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | None:

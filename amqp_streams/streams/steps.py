@@ -16,8 +16,8 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 
-def finish(steps: Steps[T]) -> T:
-    """Do all steps that are left, and return the result."""
+def finish(steps: Generator[object, None, T]) -> T:
+    """Do all steps that are left, without waiting for anything, and return the result."""
     while True:
         try:
             next(steps)

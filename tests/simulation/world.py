@@ -317,8 +317,6 @@ class World(NodeWatcher):
 
     def stopped(self, node: Node) -> None:
         self.note("stopped")
-        if "disk" in self.plan.faults:
-            self.cursors.lose_deletions()
 
     def refused(self, node: Node, error: BaseException) -> None:
         self.note(f"does not start: {error}")

@@ -9,19 +9,21 @@ answers.
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
+from amqp_streams.node.requests import RequestSteps
+from amqp_streams.node.writes import Wait
 from amqp_streams.proton import links, outcomes, sending
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Replier, Requester, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
-from amqp_streams.streams.steps import Steps
 
 INFO_INTERVAL_MS: Final = 20
 """The pause between two messages on one `$info` link: a client gets at most 50 a second (section 6 allows a
@@ -99,19 +101,21 @@ class _Running:
     waiting: _Waiting
     request: Request
     carrier: Replier
-    steps: Steps[Answer]
+    steps: RequestSteps
 
 
 class ManagementLink(IncomingLink[Managing]):
     """A link that receives requests to `$management` and performs them in the order of their arrival."""
 
-    __slots__ = ("_running", "_waiting")
+    __slots__ = ("_running", "_wait", "_waiting")
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Managing) -> None:
         size_max = min(service.limits.message_bytes, REQUEST_BYTES_MAX)
         super().__init__(service, owner, pointer, name, grant, size_max=size_max)
         self._waiting: deque[_Waiting] = deque()
         self._running: _Running | None = None
+        self._wait: Wait | None = None
+        """What the running request waits for."""
 
     def top_up(self) -> None:
         """Grant credit up to `REQUESTS_MAX`, less the requests that wait, when half of it is used up."""
@@ -140,7 +144,7 @@ class ManagementLink(IncomingLink[Managing]):
         super().let_go()
         while self._waiting:
             self.service.turns.release(self.owner.number, len(self._waiting.popleft().message))
-        self._running = None
+        self._running = self._wait = None
 
     def work(self) -> bool:
         """Start the next request, or do the next step of the running one. See `turns.Worker`."""
@@ -150,9 +154,12 @@ class ManagementLink(IncomingLink[Managing]):
             if not self._waiting:
                 return False
             return self._begin(self._waiting[0])
+        # A request that arrives meanwhile starts a step as well.
+        if self._wait is not None and not self._wait.over:
+            return False
         running = self._running
         try:
-            next(running.steps)
+            self._wait = next(running.steps)
         except StopIteration as ended:
             self._answer(running, ended.value)
         except Exception as error:
@@ -161,7 +168,10 @@ class ManagementLink(IncomingLink[Managing]):
                 "request_failed", operation=running.request.operation[:64], type=running.request.type[:64]
             )
             self._answer(running, Answer(management.SERVER_ERROR, f"the node failed: {type(error).__name__}"))
-        return True
+        if self._wait is None:
+            return True
+        self._wait.then(partial(self.service.turns.add, self))
+        return False
 
     def _begin(self, waiting: _Waiting) -> bool:
         try:
@@ -193,7 +203,7 @@ class ManagementLink(IncomingLink[Managing]):
         return True
 
     def _answer(self, running: _Running, answer: Answer) -> None:
-        self._running = None
+        self._running = self._wait = None
         self._done(running.waiting)
         self.service.audit.managed(self.owner.user, running.request, answer)
         outcomes.give([running.waiting.delivery], outcomes.ACCEPTED)

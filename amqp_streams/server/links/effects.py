@@ -18,8 +18,18 @@ from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.link import AnyLink, Owner
-from amqp_streams.server.links.pending import PendingLink
-from amqp_streams.streams.attach import Closed, Consuming, Denied, Effect, Grant, Granted, Leave, Pending
+from amqp_streams.server.links.pending import KeptLink, PendingLink
+from amqp_streams.streams.attach import (
+    Closed,
+    Consuming,
+    Denied,
+    Effect,
+    Ended,
+    Grant,
+    Granted,
+    Leave,
+    Pending,
+)
 
 log = structlog.get_logger("amqp_streams")
 
@@ -52,6 +62,13 @@ class Effects:
         """
         if self._links.pop(link.grant, None) is not None:
             self._node.detach(link.grant, self._now_ms(), closed=closed)
+
+    def unsubscribe(self, link: AnyLink) -> None:
+        """Make the node remove the cursor of a `KeptLink`, whose `ended` is called when that is durable.
+
+        The caller requests the resulting effects with `soon` or `carry_out`.
+        """
+        self._node.detach(link.grant, self._now_ms(), closed=True)
 
     def consumer(self, grant: Consuming) -> ConsumerLink | None:
         """Return the link with this grant; None if it is gone or will send nothing more."""
@@ -109,6 +126,11 @@ class Effects:
                 link = self._links.pop(grant, None)
                 if link is not None:
                     link.evict(error, by)
+                return link
+            case Ended(grant, error):
+                link = self._links.pop(grant, None)
+                if isinstance(link, KeptLink):
+                    link.ended(error)
                 return link
             case Leave(grant, error, within_ms):
                 link = self.consumer(grant)

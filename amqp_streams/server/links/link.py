@@ -173,6 +173,9 @@ class LinkEffects(Protocol):
         A second call has no effect. `closed`: the client ended the link for good.
         """
 
+    def unsubscribe(self, link: "AnyLink") -> None:
+        """Make the node remove the cursor of a `KeptLink`, whose `ended` is called when that is durable."""
+
     def soon(self) -> None:
         """Carry out the node's effects at the end of this loop iteration."""
 

@@ -16,6 +16,7 @@ from amqp_streams.server.links.link import Link, OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming, Kept, Pending
 
 Answer = Callable[[Consuming | PeerError], None]
+Detach = Callable[[PeerError | None], None]
 
 
 class PendingLink(Link[Pending]):
@@ -53,7 +54,18 @@ class PendingLink(Link[Pending]):
 class KeptLink(OutgoingLink[Kept]):
     """Reports the source that is kept under the link's name, and sends nothing. Spec: AMQP 2.6.3."""
 
-    __slots__ = ()
+    __slots__ = ("_detach",)
+
+    def unsubscribe(self, detach: Detach) -> None:
+        """The client has closed the link: remove the cursor, then answer with `detach`."""
+        self.closing = True
+        self._detach = detach
+        self.service.effects.unsubscribe(self)
+
+    def ended(self, error: PeerError | None) -> None:
+        """Answer the client's close: the cursor is removed from the disk, or with `error` perhaps not."""
+        if self.alive:
+            self._detach(error)
 
     def pump(self) -> None:
         """Answer a drain. Credit has no other use on this link."""

@@ -12,7 +12,7 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import requests
 from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, carry_out, listed
 from amqp_streams.streams.management import CONFLICT, Answer, Request, RequestError
-from amqp_streams.streams.steps import Steps, finish
+from amqp_streams.streams.steps import finish
 from amqp_streams.wire.types import Value
 from tests.amqp_streams.node.bench import Bench
 
@@ -58,7 +58,7 @@ def test_a_body_that_is_not_a_map_is_not_read_as_an_empty_one() -> None:
     assert finish(carry_out(types, request("UPDATE"))).status == 200
 
 
-def steps_of(answering: Steps[Answer]) -> tuple[int, Answer]:
+def steps_of(answering: requests.RequestSteps) -> tuple[int, Answer]:
     """Return the number of steps of an answer, and the answer."""
     steps = 0
     while True:

@@ -38,7 +38,7 @@ class Cursors:
         self._unsure: set[Spot] = set()
         """Clients asked for the deletion of these, and may have got no answer."""
         self._fresh: set[Spot] = set()
-        """These are deleted."""
+        """These are deleted, and no crash brings them back."""
         self._ledger = ledger
 
     def settled(self, spot: Spot, offset: int) -> None:
@@ -106,14 +106,9 @@ class Cursors:
         assert position >= cursor.granted, f"{spot} goes back from {cursor.granted} to {position}"
         cursor.granted = position
 
-    def lose_deletions(self) -> None:
-        """A process has ended, and deletions may not be on the disk."""
-        self._fresh.clear()
-
     def died(self) -> None:
         """The process has ended: the events that were settled last may be delivered again."""
         self.owners.clear()
-        self.lose_deletions()
         for cursor in self.cursors.values():
             cursor.granted = cursor.begin
 

@@ -336,3 +336,28 @@ def test_a_recreated_log_begins_at_the_first_offset() -> None:
     node.append("temps", b"new")
     node.run()
     assert receiver.bodies == [b"new"]
+
+
+def test_a_deletion_is_answered_when_it_is_on_the_disk_and_other_links_do_not_wait() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.store.states.held = True
+    pair, sender, receiver = managing(node)
+    pair.send(sender, request("DELETE", "temps"))
+    pair.send(sender, request("READ", "temps"))
+    other, other_sender, other_receiver = managing(node)
+    other.send(other_sender, request("READ", "temps"))
+    assert (statuses(receiver), statuses(other_receiver)) == ([], [200])
+    node.store.states.complete()
+    node.run()
+    assert statuses(receiver) == [204, 404], "requests of one link are answered in their order"
+
+
+def test_a_connection_may_end_while_its_deletion_waits_for_the_disk() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.store.states.held = True
+    pair, sender, _ = managing(node)
+    pair.send(sender, request("DELETE", "temps"))
+    node.disconnect(pair)
+    node.store.states.complete()
+    node.run()
+    assert "temps" in node.store.logs, "the request had not begun to delete"

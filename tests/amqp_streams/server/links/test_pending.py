@@ -7,7 +7,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.testing_amqp import (
     EnginePair,
     InMemoryNode,
@@ -247,3 +247,73 @@ def test_a_receiver_without_a_source_learns_what_is_kept_under_its_name() -> Non
     kept.link.drain(0)
     node.run()
     assert kept.link.credit == 0
+
+
+def ending(node: InMemoryNode) -> ScriptedPeer:
+    """A peer that has closed its receiver without a source, handle 0, while the disk is busy."""
+    holder = EnginePair(node, container="app")
+    holder.detach(holder.receiver("temps", durable=True, name="sub"), closed=False)
+    node.run()
+    peer = ScriptedPeer(node)
+    peer.open(container_id="app")
+    peer.send("attach", name="sub", handle=UInt(0), role=True, target=terminus(0x29, None))
+    assert len(peer.take("attach")) == 1
+    node.store.states.held = True
+    peer.send("detach", handle=UInt(0), closed=True)
+    return peer
+
+
+def test_the_end_of_a_subscription_is_answered_when_it_is_on_the_disk() -> None:
+    """A client that has the answer must not find its cursor again after a crash. Other links do not wait."""
+    node = InMemoryNode({"temps": 1})
+    peer = ending(node)
+    assert peer.take("detach") == []
+    (other,) = peer.attach(1, name="other", source="temps")
+    assert other.fields["source"] is not None
+    node.store.states.complete()
+    node.run()
+    (detach,) = peer.take("detach")
+    assert (detach.fields["closed"], detach.fields["error"]) == (True, None)
+    assert node.store.states.durable == {}
+    assert links(node) == 1
+
+
+def test_the_end_of_a_subscription_that_the_disk_refuses_is_an_error() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ending(node)
+    node.store.states.fail(StorageError("the disk is gone"))
+    node.store.states.complete()
+    node.run()
+    (detach,) = peer.take("detach")
+    assert error_of(detach)[:2] == [names.INTERNAL_ERROR, "the disk is gone"]
+    assert links(node) == 0
+
+
+@pytest.mark.parametrize("way", ["session", "connection", "lost"])
+def test_a_client_may_leave_before_the_end_of_its_subscription_is_on_the_disk(way: str) -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ending(node)
+    if way == "session":
+        peer.send("end")
+    elif way == "connection":
+        peer.send("close")
+    else:
+        node.disconnect(peer)
+    node.run()
+    assert links(node) == 0
+    node.store.states.complete()
+    node.run()
+    assert peer.take("detach") == []
+    assert node.store.states.durable == {}
+
+
+def test_a_client_that_begins_again_in_the_block_that_ends_its_subscription_is_served() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ending(node)
+    again: dict[str, Any] = {"name": "sub", "handle": UInt(0), "role": True}
+    peer.write(frame_of("attach", **again, source=terminus(0x28, "temps"), target=terminus(0x29, None)))
+    node.store.states.complete()
+    node.run()
+    assert not peer.lost
+    assert [each.fields["closed"] for each in peer.take("detach")] == [True]
+    assert [each.fields["source"] is not None for each in peer.take("attach")] == [True]

@@ -3,7 +3,8 @@
 import pytest
 
 from amqp_streams import names
-from amqp_streams.streams.attach import AttachRequest, Closed, Kept
+from amqp_streams.errors import StorageError
+from amqp_streams.streams.attach import AttachRequest, Closed, Denied, Ended, Kept, Pending
 from tests.amqp_streams.node.bench import Bench, attach, member
 
 
@@ -33,7 +34,6 @@ def test_a_receiver_without_a_source_learns_what_is_kept_and_closing_it_ends_tha
     kept = bench.attach(unsubscribe())
     bench.detach(kept, closed=True)
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
-    bench.complete()
     assert bench.store.states.items("") == []
     bench.append(0)
     assert bench.read(bench.consume(durable())) == []
@@ -70,3 +70,55 @@ def test_closing_a_receiver_without_a_source_is_well_when_its_cursor_was_removed
     cursors.remove(cursors.of_log(log))
     bench.detach(kept, closed=True)
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+
+
+def test_the_end_of_a_subscription_is_reported_when_it_is_on_the_disk(bench: Bench) -> None:
+    """A client that has the answer must not find the cursor again after a crash."""
+    bench.detach(bench.consume(durable()))
+    bench.complete()
+    kept = bench.attach(unsubscribe())
+    assert isinstance(kept, Kept)
+    assert bench.detach(kept, closed=True) == [], "the deletion is in flight"
+    assert bench.complete() == [Ended(kept, None)]
+    bench.restart()
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+
+
+def test_the_end_of_a_subscription_that_is_not_on_the_disk_is_an_error(bench: Bench) -> None:
+    bench.detach(bench.consume(durable()))
+    bench.complete()
+    kept = bench.attach(unsubscribe())
+    bench.detach(kept, closed=True)
+    (ended,) = bench.complete(StorageError("the disk is gone"))
+    assert isinstance(ended, Ended)
+    assert ended.error is not None
+    assert (ended.error.condition, ended.error.description) == (names.INTERNAL_ERROR, "the disk is gone")
+    again = bench.attach(unsubscribe())
+    assert isinstance(again, Pending), "the disk may still have the cursor"
+    (denied,) = bench.complete(StorageError("the disk is gone"))
+    assert isinstance(denied, Denied)
+    assert denied.error.condition == names.INTERNAL_ERROR
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+    bench.restart()
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+
+
+def test_a_client_that_asks_for_its_cursor_while_the_deletion_is_in_flight_waits(bench: Bench) -> None:
+    bench.detach(bench.consume(durable()))
+    bench.complete()
+    bench.detach(bench.attach(unsubscribe()), closed=True)
+    waiting = bench.attach(unsubscribe())
+    assert isinstance(waiting, Pending)
+    gone = bench.attach(unsubscribe())
+    assert bench.detach(gone) == []
+    ended, denied, _ = bench.complete()
+    assert (type(ended), type(denied)) == (Ended, Denied)
+    assert isinstance(bench.consume(durable()).request, AttachRequest), "the subscription begins again"
+
+
+def test_closing_a_receiver_without_a_source_twice_ends_it_once(bench: Bench) -> None:
+    bench.detach(bench.consume(durable()))
+    kept = bench.attach(unsubscribe())
+    bench.detach(kept, closed=True)
+    bench.detach(kept, closed=True)
+    assert [type(each) for each in bench.complete()] == [Ended]
