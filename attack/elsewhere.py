@@ -115,7 +115,7 @@ INSIDE: Final = {
     "knative_gateway.http.listening:TLS_CLOSE_S": "close",
     "knative_gateway.http.listening:_LOOK_S": "pause",
     "knative_gateway.http.listening:_TICK_S": "pause",
-    "knative_gateway.http.connection:LINGER_S": "close",
+    "knative_gateway.http.patience:LINGER_S": "close",
     "knative_gateway.http.turns:LONG_S": "pause",
     "knative_gateway.http.turns:PAUSE_S_MAX": "pause",
     "knative_gateway.store.database:CLOSE_S": "close",

@@ -6,18 +6,17 @@ not take a body. Each time limit applies only while the gateway waits for the cl
 """
 
 import asyncio
-import sys
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
-from knative_gateway.http.backlog import Backlog
-from knative_gateway.http.exchange import Exchange, Handler, Shared
+from knative_gateway.http.exchange import Exchange
+from knative_gateway.http.patience import Late, Patience
 from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
 from knative_gateway.http.responses import text
-from service_parts.networks import Crowds, network_of
+from knative_gateway.http.service import Service
+from service_parts.networks import network_of
 
 WAITING_MAX: Final = 8
 """Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
@@ -27,71 +26,7 @@ requests.
 """
 BODY_BYTES_HELD: Final = 64 << 10
 """Bytes of a body that the handler has not taken. If there are more, reading pauses."""
-LINGER_S: Final = 2.0
-"""After a refusal, the connection reads and drops bytes of the client for this time. A reset would destroy
-the refusal before the client reads it.
-"""
-STALLED_S: Final = 300.0
-"""A client that does not read its answer for this time is disconnected."""
-
 log = structlog.get_logger("knative_gateway")
-
-
-class Service(Shared):
-    """State that the connections of a listener share. `clock` returns seconds."""
-
-    def __init__(
-        self,
-        handler: Callable[[Exchange], Handler],
-        clock: Callable[[], float],
-        backlog: Backlog,
-        *,
-        connections_max: int,
-    ) -> None:
-        super().__init__()
-        self.handler: Final = handler
-        self.clock: Final = clock
-        self.backlog: Final = backlog
-        self.connections_max: Final = connections_max
-        self.connections: Final[set[Connection]] = set()
-        self._waiting: Final[Crowds[Connection]] = Crowds()
-        """Connections without a request that is being answered, as they were at the last `make_room`."""
-        self._changed: Final[dict[Connection, bool]] = {}
-        """Whether each connection that changed since then waits. In the order in which they began to wait."""
-
-    # Two changes for each request, so that they must be cheap: `make_room` carries them out.
-    def waits(self, connection: "Connection") -> None:
-        """This connection has no request that is being answered."""
-        self._changed.pop(connection, None)
-        self._changed[connection] = True
-
-    def works(self, connection: "Connection") -> None:
-        """It has one."""
-        self._changed[connection] = False
-
-    def leave(self, connection: "Connection") -> None:
-        """It has ended."""
-        self._changed.pop(connection, None)
-        self._waiting.remove(connection)
-
-    def make_room(self, new: "Connection") -> None:
-        """Close one connection, because there is one too many.
-
-        That is the connection that waits longest, of the network with the most that wait: so a client that
-        opens connections and sends nothing keeps no other client out. If none waits, `new` is closed.
-        """
-        waiting = self._waiting
-        for connection, waits in self._changed.items():
-            waiting.remove(connection)
-            if waits:
-                waiting.add(connection, connection.network)
-        self._changed.clear()
-        largest = waiting.largest()
-        chosen = new if largest is None else waiting.oldest(largest)
-        # The transport reports only later that the connection has ended. Until then it must not be chosen a
-        # second time.
-        self.leave(chosen)
-        chosen.abort()
 
 
 # Our own protocol on httptools: an event through the public interface of uvicorn costs about 50 us more
@@ -99,7 +34,7 @@ class Service(Shared):
 class Connection(asyncio.Protocol):
     """Owns the transport, the parser, and the exchanges without a complete answer."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: "Service[Connection]") -> None:
         self.shared: Final = service
         self.network = ""
         """The client's IPv4 address, or the /64 network of its IPv6 address."""
@@ -121,23 +56,14 @@ class Connection(asyncio.Protocol):
         self._closes_after_answers = False
         self._can_write: asyncio.Event | None = None
         """Set when writing may continue; None while the transport accepts data."""
-        self._unsent = 0
-        self._stalled_since = 0.0
-        self._waiting_since: float | None = None
-        """Since when the gateway waits for the client: for a complete request, or for the first request."""
-        self._waiting_for = 0
-        """The number of the request for which the gateway waits."""
-        self._idle_since: float | None = None
-        """When the listener first noticed that no request is open."""
-        self._is_expired = False
-        self._lingers_until: float | None = None
+        self._patience: Final = Patience()
 
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, unless the limit of connections is reached."""
         self._transport = transport
-        self._waiting_since = self.shared.clock()
+        self._patience.waiting_since = self.shared.clock()
         peer = self.address("peername")
         self.network = "" if peer is None else network_of(peer[0])
         self.shared.connections.add(self)
@@ -195,8 +121,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its answers."""
         self._can_write = asyncio.Event()
-        # The largest number: the first look then notices progress and takes the real size of the buffer.
-        self._unsent, self._stalled_since = sys.maxsize, self.shared.clock()
+        self._patience.stall(self.shared.clock())
         self._pace()
 
     def resume_writing(self) -> None:
@@ -233,7 +158,7 @@ class Connection(asyncio.Protocol):
             self._queue.clear()
             self._close(lingers=self._reader.current is not None)
             return
-        self._idle_since = None
+        self._patience.idle_since = None
         if not self._queue:
             self.shared.waits(self)
         # Skipped in the usual case, in which the answered request was the only one.
@@ -282,35 +207,28 @@ class Connection(asyncio.Protocol):
 
     def look(self, now: float, *, request_s: float, idle_s: float) -> None:
         """End the connection if its client exceeds a time limit."""
-        if self._lingers_until is not None:
-            if now >= self._lingers_until:
+        late = self._patience.late(
+            now,
+            request_s=request_s,
+            idle_s=idle_s,
+            unsent=None if self._can_write is None else self._transport.get_write_buffer_size(),
+            is_paused=self._is_read_paused,
+            is_open=bool(self._queue),
+        )
+        match late:
+            case Late.LINGERED:
                 self._transport.abort()
-        elif self._can_write is not None:
-            # Progress counts, not the total time: a slow reader of a large answer stays connected as long as
-            # the buffer shrinks.
-            unsent = self._transport.get_write_buffer_size()
-            if unsent < self._unsent:
-                self._unsent, self._stalled_since = unsent, now
-            elif self._stalled_since < now - STALLED_S:
-                self._cut("the client does not read its answer")
-        elif self._is_read_paused:
-            pass
-        elif self._waiting_since is not None:
-            if self._waiting_since < now - request_s:
-                self._cut("the request takes too long")
-        elif self._queue:
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since, self._is_expired = now, False
-        elif self._idle_since < now - idle_s:
-            # Unread bytes of a request may be in the socket. They are read before the next call.
-            if self._is_expired:
+            case Late.UNREAD | Late.INCOMPLETE:
+                log.debug("connection_cut", peer=self.address("peername"), reason=late.value)
+                self._transport.abort()
+            case Late.IDLE:
                 self._transport.close()
-            self._is_expired = True
+            case None:
+                pass
 
     def shut(self) -> None:
         """Answer the requests that have arrived, then close, because the listener stops."""
-        if self._lingers_until is not None:
+        if self._patience.lingers:
             self._transport.abort()
         elif not self._queue and not self._reader.is_in_head and not self._left:
             self._transport.close()
@@ -328,11 +246,9 @@ class Connection(asyncio.Protocol):
             self._is_parsing = False
         if reader.current is None and not reader.is_in_head:
             if reader.begun:
-                self._waiting_since = None
-        elif self._waiting_since is None or self._waiting_for != reader.begun:
-            # The time of a request begins with its first byte. Further bytes do not extend it, so a client
-            # that sends one byte at a time is cut off as well.
-            self._waiting_since, self._waiting_for = self.shared.clock(), reader.begun
+                self._patience.waiting_since = None
+        else:
+            self._patience.request(reader.begun, self.shared.clock())
 
     def _go_on(self) -> None:
         """Parse queued bytes until reading must pause, and resume reading if none is left."""
@@ -380,8 +296,8 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
-            if self._waiting_since is not None:
-                self._waiting_since = self.shared.clock()
+            if self._patience.waiting_since is not None:
+                self._patience.waiting_since = self.shared.clock()
 
     # Answering
 
@@ -442,13 +358,9 @@ class Connection(asyncio.Protocol):
         if not lingers or self._transport.is_closing() or not self._transport.can_write_eof():
             self._transport.close()
             return
-        self._lingers_until = self.shared.clock() + LINGER_S
+        self._patience.linger(self.shared.clock())
         self._transport.write_eof()
         self._pace()
-
-    def _cut(self, reason: str) -> None:
-        log.debug("connection_cut", peer=self.address("peername"), reason=reason)
-        self._transport.abort()
 
 
 def _lose(exchange: Exchange) -> None:

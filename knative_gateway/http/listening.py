@@ -17,8 +17,9 @@ from knative_gateway.config import Limits, Listener, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http.asgi import App, AsgiHandler
 from knative_gateway.http.backlog import Backlog
-from knative_gateway.http.connection import Connection, Service
+from knative_gateway.http.connection import Connection
 from knative_gateway.http.exchange import Exchange, Handler
+from knative_gateway.http.service import Service
 from knative_gateway.running.supervising import Supervisor
 from service_parts.certificate_files import CertificateFileError, load_certificate
 
@@ -64,7 +65,7 @@ class HttpServer:
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._ticking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
-        self._service: Final = Service(
+        self._service: Final = Service[Connection](
             self._handler, loop.time, Backlog(loop.call_soon), connections_max=limits.connections
         )
 

@@ -12,9 +12,10 @@ from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.gateway.transport import Transport
 from knative_gateway.http.backlog import Backlog
-from knative_gateway.http.connection import Connection, Service
+from knative_gateway.http.connection import Connection
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.responses import head
+from knative_gateway.http.service import Service
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 WORDS: Final = (
@@ -55,7 +56,7 @@ class _Handler:
 
 def _read(pieces: list[bytes], *, whole: bool) -> tuple[bytes, bool]:
     due: deque[Callable[[], None]] = deque()
-    service = Service(
+    service = Service[Connection](
         lambda exchange: _Handler(exchange, whole=whole), lambda: 0.0, Backlog(due.append), connections_max=9
     )
     connection, transport = Connection(service), Transport()

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.http.connection import BODY_BYTES_HELD, HEAD_BYTES, STALLED_S, WAITING_MAX, Connection
+from knative_gateway.http.connection import BODY_BYTES_HELD, HEAD_BYTES, WAITING_MAX, Connection
 from knative_gateway.http.exchange import Exchange
+from knative_gateway.http.patience import STALLED_S
 from knative_gateway.http.reading import HEAD_BYTES_MAX, HEADERS_MAX, PIECE_BYTES, TARGET_BYTES_MAX
 from tests.knative_gateway.http.wire import Echo, Transport, Wire, bytewise
 

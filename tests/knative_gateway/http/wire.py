@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from knative_gateway.http.backlog import Backlog
-from knative_gateway.http.connection import Connection, Service
+from knative_gateway.http.connection import Connection
 from knative_gateway.http.exchange import Exchange, Handler
 from knative_gateway.http.responses import head
+from knative_gateway.http.service import Service
 
 
 class Transport(asyncio.Transport):
@@ -91,7 +92,7 @@ class Wire:
         self.tasks: set[Any] = set()
         self.due: list[Callable[[], None]] = []
         """What the event loop calls in its next iteration."""
-        self.service = Service(
+        self.service = Service[Connection](
             self._made(handler), lambda: self.now, Backlog(self.due.append), connections_max=connections_max
         )
         self.connection = Connection(self.service)
