@@ -12,6 +12,7 @@ from typing import Final
 from amqp_streams.config import GroupSettings, Limits, LogSettings, NodeSettings
 from amqp_streams.policy import Quota
 from tests.simulation.machine.schedule import SECOND
+from tests.simulation.peers.compressing import CODECS
 
 KINDS: Final = ("abusers", "disk", "crash", "power", "clock", "network", "clients", "restart")
 """Of misfortunes."""
@@ -23,6 +24,7 @@ _ROTTEN_SHARE: Final = 0.2
 _CROWDED_SHARE: Final = 0.02
 _BATCHES_SHARE: Final = 0.25
 _FORGETS_SHARE: Final = 0.3
+_COMPRESSES_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Plan:
         """Producers send batches."""
         self.forgets = self.extras.random() < _FORGETS_SHARE
         """Clients end their subscriptions, and begin again."""
+        self.compresses = self.extras.random() < _COMPRESSES_SHARE
+        """Batches are compressed."""
         if self.crowded:
             self.faults.clear()
             self.logs["lone"] = LogSettings(partitions=1)
@@ -151,6 +155,10 @@ class Plan:
             logs=self.logs,
             quotas={LIMITED_USER: quota},
         )
+
+    def codec(self) -> str | None:
+        """The compression of a client that sends or reads batches."""
+        return self.extras.choice((*CODECS, None)) if self.compresses else None
 
     def user(self) -> str | None:
         """The user of a client that behaves well: mostly anonymous."""

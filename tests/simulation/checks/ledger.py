@@ -83,7 +83,7 @@ class Ledger:
         self.passing: Callable[[str], bool] = lambda name: name.startswith("made-")
         """Logs that clients create and delete."""
         self.clock_jumped = False
-        self.counts = {"accepted": 0, "visible": 0, "delivered": 0, "refused": 0}
+        self.counts = {"accepted": 0, "visible": 0, "delivered": 0, "refused": 0, "compressed": 0}
         self._schedule = schedule
         self._wall_ms = wall_ms
         self._order: dict[tuple[str | int, int, str], int] = {}

@@ -5,11 +5,13 @@ Spec: docs/batched-sends.md.
 """
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any, Final
 
 from amqp_streams import names
 from amqp_streams.wire.types import Symbol, ULong
 from tests.simulation.checks.ledger import Sent
+from tests.simulation.peers.compressing import compressed
 from tests.simulation.peers.connection import Connection
 from tests.simulation.peers.frames import batch_of, message_of, with_annotations
 from tests.simulation.peers.links import Sender
@@ -17,6 +19,8 @@ from tests.simulation.peers.producers import FRAME_BYTES, Producer
 
 _BATCH_BYTES: Final = 20_000
 _INVALID: Final = "invalid"
+_UNREADABLE: Final = (names.DECODE_ERROR, names.LINK_MESSAGE_SIZE_EXCEEDED, names.NOT_IMPLEMENTED)
+"""The errors of a batch that cannot be decompressed."""
 
 
 class BatchProducer(Producer):
@@ -32,19 +36,26 @@ class BatchProducer(Producer):
         self.asks = self.numbered or random.random() < 0.8
         """It asks for the extension, so a rejected batch stops its link."""
         self.capabilities += [names.CAPABILITY_BATCHED_SENDS] if self.asks else []
+        self.codec: str | None = world.plan.codec() if self.asks else None
+        self.properties = {names.BATCH_COMPRESSION: Symbol(self.codec)} if self.codec else {}
+        self.draws = Random(f"{world.seed} {name} compression")
         self.invalid = random.random() < 0.5
         self.resumes = False
         self._first_invalid: dict[int, int] = {}
         """By delivery, the index of the first event that is not valid."""
+        self._damaged: set[int] = set()
+        """Deliveries that cannot be decompressed."""
 
     def connected(self, connection: Connection) -> None:
         self.resumes = False
         self._first_invalid.clear()
+        self._damaged.clear()
         super().connected(connection)
 
     def _attached(self, fields: Mapping[str, Any]) -> None:
         answered = {str(key): value for key, value in (fields["properties"] or {}).items()}
         assert (names.BATCH_EVENTS in answered) == self.asks
+        assert answered.get(names.BATCH_COMPRESSION) == self.codec
         super()._attached(fields)
 
     # -- sending
@@ -67,6 +78,11 @@ class BatchProducer(Producer):
             first_invalid = self.random.randint(0, len(messages))
             messages.insert(first_invalid, self._invalid())
         content = batch_of(messages, sizes=self.sizes, resumes=self.resumes)
+        damaged = False
+        if self.codec is not None and self.draws.random() < 0.7:
+            damaged = self.world.stormy and self.draws.random() < 0.2
+            content = compressed(content, self.codec, damage=self.draws if damaged else None)
+            self.world.ledger.counts["compressed"] += 1
         self.resumes = False
         number = link.send(
             content,
@@ -78,6 +94,8 @@ class BatchProducer(Producer):
             self.in_flight[number] = batch
             if first_invalid is not None:
                 self._first_invalid[number] = first_invalid
+            if damaged:
+                self._damaged.add(number)
 
     def _partition(self, sent: Sent) -> object:
         """What decides the partition of an event within a batch."""
@@ -102,6 +120,13 @@ class BatchProducer(Producer):
     # -- outcomes
 
     def _outcome(self, number: int, outcome: str | None, condition: str | None) -> None:
+        if number in self._damaged and number in self.in_flight:
+            self._damaged.discard(number)
+            self._first_invalid.pop(number, None)
+            assert outcome == "rejected", f"{self.name}: a batch that cannot be read is {outcome}"
+            assert condition in _UNREADABLE, condition
+            self._stopped(self.in_flight.pop(number))
+            return
         if number in self.in_flight:
             assert outcome != "accepted" or number not in self._first_invalid, (
                 f"{self.name}: a batch with an event that is not valid is accepted"

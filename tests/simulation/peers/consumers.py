@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from amqp_streams import names
-from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, Value
 from tests.simulation.checks.cursors import Spot
 from tests.simulation.checks.readers import Matches, Reading
 from tests.simulation.machine.schedule import MS
 from tests.simulation.peers.client import Client
+from tests.simulation.peers.compressing import batch_delivery
 from tests.simulation.peers.connection import Connection
 from tests.simulation.peers.frames import ACCEPTED, REJECTED, RELEASED, Event, key_of, modified, read_event
 from tests.simulation.peers.links import Delivery, Receiver
@@ -117,7 +117,8 @@ class Attached:
         self.top_up()
 
     def _batch(self, delivery: Delivery) -> list[tuple[int, int]]:
-        batch = read_batch(delivery.raw)
+        batch, compressed = batch_delivery(delivery.raw, self.consumer.codec)
+        self.consumer.world.ledger.counts["compressed"] += compressed
         partition = int(batch.partition)
         skipped = int(str(batch.annotations.get(names.EVENTS_SKIPPED) or 0))
         for offset, stamp, message in zip(batch.offsets, batch.timestamps_ms, batch.messages, strict=True):
@@ -231,6 +232,7 @@ class Consumer(Client):
         self.partition = partition
         self.keeps = keeps
         self.batched = batched
+        self.codec: str | None = world.plan.codec() if batched else None
         self.filter = random.choice(FILTERS) if filtered else None
         self.window = random.choice((1, 3, 10, 50, 200))
         self.tidy = random.random() < 0.6
@@ -274,6 +276,8 @@ class Consumer(Client):
             source |= {"durable": UInt(2), "expiry-policy": Symbol("never")}
         if self.batched:
             source["capabilities"] = Symbol(names.CAPABILITY_BATCHED_DELIVERIES)
+        if self.codec is not None:
+            properties = properties | {names.BATCH_COMPRESSION: Symbol(self.codec)}
         attached = Attached(self, reading, {} if self.keeps else None)
         options: dict[str, Any] = {"snd_settle_mode": UByte(1 if self.presettled else 0)}
         if self.second:

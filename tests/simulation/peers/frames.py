@@ -115,7 +115,7 @@ def message_of(
         parts.append(PROPERTIES_HEAD + encode([None, None, to]))
     if properties:
         parts.append(APPLICATION_PROPERTIES_HEAD + encode(properties))
-    parts.append(_DATA + _TRANSFER.pack(len(body)) + body)
+    parts.append(data_section(body))
     return b"".join(parts)
 
 
@@ -136,7 +136,12 @@ def batch_of(messages: Sequence[bytes], *, sizes: bool, resumes: bool = False) -
     if sizes:
         return write_sent_batch(messages, resumes=resumes)
     head = DELIVERY_ANNOTATIONS_HEAD + encode({Symbol(names.BATCH_RESUMES): True}) if resumes else b""
-    return head + b"".join(_DATA + _TRANSFER.pack(len(message)) + message for message in messages)
+    return head + b"".join(map(data_section, messages))
+
+
+def data_section(content: bytes) -> bytes:
+    """A data section with this content."""
+    return _DATA + _TRANSFER.pack(len(content)) + content
 
 
 def key_of(message: bytes) -> str:

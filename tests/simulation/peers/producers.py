@@ -35,6 +35,8 @@ class Producer(Client):
         self.aborts = random.random() < 0.4
         self.binding = "log" if numbered else random.choice(("log", "log", "partition", "key", "relay"))
         self.capabilities = [names.CAPABILITY_IDEMPOTENT_PRODUCER] if numbered else []
+        self.properties: dict[str, object] = {}
+        """Of its links."""
         self.waiting: deque[Sent] = deque()
         self.in_flight: dict[int, list[Sent]] = {}
         """Deliveries without an outcome, and their events."""
@@ -76,7 +78,7 @@ class Producer(Client):
         self._link_number = next(self.world.link_numbers)
         address: str | None = self.log
         options: dict[str, Any] = {"snd_settle_mode": UByte(1 if self.presettled else 0)}
-        properties: dict[str, object] = {}
+        properties = dict(self.properties)
         if self.second:
             options["rcv_settle_mode"] = UByte(1)
         if self.capabilities:
