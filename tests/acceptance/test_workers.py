@@ -17,6 +17,7 @@ import pytest
 
 from examples.gateway import GatewayProcess, Sender
 from examples.subscriber import SubscriberServer
+from knative_gateway.workers.gathering import KEPT_S
 from tests.acceptance.shared import BROKER, RESOURCES
 from tests.preloaded.launching import real_commands
 
@@ -97,7 +98,7 @@ def test_metrics_are_one_set_and_counters_do_not_fall_when_a_worker_is_killed(
     gateway: GatewayProcess, came: Came
 ) -> None:
     before = {
-        name: _metric(gateway, name) for name in ("ingress_events_total{", "subscriber_delivered_total{")
+        name: _settled(gateway, name) for name in ("ingress_events_total{", "subscriber_delivered_total{")
     }
     for number in range(60):
         sender = Sender(gateway.http, BROKER)
@@ -105,10 +106,12 @@ def test_metrics_are_one_set_and_counters_do_not_fall_when_a_worker_is_killed(
         sender.close()
     for name, earlier in before.items():
         _until(partial(_is_metric, gateway, name, earlier + 60))
-    assert came.times.total() == 60
-    assert _metric(gateway, "partitions{") == 4
-    assert _metric(gateway, "workers ") == WORKERS
-    assert _metric(gateway, "leaders ") == 1, "exactly one controller"
+    # An event of the test before whose worker was killed may come again.
+    assert [count for id_, count in came.times.items() if id_.startswith("m")] == [1] * 60
+    # The workers share the partitions again after each start of one.
+    _until(partial(_is_metric, gateway, "partitions{", 4))
+    _until(partial(_is_metric, gateway, "workers ", WORKERS))
+    _until(partial(_is_metric, gateway, "leaders ", 1))  # exactly one controller
     assert _metric(gateway, "connections_max ") == pytest.approx(10_000, abs=WORKERS)
     restarts = _metric(gateway, "worker_restarts_total{")
     os.kill(_workers(gateway)[0], signal.SIGKILL)
@@ -134,10 +137,17 @@ def test_the_next_leader_creates_and_deletes_logs_and_every_worker_serves_them(
 def test_a_worker_that_is_killed_makes_the_gateway_not_ready_until_it_is_back(
     gateway: GatewayProcess,
 ) -> None:
+    answers: list[tuple[int, str]] = []
+
+    def not_ready() -> bool:
+        # The next worker may be ready before a request comes through: kill it as well.
+        os.kill(_workers(gateway)[-1], signal.SIGKILL)
+        answers.extend(_get(gateway, "/readyz") for _ in range(5))
+        return any(status == 503 for status, _ in answers)
+
     victim = _workers(gateway)[-1]
-    os.kill(victim, signal.SIGKILL)
-    _until(lambda: _get(gateway, "/readyz")[0] == 503)
-    assert _get(gateway, "/readyz")[1].startswith(("not ready: worker", "ready"))
+    _until(not_ready)
+    assert all(words.startswith(("not ready: worker", "ready")) for _, words in answers)
     _until(lambda: _get(gateway, "/readyz") == (200, "ready\n"))
     assert victim not in _workers(gateway)
     assert _get(gateway, "/healthz") == (200, "alive\n")
@@ -265,6 +275,15 @@ def _metric(gateway: GatewayProcess, name: str) -> int:
     _, text = _get(gateway, "/metrics")
     lines = (line for line in text.splitlines() if line.startswith(f"knative_gateway_{name}"))
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
+
+
+def _settled(gateway: GatewayProcess, name: str) -> int:
+    """A counter that no longer changes: deliveries of earlier tests may end late, and metrics are kept."""
+    last, value = -1, _metric(gateway, name)
+    while value != last:
+        time.sleep(1.5 * KEPT_S)
+        last, value = value, _metric(gateway, name)
+    return value
 
 
 def _is_metric(gateway: GatewayProcess, name: str, value: int) -> bool:
