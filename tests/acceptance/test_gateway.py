@@ -120,7 +120,7 @@ def test_amqp_clients_read_the_same_events(
         connect(gateway.url) as client,
         client.consumer("broker.default.weather", start=EARLIEST) as consumer,
     ):
-        read = [event for _ in range(10) for event in consumer.receive(max_events=1, timeout=10)]
+        read = [event for _ in range(10) for event in consumer.receive(max_events=1, timeout=60)]
     assert {event.body for event in read} == {b'{ "number" :%d}' % number for number in range(10)}
     assert {event.properties["cloudEvents_id"] for event in read} == {str(number) for number in range(10)}
 

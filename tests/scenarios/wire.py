@@ -27,7 +27,7 @@ from tests.scenarios.script import Scenario, sections
 from tests.scenarios.telling import ClientEvent
 
 CLIENTS: Final = ("proton", "rhea")
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 30.0
 """The wait for expected results."""
 GRACE_S: Final = 0.04
 """The wait for unexpected results."""
