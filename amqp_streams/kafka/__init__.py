@@ -1,1 +1,1 @@
-"""The parts of a store on Apache Kafka that decide: names, records, settings, batches. Pure."""
+"""The parts of a store on Apache Kafka: names, records, settings, and batches out and in."""

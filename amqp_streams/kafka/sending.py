@@ -1,0 +1,250 @@
+"""[io] Sends the batches of all partitions to Kafka: one idempotent producer, and a thread for its reports.
+
+Everything but the reports is called on the event loop's thread. librdkafka keeps order and repeats what was
+lost on the way; a batch that it gives up (`message.timeout.ms`) or whose producer broke has an unknown
+outcome, which is reported as a failure. A broken producer is replaced when everything that it had in flight
+was reported, so that no record of the new one is stored in front of a record of the old one.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from amqp_streams.kafka.outbox import Batch, Ended, Outbox
+
+POLL_S: Final = 0.2
+"""How long the thread waits for a report before it looks whether it has to end."""
+SENDING: Final[Mapping[str, object]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    # Longer than Kafka needs to choose new leaders: about 12 s when a broker is killed.
+    "message.timeout.ms": 60_000,
+    # A loop iteration brings many records at once, so waiting for more gains nothing.
+    "linger.ms": 0,
+    "log.connection.close": False,
+}
+"""Settings of the producer. The caller adds servers and security, and may change them."""
+_FULL: Final = "the queue is full"
+
+log = logging.getLogger("amqp_streams.kafka")
+
+
+class SendingPartition:
+    """One partition of a topic, and what it has to send."""
+
+    def __init__(self, topic: str, index: int) -> None:
+        self.topic: Final = topic
+        self.index: Final = index
+        self.outbox: Final = Outbox()
+
+
+class Sender:
+    """Sends for all partitions. `on_ended` is called for batches that ended, in the order of each partition.
+
+    `loop_call`: calls a function on the event loop's thread, from any thread. `producer`: makes a producer
+    from its settings.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        *,
+        loop_call: Callable[[Callable[[], None]], object],
+        on_ended: Callable[[SendingPartition, Sequence[Ended]], None],
+        producer: Callable[[dict[str, Any]], Producer] | None = None,
+    ) -> None:
+        self._settings: Final = {**SENDING, **settings}
+        self._make: Final = partial(Producer, logger=log) if producer is None else producer
+        self._loop_call: Final = loop_call
+        self._on_ended: Final = on_ended
+        self._producer: Producer | None = self._make(dict(self._settings))
+        self._broken: Producer | None = None
+        self._reports: Final[deque[_Flight]] = deque()
+        self._flights: Final[dict[Batch, _Flight]] = {}
+        self._unsent: Final[dict[SendingPartition, None]] = {}
+        """Partitions with records that were appended since the last `send`."""
+        self._waiting: Final[dict[SendingPartition, None]] = {}
+        """Partitions with batches that were not handed over completely."""
+        self._full = False
+        """A batch was not handed over completely, because librdkafka's queue was full."""
+        self._stopping: Final = threading.Event()
+        self._scheduled = False
+        self._thread: Final = threading.Thread(target=self._poll, name="kafka-reports", daemon=True)
+        self._thread.start()
+
+    def append(
+        self, partition: SendingPartition, values: Sequence[bytes], keys: Sequence[bytes | None], size: int
+    ) -> None:
+        """Add records to the next batch of a partition. See `Outbox.append`."""
+        partition.outbox.append(values, keys, size)
+        self._unsent[partition] = None
+
+    def send(self) -> None:
+        """Hand over everything that was appended: one batch for each partition."""
+        partitions = tuple(self._unsent)
+        self._unsent.clear()
+        for partition in partitions:
+            partition.outbox.take()
+            self._waiting[partition] = None
+        self._hand_over()
+
+    def fail(self, partition: SendingPartition, reason: str) -> None:
+        """Fail everything of a partition that has not ended."""
+        self._unsent.pop(partition, None)
+        self._waiting.pop(partition, None)
+        self._end(partition, partition.outbox.fail(reason))
+
+    def close(self, within_s: float) -> bool:
+        """Send everything, wait for the reports at most this long, and end the thread.
+
+        What was not reported in time fails. Returns whether everything was reported. May be called once.
+        """
+        until = monotonic() + within_s
+        self.send()
+        while (self._waiting or self._flights) and monotonic() < until:
+            producer = self._broken if self._producer is None else self._producer
+            if producer is not None:
+                producer.flush(min(POLL_S, within_s))
+            self._process()
+        self._stopping.set()
+        self._thread.join()
+        self._process()
+        left = {*self._waiting, *(flight.partition for flight in self._flights.values())}
+        for partition in left:
+            self.fail(partition, "the node stopped before Kafka answered")
+        return not left
+
+    # -- on the event loop's thread
+
+    def _hand_over(self) -> None:
+        """Hand over what waits, in turns, until librdkafka takes no more."""
+        self._full = False
+        for partition in tuple(self._waiting):
+            while self._producer is not None and (batch := partition.outbox.next_to_hand()) is not None:
+                if not self._hand(self._producer, partition, batch):
+                    # Reports make room. This partition keeps its turn.
+                    self._full = True
+                    return
+            if self._producer is not None and partition.outbox.settled:
+                self._waiting.pop(partition, None)
+
+    def _hand(self, producer: Producer, partition: SendingPartition, batch: Batch) -> bool:
+        """Hand over the rest of a batch; whether there is room for more."""
+        flight = self._flights.get(batch)
+        if flight is None:
+            flight = self._flights[batch] = _Flight(self, producer, partition, batch)
+        messages: list[dict[str, Any]] = [
+            {"value": value, "key": key}
+            for value, key in zip(batch.values[batch.handed :], batch.keys[batch.handed :], strict=True)
+        ]
+        try:
+            producer.produce_batch(partition.topic, messages, partition=partition.index, on_delivery=flight)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            self._end(partition, partition.outbox.handed(batch, [str(error)] * len(messages), full=_FULL))
+            return True
+        self._end(partition, partition.outbox.handed(batch, [_reason(each) for each in messages], full=_FULL))
+        return batch.handed == len(batch) or batch.failed
+
+    def _process(self) -> None:
+        """Note the reports, replace a broken producer, and hand over what has room now."""
+        self._scheduled = False
+        while self._reports:
+            flight = self._reports.popleft()
+            self._end(flight.partition, flight.partition.outbox.delivered(flight.batch, flight.failure))
+            # A producer that was replaced may report after its successor was made.
+            if flight.fatal and flight.producer is self._producer:
+                self._replace(flight.producer, str(flight.failure))
+        if self._broken is not None and len(self._broken) == 0:
+            self._broken, self._producer = None, self._make(dict(self._settings))
+        if self._waiting:
+            self._hand_over()
+
+    def _replace(self, producer: Producer, reason: str) -> None:
+        """Give up a producer that cannot be used any more. Its successor is made when it has reported all."""
+        log.error("kafka_producer_broken reason=%s", reason)
+        self._broken, self._producer = producer, None
+        # What it has in flight is reported at once: it will not be sent.
+        producer.purge(blocking=False)
+        for flight in tuple(self._flights.values()):
+            # No report completes this flight, and its rest must not go to another producer.
+            if flight.batch.handed < len(flight.batch):
+                self._end(flight.partition, flight.partition.outbox.delivered(flight.batch, reason))
+
+    def _end(self, partition: SendingPartition, ended: Sequence[Ended]) -> None:
+        for batch, _ in ended:
+            self._flights.pop(batch, None)
+        if not ended:
+            return
+        # A failure may have held back batches that came after it.
+        self._waiting[partition] = None
+        self._on_ended(partition, ended)
+
+    # -- on the thread of the reports
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            # Not `or`: a producer without records is false.
+            producer = self._broken if self._producer is None else self._producer
+            if producer is None:
+                self._stopping.wait(POLL_S)
+                continue
+            producer.poll(POLL_S)
+            # Two things that no batch reports: there may be room for the rest of one, and a purged producer
+            # has nothing left.
+            if self._full or (producer is self._broken and len(producer) == 0):
+                self._schedule()
+
+    def reported(self, flight: "_Flight") -> None:
+        """All records of a flight were reported. On the thread of the reports."""
+        self._reports.append(flight)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        # Cleared before the reports are taken, so a report that comes meanwhile schedules once more.
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop_call(self._process)
+
+
+class _Flight:
+    """The reports on the records of one batch.
+
+    Each record has its report: a report on the last one alone would not show that an earlier one was given
+    up, unless each such record made the producer unusable (`enable.gapless.guarantee`), with everything that
+    other partitions have in flight.
+    """
+
+    __slots__ = ("batch", "failure", "fatal", "left", "partition", "producer", "sender")
+
+    def __init__(self, sender: Sender, producer: Producer, partition: SendingPartition, batch: Batch) -> None:
+        self.sender = sender
+        self.producer = producer
+        self.partition = partition
+        self.batch = batch
+        self.left = len(batch)
+        self.failure: str | None = None
+        self.fatal = False
+
+    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.failure = self.failure or error.str()
+            self.fatal = self.fatal or error.fatal()
+        self.left -= 1
+        if not self.left:
+            self.sender.reported(self)
+
+
+def _reason(message: Mapping[str, Any]) -> str | None:
+    """What `produce_batch` notes of a message: None if it was taken."""
+    error = message.get("_error")
+    if error is None:
+        return None
+    return _FULL if isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL else str(error)

@@ -1,0 +1,242 @@
+"""Batches on their way to Kafka: to mock brokers, and to brokers that stop and continue."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from amqp_streams.kafka.outbox import Ended
+from amqp_streams.kafka.sending import Sender, SendingPartition
+from amqp_streams.testing import ManualLoop
+from bench.products.kafka_cluster import Cluster
+
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
+QUIET: dict[str, Any] = {"log_level": 0}
+
+
+class Sending:
+    """A sender whose loop is the test, and what ended."""
+
+    def __init__(self, servers: str, *, producer: Any = None, **settings: object) -> None:
+        self.loop = ManualLoop()
+        self.servers = servers
+        self.ended: dict[SendingPartition, list[Ended]] = {}
+        given = {"bootstrap.servers": servers, **QUIET, **settings}
+        self.sender = Sender(given, loop_call=self.loop.call, on_ended=self._note, producer=producer)
+
+    def _note(self, partition: SendingPartition, ended: Sequence[Ended]) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        self.ended.setdefault(partition, []).extend(ended)
+
+    def append(self, partition: SendingPartition, *values: bytes) -> None:
+        self.sender.append(partition, values, [None] * len(values), sum(map(len, values)))
+
+    def finish(self, *partitions: SendingPartition) -> None:
+        """Send, and wait until everything of these partitions has ended."""
+        self.sender.send()
+        self.loop.run_until(lambda: all(each.outbox.idle for each in partitions), timeout_s=90)
+
+    def failures(self, partition: SendingPartition) -> list[str]:
+        return [str(failure) for _, failure in self.ended.get(partition, []) if failure is not None]
+
+
+@pytest.fixture
+def sending(mock_kafka: str) -> Iterator[Sending]:
+    made = Sending(mock_kafka)
+    yield made
+    made.sender.close(10)
+
+
+def stored(servers: str, partition: SendingPartition, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of the first records of a partition."""
+    reader = Consumer(
+        {"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False, **QUIET}
+    )
+    reader.assign([TopicPartition(partition.topic, partition.index, 0)])
+    found: list[tuple[bytes | None, bytes | None]] = []
+    while len(found) < count and (some := reader.consume(count - len(found), 60)):
+        found += [(each.key(), each.value()) for each in some]
+    reader.close()
+    return found
+
+
+def test_each_partition_gets_one_batch_of_what_was_appended(sending: Sending) -> None:
+    partitions = [SendingPartition("t", index) for index in range(3)]
+    for turn in range(4):
+        for partition in partitions:
+            sending.append(partition, b"%d" % turn, b"more")
+            sending.append(partition, b"and more")
+        sending.finish(*partitions)
+    for partition in partitions:
+        assert [ended.batch.sequence for ended in sending.ended[partition]] == [0, 1, 2, 3]
+        assert [len(ended.batch) for ended in sending.ended[partition]] == [3] * 4
+        assert sending.failures(partition) == []
+        values = [value for turn in range(4) for value in (b"%d" % turn, b"more", b"and more")]
+        assert stored(sending.servers, partition, 12) == [(None, value) for value in values]
+    assert sending.sender.close(10)
+
+
+def test_keys_and_empty_values_arrive(sending: Sending) -> None:
+    partition = SendingPartition("t", 0)
+    sending.sender.append(partition, [b"", b"v"], [b"key", None], 1)
+    sending.finish(partition)
+    assert stored(sending.servers, partition, 2) == [(b"key", b""), (None, b"v")]
+
+
+def test_many_batches_in_flight_stay_in_order(sending: Sending) -> None:
+    partition = SendingPartition("t", 1)
+    for number in range(300):
+        sending.append(partition, b"%d" % number)
+        sending.sender.send()
+    sending.finish(partition)
+    assert [ended.batch.sequence for ended in sending.ended[partition]] == list(range(300))
+    assert [value for _, value in stored(sending.servers, partition, 300)] == [b"%d" % n for n in range(300)]
+
+
+def test_more_than_the_queue_of_librdkafka_holds_waits_and_stays_in_order(mock_kafka: str) -> None:
+    sending = Sending(mock_kafka, **{"queue.buffering.max.messages": 7})
+    partitions = [SendingPartition("t", index) for index in range(2)]
+    values = [b"%d" % number for number in range(100)]
+    for partition in partitions:
+        sending.append(partition, *values)
+    sending.finish(*partitions)
+    for partition in partitions:
+        assert sending.failures(partition) == []
+        assert [value for _, value in stored(mock_kafka, partition, 100)] == values
+    assert sending.sender.close(10)
+
+
+def test_what_kafka_does_not_take_fails_with_its_reason(mock_kafka: str) -> None:
+    sending = Sending(mock_kafka, **{"message.max.bytes": 2000})
+    partition = SendingPartition("t", 0)
+    sending.append(partition, b"x" * 3000)
+    sending.finish(partition)
+    [failure] = sending.failures(partition)
+    assert failure.startswith("Kafka did not take the events: ")
+    assert "MSG_SIZE_TOO_LARGE" in failure
+    sending.append(partition, b"small")
+    sending.finish(partition)
+    assert [failure for _, failure in sending.ended[partition]][1:] == [None]
+    assert sending.sender.close(10)
+
+
+def test_a_broken_producer_is_replaced_after_its_reports(mock_kafka: str) -> None:
+    """librdkafka declares a producer unusable, for example when its sequence numbers are out of order."""
+    made: list[Producer] = []
+
+    def producer(settings: dict[str, Any]) -> Producer:
+        # The first one reports each record as failed for good, as librdkafka does after a fatal error.
+        made.append(Breaking(settings) if not made else Producer(settings))
+        return made[-1]
+
+    sending = Sending(mock_kafka, producer=producer)
+    partitions = [SendingPartition("t", index) for index in range(2)]
+    for partition in partitions:
+        sending.append(partition, b"lost?")
+    sending.finish(*partitions)
+    for partition in partitions:
+        assert sending.failures(partition) == ["the events may not be in Kafka: out of order"]
+        sending.append(partition, b"next")
+    sending.finish(*partitions)
+    assert len(made) == 2
+    for partition in partitions:
+        assert [failure for _, failure in sending.ended[partition]][1:] == [None]
+    assert sending.sender.close(10)
+
+
+def test_a_batch_that_a_broken_producer_had_in_part_fails_as_a_whole(mock_kafka: str) -> None:
+    made: list[Producer] = []
+
+    def producer(settings: dict[str, Any]) -> Producer:
+        # The first one has room for two records, and reports them as failed for good.
+        made.append(
+            Breaking({**settings, "queue.buffering.max.messages": 2}) if not made else Producer(settings)
+        )
+        return made[-1]
+
+    sending = Sending(mock_kafka, producer=producer)
+    whole, parted = SendingPartition("t", 0), SendingPartition("t", 1)
+    sending.append(whole, b"0")
+    sending.append(parted, b"1", b"2", b"3", b"4", b"5")
+    sending.finish(whole, parted)
+    assert sending.failures(parted) == ["the events may not be in Kafka: out of order"]
+    sending.append(parted, b"next")
+    sending.finish(parted)
+    assert [failure for _, failure in sending.ended[parted]][1:] == [None]
+    assert sending.sender.close(10)
+
+
+class Breaking(Producer):
+    """A producer whose records are reported with a fatal error."""
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        assert on_delivery is not None
+        fatal = KafkaError(KafkaError._FATAL, "out of order", True)
+        return super().produce_batch(
+            topic, messages, partition, on_delivery=lambda _, message: on_delivery(fatal, message)
+        )
+
+
+def test_what_was_not_reported_at_the_end_fails() -> None:
+    sending = Sending("127.0.0.1:1")
+    partition, other = SendingPartition("t", 0), SendingPartition("t", 1)
+    sending.append(partition, b"a")
+    sending.sender.send()
+    sending.append(other, b"b")
+    assert not sending.sender.close(0.1)
+    for each in (partition, other):
+        assert sending.failures(each) == ["the node stopped before Kafka answered"]
+        assert each.outbox.idle
+
+
+def test_a_partition_can_be_failed_alone(sending: Sending) -> None:
+    gone, other = SendingPartition("t", 0), SendingPartition("t", 1)
+    for partition in (gone, other):
+        sending.append(partition, b"a")
+    sending.sender.fail(gone, "log x was deleted")
+    sending.finish(other)
+    assert sending.failures(gone) == ["log x was deleted"]
+    assert sending.failures(other) == []
+
+
+def test_while_kafka_is_away_events_wait_then_fail_and_later_ones_are_stored(kafka: Cluster) -> None:
+    client = AdminClient({"bootstrap.servers": kafka.servers, **QUIET})
+    client.create_topics([NewTopic("sending-test", 1, 3)])["sending-test"].result(60)
+    sending = Sending(kafka.servers, **{"message.timeout.ms": 4000})
+    partition = SendingPartition("sending-test", 0)
+    sending.append(partition, b"before")
+    sending.finish(partition)
+    assert sending.failures(partition) == []
+    for broker in kafka.brokers:
+        broker.signal(signal.SIGSTOP)
+    try:
+        sending.append(partition, b"while away")
+        sending.finish(partition)
+        [failure] = sending.failures(partition)
+        assert failure.startswith("the events may not be in Kafka: ")
+    finally:
+        for broker in kafka.brokers:
+            broker.signal(signal.SIGCONT)
+    kafka.await_ready()
+    # Kafka may choose new leaders first, so an attempt may fail. No restart of the sender is needed.
+    for attempt in range(20):
+        sending.append(partition, b"after %d" % attempt)
+        sending.finish(partition)
+        if sending.ended[partition][-1].failure is None:
+            break
+    assert sending.ended[partition][-1].failure is None
+    assert sending.sender.close(30)
+    values = [value for _, value in stored(kafka.servers, partition, len(sending.ended[partition]))]
+    assert values[0] == b"before"
+    assert values[-1] == b"after %d" % attempt
