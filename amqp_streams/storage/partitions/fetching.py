@@ -1,8 +1,8 @@
 """[io] Reads that would wait for the disk: threads make them, and the event loop continues meanwhile.
 
 Laws: the owners of reads take turns, so that an owner with many reads does not delay the others. At most
-`READS_MAX` reads are in flight, with at most `BYTES_MAX` bytes, or one larger read. A cancelled read is not
-started; if it is in flight, its result is kept for other readers.
+`READS_MAX` reads (or another number) are in flight, with at most `BYTES_MAX` bytes, or one larger read. A
+cancelled read is not started; if it is in flight, its result is kept for other readers.
 """
 
 from collections import OrderedDict
@@ -51,8 +51,9 @@ class Fetch:
 class Fetching:
     """The reads of a store. `thread` returns an executor for each number; the first read starts them."""
 
-    def __init__(self, thread: Callable[[int], Executor]) -> None:
+    def __init__(self, thread: Callable[[int], Executor], reads_max: int = READS_MAX) -> None:
         self._thread: Final = thread
+        self._reads_max: Final = reads_max
         self._all: tuple[Executor, ...] = ()
         self._free: Final[list[Executor]] = []
         self._waiting: Final[OrderedDict[Hashable, dict[Fetch, None]]] = OrderedDict()
@@ -63,14 +64,14 @@ class Fetching:
     def uses(self) -> dict[str, Use]:
         """How much of each bound is used, by name."""
         return {
-            "storage_reads": Use(self._running, READS_MAX),
+            "storage_reads": Use(self._running, self._reads_max),
             "storage_read_bytes": Use(self._bytes, BYTES_MAX),
         }
 
     def begin(self, fetch: Fetch) -> None:
         """Read when it is the turn of the owner. Replaces an earlier read of the request."""
         if not self._all:
-            self._all = tuple(map(self._thread, range(READS_MAX)))
+            self._all = tuple(map(self._thread, range(self._reads_max)))
             self._free.extend(self._all)
         fetch.request.cancel()
         fetch.request.pending = fetch

@@ -1,0 +1,239 @@
+"""[io] Reads of older records from Kafka: a pool of consumers, each in a thread of its own.
+
+A consumer of librdkafka has one position in a partition, so readers far apart need several. The reads take
+turns by their owners (`storage/partitions/fetching.py`), and what a read brings serves every reader that asks
+for it next. A consumer that is asked for what follows continues without a new request.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from amqp_streams.errors import StorageError
+from amqp_streams.kafka.records.chunks import Consumed, chunk_of
+from amqp_streams.kafka.spans import MISSING, Span, Spans
+from amqp_streams.storage.disk.files import RealFiles
+from amqp_streams.storage.disk.work import Results, ThreadExecutor
+from amqp_streams.storage.partitions.fetching import Fetch, Fetching
+from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
+
+CONSUMING: Final[Mapping[str, object]] = {
+    # No group is used, but librdkafka needs the name of one.
+    "group.id": "amqp-streams",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    # Never elsewhere: a position that does not exist is an error, not another position.
+    "auto.offset.reset": "error",
+    "fetch.wait.max.ms": 20,
+    "fetch.message.max.bytes": 1 << 20,
+    "queued.max.messages.kbytes": 2 << 10,
+    "log.connection.close": False,
+}
+"""Settings of each consumer. At most 3 MiB are read ahead by each."""
+READ_BYTES: Final = 512 << 10
+"""How much one read brings at least, if there is as much: what one reader asks for serves its neighbours."""
+READ_RECORDS: Final = 5000
+_STEP_S: Final = 0.5
+WAIT_S: Final = 10.0
+"""How long a read waits for Kafka before it fails."""
+CACHE_BYTES: Final = 64 << 20
+
+log = logging.getLogger("amqp_streams.kafka")
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of topic {self.topic!r}"
+
+
+class OvertakenError(StorageError):
+    """The records at a position were removed. `start`: the number of the earliest record."""
+
+    def __init__(self, start: int) -> None:
+        self.start: Final = start
+        super().__init__(f"the records before {start} were removed")
+
+
+class Fetcher:
+    """Reads the records of topics of our own logs. `loop_call`: see `Results`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        *,
+        loop_call: Callable[..., object],
+        readers: int,
+        cache_bytes: int = CACHE_BYTES,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._settings: Final = {**CONSUMING, **settings}
+        self._wait_s: Final = wait_s
+        self._results: Final = Results(loop_call)
+        self._spans: Final = Spans(cache_bytes)
+        self._local: Final = threading.local()
+        self._tails: Final[list[_Tail]] = []
+        self._fetching: Final = Fetching(self._thread, readers)
+
+    def read(
+        self, place: Place, at: int, end: int, bytes_max: int, request: ReadRequest | None
+    ) -> Chunk | Later | None:
+        """The records with numbers from `at` to before `end`: see `Partition.read`.
+
+        Raises:
+            OvertakenError: retention removed the record `at`.
+            StorageError: Kafka did not answer in time, or has no such position.
+        """
+        found = self._spans.find(place, at, end, bytes_max)
+        if found is not MISSING:
+            return found
+        missing = self._spans.uncovered(place, at)
+        if request is None:
+            self._spans.add(place, self._load(place, missing))
+            return self.read(place, at, end, bytes_max, None)
+        pending = request.pending
+        if isinstance(pending, Fetch) and pending.key == (place, missing):
+            if not pending.ended:
+                return LATER
+            request.pending = None
+            if pending.error is not None:
+                raise _storage_error(pending.error)
+        # Also if it was read a moment ago, and had to make room for others since.
+        load, keep = partial(self._load_in_thread, place, missing), partial(self._spans.add, place)
+        self._fetching.begin(Fetch(request, (place, missing), READ_BYTES, load, keep))
+        return LATER
+
+    def add(self, place: Place, span: Span) -> None:
+        """Keep what was read elsewhere, for example from the end of a partition."""
+        self._spans.add(place, span)
+
+    def forget(self, place: Place, below: int | None = None) -> None:
+        """Drop what was read of a partition, or only what lies below a number."""
+        self._spans.forget(place, below)
+
+    def close(self) -> None:
+        """End the threads and the consumers."""
+        self._fetching.stop()
+        for tail in self._tails:
+            tail.close()
+
+    def _thread(self, number: int) -> ThreadExecutor:
+        return ThreadExecutor(f"kafka-reads-{number}", RealFiles(), self._results)
+
+    # -- in a thread
+
+    def _load_in_thread(self, place: Place, at: int) -> Span:
+        try:
+            return self._load(place, at)
+        except StorageError as error:
+            # The executor keeps errors of the system only.
+            raise _CarriedError(error) from error
+
+    def _load(self, place: Place, at: int) -> Span:
+        tail: _Tail | None = getattr(self._local, "tail", None)
+        if tail is None:
+            tail = self._local.tail = _Tail(self._settings)
+            self._tails.append(tail)
+        return tail.read(place, at, self._wait_s)
+
+
+class _CarriedError(OSError):
+    def __init__(self, error: StorageError) -> None:
+        self.carried: Final = error
+        super().__init__(str(error))
+
+
+def _storage_error(error: OSError) -> StorageError:
+    return error.carried if isinstance(error, _CarriedError) else StorageError(str(error))
+
+
+class _Tail:
+    """One consumer, and the position that it has."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._consumer: Final = Consumer(dict(settings), logger=log)
+        self._next: tuple[Place, int] | None = None
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def read(self, place: Place, at: int, wait_s: float) -> Span:
+        """The records from `at` on, at least one, or none up to the end."""
+        if self._next != (place, at):
+            self._consumer.assign([TopicPartition(place.topic, place.partition, at)])
+        # Whatever happens from here on, the position is known again only at the end.
+        self._next = None
+        records: list[Consumed] = []
+        end, until = at, monotonic() + wait_s
+        while end == at:
+            # One record only: asked for many, librdkafka would wait for all of them.
+            message = self._consumer.poll(min(_STEP_S, wait_s))
+            if message is not None:
+                end = max(end, self._taken(place, at, message, records))
+            if end == at and monotonic() > until:
+                # Not at once: after a change of leaders the end may be lower for a moment.
+                text = f"{place} brought nothing from {at} on within {wait_s:g} s"
+                raise StorageError(text)
+        size = sum(len(record.value or b"") for record in records)
+        # What was read ahead costs no request.
+        while size < READ_BYTES and len(records) < READ_RECORDS:
+            some = self._consumer.consume(READ_RECORDS - len(records), 0.0)
+            before = len(records)
+            for message in some:
+                end = max(end, self._taken(place, at, message, records))
+            size += sum(len(record.value or b"") for record in records[before:])
+            if not some:
+                break
+        self._next = (place, end)
+        return Span(at, end, chunk_of(records) if records else None)
+
+    def _taken(self, place: Place, at: int, message: Message, records: list[Consumed]) -> int:
+        """Take a record, or the end of the partition; returns the number after it."""
+        error, number = message.error(), message.offset()
+        # Of an assignment before this one.
+        if (message.topic(), message.partition()) != place:
+            return at
+        if error is None:
+            assert number is not None, "a consumed record has an offset"
+            records.append(Consumed(number, message.timestamp()[1], message.value()))
+            return number + 1
+        if error.code() == KafkaError._PARTITION_EOF:
+            return at if number is None else number
+        self._refuse(place, at, error)
+        return at
+
+    def _refuse(self, place: Place, at: int, error: KafkaError) -> None:
+        """Raise what an error means. Temporary ones are repeated by librdkafka, and mean nothing here."""
+        if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+            try:
+                start, end = self._consumer.get_watermark_offsets(
+                    TopicPartition(place.topic, place.partition), timeout=WAIT_S
+                )
+            except KafkaException as refused:
+                raise StorageError(str(refused)) from refused
+            if at < start:
+                raise OvertakenError(start)
+            message = f"{place} ends at {end}, before {at}: Kafka lost records"
+            raise StorageError(message)
+        if not error.retriable() and error.code() not in _TEMPORARY:
+            message = f"{place}: {error.str()}"
+            raise StorageError(message)
+
+
+_TEMPORARY: Final = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+}
