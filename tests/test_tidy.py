@@ -74,15 +74,19 @@ _UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b")
 
 def tracked(*suffixes: str) -> list[Path]:
     """The repository's files, as names below its root."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("this is not a git checkout")
     return [path for path in listed() if not suffixes or path.suffix in suffixes]
 
 
 @cache
 def listed() -> list[Path]:
+    return [path for path in git_files() if (ROOT / path).is_file()]
+
+
+def git_files() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is not a git checkout")
     answer = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [path for path in map(Path, answer.stdout.splitlines()) if (ROOT / path).is_file()]
+    return [Path(line) for line in answer.stdout.splitlines()]
 
 
 def modules() -> list[Path]:
@@ -211,6 +215,11 @@ def test_nothing_is_told_of_the_machine_it_was_written_on() -> None:
         if _MACHINES.search(line)
     ]
     assert not offending
+
+
+def test_the_repository_has_no_links() -> None:
+    """A link to a folder of one machine stops the installation on every other machine."""
+    assert [path for path in git_files() if (ROOT / path).is_symlink()] == []
 
 
 def test_the_changelog_has_each_section_and_each_line_once() -> None:
