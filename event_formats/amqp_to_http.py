@@ -111,6 +111,7 @@ class MessageTranscoder:
     """Turns messages into requests. `apart`: the name of an attribute that only some requests get.
 
     `last`: the name of an attribute that most messages have as their last one, each with another value.
+    Without a name, no attribute is treated in this way.
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class MessageTranscoder:
     )
 
     def __init__(self, *, apart: str = "", last: str = "") -> None:
-        assert last not in {apart, *_STRINGS}
+        assert not last or last not in {apart, *_STRINGS}
         assert is_free(last), "its values are not checked"
         self._apart: Final = apart
         self._last: Final = last
