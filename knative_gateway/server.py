@@ -51,7 +51,7 @@ from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.addresses import base_url, is_loopback
 from knative_gateway.running.figures import GatewayFigures
 from knative_gateway.running.merging import pack_registry
-from knative_gateway.running.parent import Alone, Parent, ParentLink
+from knative_gateway.running.parent import Alone, Parent, ParentLink, raise_error
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.security.access import Gate
@@ -131,7 +131,7 @@ async def serve(
         ending = asyncio.create_task(ended.wait())
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            starting.result()
+            raise_error(starting, gateway.parent)
             announcing = asyncio.create_task(gateway.announce(ready))
             await ending
             await cancelled(announcing)

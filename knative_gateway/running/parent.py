@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from knative_gateway.errors import UnavailableError
+from knative_gateway.errors import GatewayError, UnavailableError
 from knative_gateway.running.channel import Channel, Message
 
 LOOK_S: Final = 0.1
@@ -60,6 +60,9 @@ class Alone:
     def wrote(self) -> None:
         """Do nothing: other workers do not exist."""
 
+    def failed(self, error: Exception) -> None:
+        """Do nothing: the process ends with the error."""
+
 
 class ParentLink:
     """A worker's link to its parent. Use it with `async with` after `join`.
@@ -72,11 +75,21 @@ class ParentLink:
 
     several = True
 
-    def __init__(self, end: socket.socket, *, leads: bool, settings: bytes) -> None:
-        """`settings`: the settings of this worker as JSON. The parent sends them again for a reload."""
+    def __init__(
+        self,
+        end: socket.socket,
+        *,
+        leads: bool,
+        settings: bytes,
+        words: Callable[[str], str] = str,
+    ) -> None:
+        """`settings`: the settings of this worker. The parent sends them again for a reload. `words` makes
+        the text of an error one for users.
+        """
         self.leads = self.first = leads
         self.settings = settings
         self.problem: str | None = "the workers have not reported yet"
+        self._words: Final = words
         self._trouble: str | None = None
         self._end: Final = end
         self._channel: Channel | None = None
@@ -120,6 +133,11 @@ class ParentLink:
         """Report that this worker wrote objects, so that the others read them at once."""
         if self._channel is not None:
             self._channel.offer("wrote")
+
+    def failed(self, error: Exception) -> None:
+        """Report why this worker cannot start."""
+        if self._channel is not None:
+            self._channel.send("failed", reason=self._words(str(error))[:WORDS_MAX])
 
     async def figures(self) -> bytes:
         """Return the text of `/metrics` of all workers.
@@ -189,3 +207,12 @@ class ParentLink:
 
 Parent = Alone | ParentLink
 Figures = Callable[[], Awaitable[bytes]]
+
+
+def raise_error(start: asyncio.Task[None], parent: Parent) -> None:
+    """Raise the error of a start that has ended, and report it to the parent process."""
+    try:
+        start.result()
+    except GatewayError as error:
+        parent.failed(error)
+        raise

@@ -17,6 +17,7 @@ from knative_gateway.config import GatewaySettings, JwtSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.security.access import Identity, Rule, Tokens
 from service_parts.errors import SettingError
+from service_parts.files import read_file
 from service_parts.tokens.claims import (
     NAME_CHARACTERS_MAX,
     BadTokenError,
@@ -26,7 +27,7 @@ from service_parts.tokens.claims import (
     group_names,
     signed_claims,
 )
-from service_parts.tokens.keys import public_keys, read_file
+from service_parts.tokens.keys import public_keys
 
 TOKEN_CHARACTERS_MIN: Final = 16
 TOKEN_CHARACTERS_MAX: Final = 16_384

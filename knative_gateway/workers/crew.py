@@ -36,13 +36,13 @@ class Crew(Collector):
         inherited: Sequence[int] = (),
         supervision: Supervision | None = None,
     ) -> None:
-        """`settings` returns the settings of a worker that is started now, as JSON. `inherited`: descriptors
-        that workers keep open.
+        """`settings` returns the settings of a worker that is started now. `inherited`: descriptors that
+        workers keep open.
         """
         self.ready: Final = asyncio.Event()
         """Set when all workers are ready for the first time."""
-        self.gave_up: Final[asyncio.Future[int]] = asyncio.get_running_loop().create_future()
-        """The exit status of the first worker if it cannot start."""
+        self.gave_up: Final[asyncio.Future[GiveUp]] = asyncio.get_running_loop().create_future()
+        """Done when the first worker cannot start."""
         self._count: Final = workers
         self._settings: Final = settings
         self._inherited: Final = tuple(inherited)
@@ -127,8 +127,8 @@ class Crew(Collector):
                 case Kill(number) if number in self._processes:
                     log.error("worker_killed", worker=number, reason="it does not answer")
                     _send(self._processes[number], signal.SIGKILL)
-                case GiveUp(status) if not self.gave_up.done():
-                    self.gave_up.set_result(status)
+                case GiveUp() if not self.gave_up.done():
+                    self.gave_up.set_result(effect)
                 case _:
                     pass
         self._tell()
@@ -194,6 +194,8 @@ class Crew(Collector):
                 self._do(self._supervision.reported(number, problem, up=is_up, now_s=self._now()))
                 if self._supervision.problem is None:
                     self.ready.set()
+            case "failed":
+                self._supervision.failed(number, message.fields["reason"], self._now())
             case "wrote":
                 for other, channel in self._channels.items():
                     if other != number:

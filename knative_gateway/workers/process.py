@@ -1,6 +1,7 @@
 """[io] A worker: a gateway process whose parent tells it what to do. The parent starts this module.
 
-Its argument is the descriptor of the channel to the parent. The first message has the settings.
+Its argument is the descriptor of the channel to the parent. The first message has the settings, and the
+contents of their files.
 """
 
 import socket
@@ -10,10 +11,10 @@ from typing import Final
 import structlog
 
 from knative_gateway import server
-from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.running.channel import received
 from knative_gateway.running.parent import ParentLink
+from knative_gateway.workers.handing import HandedFiles
 from service_parts import logging_setup
 
 FAILED: Final = 1
@@ -26,17 +27,16 @@ def main(descriptor: int) -> int:
     """Run a worker until SIGTERM. Returns its exit status."""
     end = socket.socket(fileno=descriptor)
     boot = received(end)
-    settings = GatewaySettings.model_validate_json(boot.payload)
-    tags = {"worker": boot.fields["worker"]}
-    logging_setup.configure(settings.log_format, settings.log_level, tags=tags)
-    link = ParentLink(end, leads=boot.fields["leads"], settings=boot.payload)
-    try:
-        return server.run(
-            settings, parent=link, reread=lambda: GatewaySettings.model_validate_json(link.settings)
-        )
-    except GatewayError as error:
-        log.error("worker_not_started", reason=str(error))
-        return USAGE_ERROR if isinstance(error, ConfigError) else FAILED
+    with HandedFiles() as files:
+        settings = files.settings(boot.payload)
+        tags = {"worker": boot.fields["worker"]}
+        logging_setup.configure(settings.log_format, settings.log_level, tags=tags)
+        link = ParentLink(end, leads=boot.fields["leads"], settings=boot.payload, words=files.words)
+        try:
+            return server.run(settings, parent=link, reread=lambda: files.settings(link.settings))
+        except GatewayError as error:
+            log.error("worker_not_started", reason=files.words(str(error)))
+            return USAGE_ERROR if isinstance(error, ConfigError) else FAILED
 
 
 if __name__ == "__main__":

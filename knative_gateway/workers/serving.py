@@ -25,6 +25,7 @@ from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline
 from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.opening import sqlite_url, store_lock
 from knative_gateway.workers.crew import Crew
+from knative_gateway.workers.handing import Files, HandedFiles, packed, read_files
 from knative_gateway.workers.reserving import reserved
 from knative_gateway.workers.shares import share
 
@@ -70,6 +71,8 @@ class Parent:
         self._tasks: Final = Supervisor()
         self._renewed = settings
         """The settings with the tokens, keys and rules of the last reload."""
+        self._files: Files = {}
+        """The contents of their files."""
         self._listen: tuple[Listener, ...] = ()
         self._node: EmbeddedNode | None = None
         self._crew: Crew | None = None
@@ -98,6 +101,7 @@ class Parent:
     async def _work(self, ended: asyncio.Event) -> bool:
         settings, limits = self._settings, self._settings.limits
         url = settings.store or sqlite_url(settings.state_dir)
+        self._files = read_files(settings)
         async with AsyncExitStack() as stack:
             lock = await stack.enter_async_context(_patiently(partial(store_lock, url)))
             self._listen = await stack.enter_async_context(_patiently(partial(reserved, settings.listen)))
@@ -123,8 +127,9 @@ class Parent:
         announcing.cancel()
         ending.cancel()
         if crew.gave_up.done():
-            message = "a worker cannot start: its log lines give the reason"
-            raise ConfigError(message) if crew.gave_up.result() == _USAGE_ERROR else UnavailableError(message)
+            last = crew.gave_up.result()
+            message = last.reason or "a worker cannot start: its log lines give the reason"
+            raise ConfigError(message) if last.status == _USAGE_ERROR else UnavailableError(message)
 
     async def _announce(self, crew: Crew) -> None:
         """Report the addresses when all workers are ready."""
@@ -136,43 +141,67 @@ class Parent:
         self._ready(addresses)
 
     def _of_worker(self) -> bytes:
-        """Return the settings of a worker."""
+        """Return the settings of a worker, with the contents of their files."""
         settings = share(self._renewed, self._settings.workers)
         changed: dict[str, object] = {"listen": self._listen}
         if self._node is not None:
             changed["amqp"] = self._node.url
-        # Without `amqp_listen`, which must not be set together with `amqp`.
-        return settings.model_copy(update=changed).model_dump_json(exclude={"amqp_listen"}).encode()
+        return packed(settings.model_copy(update=changed), self._files)
 
     def _reload(self) -> None:
-        """SIGHUP: read the settings again, and let each worker read certificates, tokens and rules."""
+        """SIGHUP: read settings, certificates, tokens and rules again, and hand them to the workers.
+
+        If one of them is not valid, nothing changes.
+        """
         if self._crew is None:
             return
         try:
             settings = self._reread()
-            # A worker that is started later must start with these settings. The import is late because only a
-            # reload needs all of this.
-            from knative_gateway.checks import check_files  # noqa: PLC0415
-
-            check_files(settings)
             if _is_open(settings) is not _is_open(self._settings):
                 message = "tokens: a reload cannot turn authentication on or off; restart the gateway"
                 raise ConfigError(message)
+            renewed = self._with_new(settings)
+            files = read_files(renewed)
+            _check(renewed, files)
         except GatewayError as error:
             log.error("gateway_not_reloaded", reason=str(error))
             return
+        self._renewed, self._files = renewed, files
+        self._crew.reload(self._of_worker())
+        warn_of_restart(self._settings, settings)
+
+    def _with_new(self, settings: GatewaySettings) -> GatewaySettings:
+        """Return the settings of the start with what a reload changes."""
         kept, subscribers = self._settings, settings.subscribers
-        renewed = {"ca": subscribers.ca, "certificate": subscribers.certificate, "key": subscribers.key}
-        self._renewed = kept.model_copy(
+        of_subscribers = {
+            "ca": subscribers.ca,
+            "certificate": subscribers.certificate,
+            "key": subscribers.key,
+        }
+        return kept.model_copy(
             update={
                 "tokens": settings.tokens,
                 "jwt": settings.jwt,
                 "rules": settings.rules,
-                "subscribers": kept.subscribers.model_copy(update=renewed),
+                "subscribers": kept.subscribers.model_copy(update=of_subscribers),
             }
         )
-        self._crew.reload(self._of_worker())
-        warn_of_restart(kept, settings)
+
+
+def _check(settings: GatewaySettings, files: Files) -> None:
+    """Check the contents that workers will get: the files may change at any time.
+
+    Raises:
+        ConfigError: a file is not valid.
+    """
+    # The import is late because only a reload needs all of this.
+    from knative_gateway.checks import check_files  # noqa: PLC0415
+
+    with HandedFiles() as handed:
+        try:
+            check_files(handed.settings(packed(settings, files)))
+        except GatewayError as error:
+            raise ConfigError(handed.words(str(error))) from error
 
 
 class _NodeStarts(Collector):

@@ -57,9 +57,12 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Stop: no worker can start with these settings. `status`: the exit status of the first worker."""
+    """Stop: no worker can start with these settings. `status`: the exit status of the first worker;
+    `reason`: the error, if the worker reported it.
+    """
 
     status: int
+    reason: str | None = None
 
 
 Effect = Start | Lead | Kill | GiveUp
@@ -84,6 +87,8 @@ class _Worker:
     heard_s: float = 0.0
     pause_s: float = 0.0
     problem: str | None = "it has not started yet"
+    failure: str | None = None
+    """Why the last start failed; None after a start without an error."""
 
 
 class Supervision:
@@ -112,9 +117,14 @@ class Supervision:
             return []
         one.heard_s, one.problem = now_s, problem
         if up and one.phase is Phase.STARTING:
-            one.phase = Phase.UP
+            one.phase, one.failure = Phase.UP, None
             self._begin_others(now_s)
         return [*self._lead(), *self.tick(now_s)]
+
+    def failed(self, worker: int, reason: str, now_s: float) -> None:
+        """Take the error with which a worker did not start. Its end follows."""
+        self._note(now_s)
+        self._workers[worker].failure = reason
 
     def ended(self, worker: int, status: int, now_s: float) -> Sequence[Effect]:
         """Take the end of a worker. `status` is negative if a signal ended it."""
@@ -124,11 +134,12 @@ class Supervision:
             self.leader = None
         # An exit status, and not a signal: the same settings would fail again.
         if not self._began and status > 0:
-            return [GiveUp(status)]
+            return [GiveUp(status, one.failure)]
         if now_s - one.since_s >= self._times.stable:
             one.pause_s = self._times.pause
         one.phase, one.due_s = Phase.WAITING, now_s + one.pause_s
-        one.problem = f"it ended with status {status} and is started again in {one.pause_s:.1f} s"
+        what = f"it ended with status {status}" if one.failure is None else f"it did not start: {one.failure}"
+        one.problem = f"{what}; it is started again after {one.pause_s:.1f} s"
         one.pause_s = min(2 * one.pause_s, self._times.pause_max)
         return self._lead()
 
@@ -191,7 +202,9 @@ class Supervision:
             if one.phase is Phase.WAITING and one.due_s is not None and one.due_s <= now_s:
                 one.starts += 1
                 one.phase, one.since_s, one.heard_s = Phase.STARTING, now_s, now_s
-                one.problem = "it is starting"
+                one.problem = (
+                    "it is starting" if one.failure is None else f"it is starting again after: {one.failure}"
+                )
                 # Only the first worker at all: later, a worker that is up leads sooner than one that starts.
                 leads = not self._began and self.leader is None
                 self.leader = number if leads else self.leader

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 
 from service_parts.errors import SettingError
+from service_parts.files import read_file
 from service_parts.tokens.algorithms import TokenAlgorithm
 
 RSA_BITS_MIN: Final = 2048
@@ -59,7 +60,7 @@ def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
     Raises:
         SettingError: the file cannot be read or has no such key. The message names the file.
     """
-    data = read_file(path)
+    data = read_file(path, FILE_BYTES_MAX)
     try:
         keys = list(_jwks(data) if data.lstrip().startswith(b"{") else _pem(data))
     except (*MALFORMED, UnsupportedAlgorithm) as error:
@@ -83,30 +84,11 @@ def secret_key(path: Path) -> Key:
     if path.exists() and path.stat().st_mode & 0o077:
         message = f"other users can access {path}: run chmod 600 {path}"
         raise SettingError(message)
-    value = read_file(path).strip()
+    value = read_file(path, FILE_BYTES_MAX).strip()
     if len(value) < SECRET_BYTES_MIN:
         message = f"{path} must have at least {SECRET_BYTES_MIN} bytes"
         raise SettingError(message)
     return Key(value, _HMAC)
-
-
-def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """Return the contents of a file.
-
-    Raises:
-        SettingError: the file cannot be read or is too large. The message names the file.
-    """
-    try:
-        with path.open("rb") as file:
-            # One byte more than allowed shows that the file is larger, without reading all of it.
-            data = file.read(bytes_max + 1)
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror}"
-        raise SettingError(message) from error
-    if len(data) > bytes_max:
-        message = f"{path} is larger than {bytes_max} bytes"
-        raise SettingError(message)
-    return data
 
 
 def _jwks(data: bytes) -> Iterator[Key]:

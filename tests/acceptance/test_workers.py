@@ -198,13 +198,38 @@ def test_sighup_gives_all_workers_the_new_tokens(tmp_path: Path) -> None:
         assert gateway.stop() == 0, gateway.words
 
 
+def test_a_worker_that_is_killed_starts_again_without_the_files_of_the_settings(tmp_path: Path) -> None:
+    """What was in force stays in force, also for a worker that starts later."""
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text(f"{OLD},alice,1\n")
+    tokens.chmod(0o600)
+    with GatewayProcess(tmp_path / "gateway", "--workers", "2", "--tokens", str(tokens)) as gateway:
+        tokens.unlink()
+        _kill_one(gateway)
+        assert _who(gateway, OLD) == {200}
+        tokens.write_text(f"{NEW},alice,1\n")
+        tokens.chmod(0o604)
+        os.kill(gateway.pid, signal.SIGHUP)
+        _until(lambda: f"other users can access {tokens}" in gateway.words)
+        _kill_one(gateway)
+        assert _who(gateway, OLD) == {200}
+        tokens.chmod(0o600)
+        os.kill(gateway.pid, signal.SIGHUP)
+        _until(lambda: _who(gateway, NEW) == {200})
+        assert _who(gateway, OLD) == {401}
+        assert gateway.stop() == 0, gateway.words
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--workers", "0"), "workers (--workers): must be"),
         (("--workers", "65"), "workers (--workers): must be"),
         (("--workers", "two"), "workers (--workers): must be"),
-        (("--workers", "2", "--tls-certificate", "none.pem", "--tls-key", "none.pem"), "none.pem"),
+        (
+            ("--workers", "2", "--tls-certificate", "none.pem", "--tls-key", "none.pem"),
+            "tls.certificate: cannot read none.pem: No such file or directory",
+        ),
     ],
 )
 def test_what_no_worker_can_start_with_ends_the_gateway_with_an_error(

@@ -5,11 +5,13 @@ import socket
 
 import pytest
 
+from knative_gateway.errors import ConfigError
 from knative_gateway.running import parent
 from knative_gateway.running.channel import Channel
 from knative_gateway.running.parent import ParentLink
 from knative_gateway.workers import crew as module
 from knative_gateway.workers.crew import Crew
+from knative_gateway.workers.supervision import GiveUp
 
 
 class Member:
@@ -36,14 +38,22 @@ class Member:
 class OneProcess(Crew):
     """Its workers are links in this process."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, error: Exception | None = None) -> None:
+        """`error`: why no worker can start."""
         super().__init__(workers, lambda: b"")
         self.links: dict[int, ParentLink] = {}
+        self.error = error
 
     async def _lived(self, number: int, *, leads: bool) -> int:
         ours, theirs = socket.socketpair()
         channel = self._channels[number] = await Channel.open(ours)
-        link = ParentLink(theirs, leads=leads, settings=b"").join(Member())
+        link = ParentLink(theirs, leads=leads, settings=b"", words=str.upper).join(Member())
+        if self.error is not None:
+            async with link:
+                link.failed(self.error)
+            await self._listen(number, channel)
+            channel.close()
+            return 2
         try:
             async with link:
                 self.links[number] = link
@@ -74,3 +84,11 @@ async def test_an_idle_gateway_stays_healthy(workers: int, monkeypatch: pytest.M
     assert [link.trouble for link in crew.links.values()] == [None] * workers
     await crew.stop(0.0)
     await asyncio.sleep(0)  # the transports close
+
+
+async def test_the_error_with_which_a_worker_does_not_start_reaches_the_parent() -> None:
+    crew = OneProcess(2, ConfigError("tokens: t is not valid CSV"))
+    crew.start()
+    assert await asyncio.wait_for(crew.gave_up, 20) == GiveUp(2, "TOKENS: T IS NOT VALID CSV")
+    await crew.stop(0.0)
+    await asyncio.sleep(0)

@@ -53,6 +53,30 @@ def test_settings_that_no_worker_can_start_with_end_the_gateway(status: int) -> 
     assert supervision.ended(0, status, 1.0) == [GiveUp(status)]
 
 
+def test_the_error_of_the_first_worker_is_that_of_the_gateway() -> None:
+    supervision = Supervision(2, TIMES)
+    supervision.begin(0.0)
+    supervision.failed(0, "tokens: cannot read t", 1.0)
+    assert supervision.ended(0, 2, 1.0) == [GiveUp(2, "tokens: cannot read t")]
+
+
+def test_why_a_worker_does_not_start_is_named_until_it_is_up() -> None:
+    supervision = started(2)
+    supervision.ended(1, KILLED, 100.0)
+    assert supervision.tick(101.0) == [Start(1, leads=False)]
+    supervision.failed(1, "the state database: locked", 102.0)
+    supervision.ended(1, 1, 102.0)
+    assert supervision.problem == (
+        "worker 1: it did not start: the state database: locked; it is started again after 2.0 s"
+    )
+    assert supervision.tick(104.0) == [Start(1, leads=False)]
+    assert supervision.problem == "worker 1: it is starting again after: the state database: locked"
+    assert up(supervision, 1, 105.0) == []
+    assert supervision.problem is None
+    supervision.ended(1, KILLED, 106.0)
+    assert supervision.problem == "worker 1: it ended with status -9; it is started again after 4.0 s"
+
+
 def test_a_first_worker_that_is_killed_before_it_is_up_starts_again_and_leads() -> None:
     supervision = Supervision(2, TIMES)
     supervision.begin(0.0)
@@ -64,7 +88,7 @@ def test_a_first_worker_that_is_killed_before_it_is_up_starts_again_and_leads() 
 def test_the_leader_s_end_makes_another_running_worker_lead_at_once() -> None:
     supervision = started()
     assert supervision.ended(0, KILLED, 100.0) == [Lead(1)]
-    assert supervision.problem == "worker 0: it ended with status -9 and is started again in 1.0 s"
+    assert supervision.problem == "worker 0: it ended with status -9; it is started again after 1.0 s"
     assert supervision.tick(101.0) == [Start(0, leads=False)]
     assert up(supervision, 0, 102.0) == []
     assert supervision.leader == 1

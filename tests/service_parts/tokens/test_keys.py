@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from service_parts.errors import SettingError
 from service_parts.tokens.algorithms import TokenAlgorithm
-from service_parts.tokens.keys import FILE_BYTES_MAX, public_keys, read_file, secret_key
+from service_parts.tokens.keys import public_keys, secret_key
 
 ES256 = ec.generate_private_key(ec.SECP256R1())
 PUBLIC = [algorithm for algorithm in TokenAlgorithm if not algorithm.symmetric]
@@ -105,14 +105,3 @@ def test_a_secret_is_long_and_its_owners_alone(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 31 + b"\n")
     with pytest.raises(SettingError, match="at least 32 bytes"):
         secret_key(path)
-
-
-def test_a_file_has_a_bound(tmp_path: Path) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * FILE_BYTES_MAX)
-    assert len(read_file(path)) == FILE_BYTES_MAX
-    path.write_bytes(b"x" * (FILE_BYTES_MAX + 1))
-    with pytest.raises(SettingError, match="is larger than"):
-        read_file(path)
-    with pytest.raises(SettingError, match=r"cannot read .*nowhere: No such file"):
-        read_file(tmp_path / "nowhere")
