@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
-from uuid import uuid4
 
 import structlog
 
 from knative_gateway.controller import events
-from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, ObjectEvent, Settings, Write
+from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, Settings, Write
 from knative_gateway.controller.deciding.reconcile import Reconciler
 from knative_gateway.controller.deciding.relations import MEMBERS, SOURCES
 from knative_gateway.controller.deciding.sources import log_of, names_of
@@ -28,10 +27,11 @@ from knative_gateway.controller.garbage import Belongings
 from knative_gateway.controller.log_keeping import LogKeeper
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
+from knative_gateway.controller.reporting import event_objects
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Change, CursorStore, DataPlane, EventLog, Key, ResourceStore, Routes
 from knative_gateway.resources.kinds import GATEWAY, LOG
-from knative_gateway.resources.objects import Object, name_of, uid_of
+from knative_gateway.resources.objects import Object, uid_of
 from knative_gateway.running.supervising import Supervisor
 
 SLICE: Final = 50
@@ -337,14 +337,8 @@ class Controller:
             for key in planned:
                 self._reconciler.write_again(key)
             raise
-        reported = [
-            object_event
-            for write in writes
-            if write.key in stored
-            for object_event in events.of_change(write.before, write.object)
-        ]
-        if reported:
-            await self._put(dict(map(self._event, reported)))
+        done = [write for write in writes if write.key in stored]
+        await self._put(event_objects(done, self._mirror.objects, self._clock_ms()))
 
     def _write_later(self, key: Key) -> None:
         def again() -> None:
@@ -376,17 +370,6 @@ class Controller:
         for key, object_ in stored.items():
             self._took(key, object_)
         return stored
-
-    def _event(self, object_event: ObjectEvent) -> tuple[Key, tuple[Object, int]]:
-        key = events.key_of(object_event)
-        before = self._mirror.objects.get(key)
-        about = {
-            "kind": object_event.about.get("kind"),
-            "namespace": key.namespace,
-            "name": name_of(object_event.about),
-        }
-        log.info("resource_changed", **about, reason=object_event.reason, message=object_event.message)
-        return key, (events.event(object_event, before, self._clock_ms(), str(uuid4())), version_of(before))
 
     async def _clean(self) -> None:
         """Remove the dependents of deleted objects, and the cursors of subscribers that the data plane has

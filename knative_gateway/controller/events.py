@@ -8,7 +8,7 @@ from typing import Final
 
 from knative_gateway.controller.deciding.plan import ObjectEvent
 from knative_gateway.ports import Key
-from knative_gateway.resources.conditions import READY, UNKNOWN, Condition, is_ready
+from knative_gateway.resources.conditions import READY, UNKNOWN, Condition, condition_of, is_ready
 from knative_gateway.resources.objects import (
     Object,
     child,
@@ -69,7 +69,7 @@ def _of_readiness(before: Object, after: Object) -> list[ObjectEvent]:
 def _ready(object_: Object) -> Condition | None:
     for each in entries(object_, "status", "conditions"):
         if text(each, "type") == READY:
-            return Condition(READY, text(each, "status"), text(each, "reason"), text(each, "message"))
+            return condition_of(each)
     return None
 
 

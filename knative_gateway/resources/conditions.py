@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from knative_gateway.resources.objects import Object, entries, text
+from knative_gateway.resources.objects import Object, entries, moment_ms, text
 
 TRUE: Final = "True"
 FALSE: Final = "False"
@@ -19,6 +19,8 @@ UNKNOWN: Final = "Unknown"
 READY: Final = "Ready"
 PAUSED: Final = "Paused"
 """The reason of a True condition while a user has paused the object. Ready takes the reason over."""
+NO_REASON: Final = "Unknown"
+"""The reason of a stored condition that has no reason and is not True."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,18 @@ def is_unknown(type_: str, reason: str, message: str) -> Condition:
     return Condition(type_, UNKNOWN, reason, message)
 
 
+def condition_of(entry: object) -> Condition:
+    """Return one entry of the `status.conditions` of a stored object.
+
+    A client may store any text as a status, and leave out the reason: such a status counts as Unknown, such a
+    reason as `NO_REASON`.
+    """
+    status = text(entry, "status")
+    status = status if status in {TRUE, FALSE} else UNKNOWN
+    reason = text(entry, "reason") or ("" if status == TRUE else NO_REASON)
+    return Condition(text(entry, "type"), status, reason, text(entry, "message"))
+
+
 def summary(conditions: Iterable[Condition]) -> Condition:
     """Return Ready: the first False condition, else the first Unknown one, each with its reason, else True.
 
@@ -67,7 +81,8 @@ def summary(conditions: Iterable[Condition]) -> Condition:
 def living(conditions: Sequence[Condition], before: Object, now: str) -> list[dict[str, object]]:
     """Return the list for `status.conditions`, including Ready, sorted by type.
 
-    `before` is the object as it was: a condition with an unchanged status keeps its time of transition.
+    `before` is the object as it was: a condition with an unchanged status keeps its time of transition, if
+    it is a time. Clients can store any text there, and programs in Go cannot decode a list with such a text.
     """
     times = {
         text(each, "type"): (text(each, "status"), text(each, "lastTransitionTime"))
@@ -82,7 +97,8 @@ def living(conditions: Sequence[Condition], before: Object, now: str) -> list[di
             for name, value in (("reason", condition.reason), ("message", condition.message))
             if value
         }
-        listed.append({**made, "lastTransitionTime": since if since and status == condition.status else now})
+        kept = status == condition.status and moment_ms(since) is not None
+        listed.append({**made, "lastTransitionTime": since if kept else now})
     return listed
 
 

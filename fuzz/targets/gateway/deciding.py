@@ -5,12 +5,13 @@ more than its size allows.
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.gateway.documents import value
-from fuzz.targets.gateway.made import KINDS, config_map, made
+from fuzz.targets.gateway.made import KINDS, config_map, made, status
 from knative_gateway.ports import Key
 from knative_gateway.resources import admission
 from knative_gateway.resources.admission import FieldValidation, Request
@@ -74,6 +75,8 @@ def _step(draw: Draw, world: World, number: int) -> str:
     key = Key(kind.group, kind.kind, namespace, name)
     try:
         stored = _admitted(draw, request, world.objects.get(key), body, f"sent-{number}")
+        if kind.status and kind.kind != "Namespace" and draw.chance(3):
+            stored = _with_status(draw, request, stored)
     except StatusError as error:
         json.dumps(error.status()).encode()
         if error.code not in _CODES:
@@ -103,6 +106,12 @@ def _admitted(draw: Draw, request: Request, old: Object | None, body: object, ui
             ).object
         case _:
             return admission.replace(request, old, body).object
+
+
+def _with_status(draw: Draw, request: Request, stored: Object) -> Object:
+    """The object after a client has written its status."""
+    patch = [{"op": "add", "path": "/status", "value": status(draw)}]
+    return admission.patch(replace(request, subresource="status"), stored, json_patches.JSON, patch).object
 
 
 def _same_again(request: Request, stored: Object, kind: Kind) -> None:

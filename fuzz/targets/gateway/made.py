@@ -42,6 +42,12 @@ _ANNOTATIONS: Final = (
     "kafka.eventing.knative.dev/delivery.order", "knative.dev/dependency", "eventing.knative.dev/injection",
     "eventing.knative.dev/broker.class", "x",
 )  # fmt: skip
+_CONDITIONS: Final = ("Ready", "Ready", "Addressable", "IngressReady", "SubscriptionReady", "", "a")
+_STATUSES: Final = ("True", "False", "Unknown", "", "nonsense")
+_STATUS_FIELDS: Final = (
+    "observedGeneration", "address", "annotations", "conditions", "deliveries", "history", "subscribers",
+    "subscriberUri", "deadLetterSinkUri", "physicalSubscription",
+)  # fmt: skip
 _DELIVERIES: Final = (
     "retry: 3\nbackoffDelay: PT1S\nbackoffPolicy: linear", "retry: !!bool x", "{retry: 1}", "10: 3",
     "a: &a [*a]", "retry: 0xffffffffffffff", "timeout: PT0S",
@@ -61,6 +67,26 @@ def made(draw: Draw, kind: tuple[str, str] | None = None) -> dict[str, Any]:
     if draw.chance(6):
         _change(draw, object_)
     return object_
+
+
+def status(draw: Draw) -> object:
+    """The status of an object as clients write it: mostly with the right types."""
+    if draw.chance(8):
+        return value(draw)
+    made_: dict[str, Any] = {
+        "conditions": [
+            {"type": draw.pick(_CONDITIONS), "status": draw.pick(_STATUSES)}
+            | ({"reason": draw.pick(_TEXTS)} if draw.chance(2) else {})
+            | ({"message": _text(draw)} if draw.chance(2) else {})
+            | ({"lastTransitionTime": draw.pick(_TEXTS)} if draw.chance(2) else {})
+            for _ in range(draw.below(4))
+        ]
+    }
+    if draw.chance(2):
+        made_ |= {draw.pick(_STATUS_FIELDS): value(draw) for _ in range(1 + draw.below(2))}
+    if draw.chance(4):
+        made_["address"] = {"url": draw.pick(_TEXTS)}
+    return made_
 
 
 def _metadata(draw: Draw) -> dict[str, Any]:

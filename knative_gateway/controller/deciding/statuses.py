@@ -13,11 +13,10 @@ from knative_gateway.controller.deciding.subscribers import Member, Parent, subs
 from knative_gateway.offsets import offset_number
 from knative_gateway.ports import Failure
 from knative_gateway.resources.conditions import (
-    FALSE,
     READY,
     TRUE,
-    UNKNOWN,
     Condition,
+    condition_of,
     is_false,
     living,
     status_of,
@@ -139,15 +138,9 @@ def of_broken(object_: Object, now: str) -> Object:
         "the gateway failed to reconcile this object: see the gateway's log",
     )
     known = [
-        Condition(
-            text(each, "type"),
-            text(each, "status"),
-            text(each, "reason") or "Unknown",
-            text(each, "message"),
-        )
+        condition_of(each)
         for each in entries(object_, "status", "conditions")
         if text(each, "type") not in {READY, RECONCILED, ""}
-        and text(each, "status") in {TRUE, FALSE, UNKNOWN}
     ]
     kept = {
         name: value

@@ -20,10 +20,11 @@ async def here(tmp_path: Path) -> AsyncIterator[Here]:
 
 async def test_a_follower_serves_the_routes_and_writes_nothing(here: Here) -> None:
     plane = Plane()
-    async with here.controller(), here.controller(plane=plane, leads=False) as follower:
+    async with here.controller() as leader, here.controller(plane=plane, leads=False) as follower:
         await here.send(broker())
         key = await here.send(trigger())
         await here.ready(key)
+        await leader.settled()  # it has written the Event objects, too
 
         async def served() -> bool:
             route = plane.served(PATH)

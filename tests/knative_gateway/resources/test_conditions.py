@@ -42,24 +42,25 @@ def test_a_condition_that_is_not_true_needs_a_reason() -> None:
 
 
 def test_a_time_of_transition_changes_with_the_status_only() -> None:
-    first = {"status": {"conditions": living([is_true("A"), is_false("B", "Broken", "one")], {}, "t1")}}
-    second = {"status": {"conditions": living([is_true("A"), is_false("B", "Worse", "two")], first, "t2")}}
-    third = {"status": {"conditions": living([is_true("A"), is_true("B")], second, "t3")}}
+    t1, t2, t3 = (f"2026-01-31T12:00:0{second}Z" for second in (1, 2, 3))
+    first = {"status": {"conditions": living([is_true("A"), is_false("B", "Broken", "one")], {}, t1)}}
+    second = {"status": {"conditions": living([is_true("A"), is_false("B", "Worse", "two")], first, t2)}}
+    third = {"status": {"conditions": living([is_true("A"), is_true("B")], second, t3)}}
     times = [
         {each["type"]: each["lastTransitionTime"] for each in object_["status"]["conditions"]}
         for object_ in (first, second, third)
     ]
     assert times == [
-        {"A": "t1", "B": "t1", "Ready": "t1"},
-        {"A": "t1", "B": "t1", "Ready": "t1"},
-        {"A": "t1", "B": "t3", "Ready": "t3"},
+        {"A": t1, "B": t1, "Ready": t1},
+        {"A": t1, "B": t1, "Ready": t1},
+        {"A": t1, "B": t3, "Ready": t3},
     ]
     assert second["status"]["conditions"][1] == {
         "type": "B",
         "status": "False",
         "reason": "Worse",
         "message": "two",
-        "lastTransitionTime": "t1",
+        "lastTransitionTime": t1,
     }
 
 
