@@ -19,6 +19,7 @@ from amqp_streams.filters import Compiled
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
+from amqp_streams.node.lookups import Lookup, Lookups
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
@@ -75,6 +76,7 @@ class _Attach:
     reads: int = 0
     group_link: GroupLink | None = None
     link: Pending | Consuming | None = None
+    lookup: Lookup | None = None
     refusal: PeerError | None = None
     ended: bool = False
 
@@ -117,6 +119,7 @@ class Consumers:
             states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
         )
         self.reading = Reading()
+        self.lookups = Lookups()
         self._links = links
         self._elsewhere = elsewhere
         self._report = report
@@ -289,6 +292,12 @@ class Consumers:
 
     def _open(self, attach: _Attach, now_ms: int) -> None:
         """Find the start of a link that has its partitions, and grant it."""
+        try:
+            if self._looks_up(attach):
+                return
+        except StorageError as error:
+            self._end(attach, now_ms, storage_refusal(error))
+            return
         if not attach.request.durable:
             self._grant(attach, None)
             return
@@ -319,6 +328,13 @@ class Consumers:
         opened.append(progress)
         if not wait:
             self._grant(attach, progress)
+
+    def _looks_up(self, attach: _Attach) -> bool:
+        """Whether the store will answer later about the time of the filters, and then `_open` is called."""
+        if attach.lookup is None:
+            connection, after_ms = attach.request.connection, attach.filters.bounds.after_ms
+            attach.lookup = self.lookups.begin(after_ms, connection, partial(self._open, attach))
+        return attach.lookup is not None and attach.lookup.waits(self._partitions(attach))
 
     def _grant(self, attach: _Attach, progress: Progress | None) -> None:
         group_link, filters, partitions = attach.group_link, attach.filters, self._partitions(attach)
@@ -377,6 +393,7 @@ class Consumers:
         """
         # First, so that a write that ends later changes nothing: see `safe` in `_open`.
         link, attach.ended = attach.link, True
+        self.lookups.cancel(attach.lookup)
         self._count(attach, 0)
         if link is None:
             attach.refusal = error

@@ -6,15 +6,17 @@ Laws: a cursor or group with links is not changed (409). A user without the righ
 same answer as if it did not exist. A change is answered when it is on the disk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from amqp_streams import names
+from amqp_streams.errors import PeerError
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
+from amqp_streams.node.lookups import prepared
 from amqp_streams.node.requests import Operations, RequestSteps, durable, listed
-from amqp_streams.node.writes import Writes
+from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
@@ -22,7 +24,7 @@ from amqp_streams.streams.consuming.cursors import Cursor, group_key
 from amqp_streams.streams.groups.claims import UNNAMED
 from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.management import Answer, Request, RequestError
-from amqp_streams.streams.resets import requested_positions
+from amqp_streams.streams.resets import requested_lookup, requested_positions
 from amqp_streams.streams.steps import Steps
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, ULong, Value
@@ -67,7 +69,8 @@ class CursorRequests:
 
     def update(self, request: Request) -> RequestSteps:
         """Move a cursor."""
-        return durable(self.writes, partial(self._update, request))
+        yield from _looked_up(self.logs, request, self._changeable)
+        return (yield from durable(self.writes, partial(self._update, request)))
 
     def _update(self, request: Request) -> Answer:
         log = asked_log(self.logs, request)
@@ -156,7 +159,8 @@ class GroupRequests:
 
     def update(self, request: Request) -> RequestSteps:
         """Move the cursor of a group."""
-        return durable(self.writes, partial(self._update, request))
+        yield from _looked_up(self.logs, request, self._changeable)
+        return (yield from durable(self.writes, partial(self._update, request)))
 
     def _update(self, request: Request) -> Answer:
         log = asked_log(self.logs, request)
@@ -254,6 +258,18 @@ def asked_log(logs: Mapping[str, StoredLog], request: Request) -> StoredLog:
     if log is None:
         raise missing(request, f"no log named {request.log[:128]!r}")
     return log
+
+
+def _looked_up(
+    logs: Mapping[str, StoredLog], request: Request, check: Callable[[Request, StoredLog], object]
+) -> Generator[Wait, None, None]:
+    """Prepare the lookup of a time that a change will do. A change that is refused looks nothing up."""
+    try:
+        log = asked_log(logs, request)
+        check(request, log)
+    except (RequestError, PeerError):
+        return  # the change itself decides: only its answer waits for earlier changes
+    yield from prepared(*requested_lookup(request, log), request.connection)
 
 
 def missing(request: Request, words: str) -> Exception:

@@ -102,7 +102,7 @@ class Node:
         )
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
-        self._now_ms, self.held = 0, self._consumers.reading.held
+        self._now_ms, self.held, self.lookups = 0, self._consumers.reading.held, self._consumers.lookups
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(

@@ -13,6 +13,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
+from amqp_streams.node.lookups import prepared
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
@@ -172,7 +173,7 @@ class LogRequests:
             "logs", visible, request, width=lambda log: len(log.partitions), describe=self._described
         )
 
-    def extents(self, request: Request) -> Steps[Answer]:
+    def extents(self, request: Request) -> RequestSteps:
         """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
         found = [
@@ -188,7 +189,7 @@ class LogRequests:
                 " logs"
             )
             raise RequestError(management.BAD_REQUEST, description)
-        return self._extents(found, wanted.after_ms)
+        return self._extents(found, wanted.after_ms, request.connection)
 
     def _asked(
         self, request: Request, name: str, wanted: Extents
@@ -211,17 +212,19 @@ class LogRequests:
         ]
 
     def _extents(
-        self, found: Sequence[tuple[StoredLog, Sequence[Partition]]], after_ms: int | None
-    ) -> Steps[Answer]:
+        self,
+        found: Sequence[tuple[StoredLog, Sequence[Partition]]],
+        after_ms: int | None,
+        connection: int | None,
+    ) -> RequestSteps:
         extents: list[Value] = []
         for log, partitions in found:
             elsewhere, entries = self.elsewhere(log), list[Value]()
             for first in range(0, len(partitions), _STEP):
-                entries += [
-                    info.partition_extent(each, after_ms, elsewhere)
-                    for each in partitions[first : first + _STEP]
-                ]
-                yield
+                step = partitions[first : first + _STEP]
+                yield from prepared(step, after_ms, connection)
+                entries += [info.partition_extent(each, after_ms, elsewhere) for each in step]
+                yield None
             extents.append(info.log_extent(log, entries))
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
 

@@ -152,6 +152,7 @@ class EventService:
         self._cursor_flush: asyncio.TimerHandle | None = None
         store.on_commit = self._committed
         store.states.on_written = self._state_written
+        self.node.lookups.on_answer = self._looked_up
 
     # -- clock and log lines
 
@@ -316,6 +317,10 @@ class EventService:
         if failure is not None:
             log.error("state_not_written", reason=str(failure))
         self.node.state_written(number, failure, self.monotonic_ms())
+        self.effects.carry_out()
+
+    def _looked_up(self) -> None:
+        self.node.lookups.proceed(self.monotonic_ms())
         self.effects.carry_out()
 
     def reassociate(self) -> None:

@@ -287,10 +287,18 @@ class Partition(Protocol):
             StorageError: the disk failed.
         """
 
-    def seek_timestamp(self, after_ms: int) -> int:
+    @overload
+    def seek_timestamp(self, after_ms: int) -> int: ...
+    @overload
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None) -> int | Later: ...
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None = None) -> int | Later:
         """The number of the first record whose timestamp is greater than `after_ms`, or else `end`.
 
-        O(log n). If `times_may_fall`, later records may have timestamps that are not greater.
+        O(log n). If `times_may_fall`, later records may have timestamps that are not greater. `LATER`,
+        `request`: as in `read`.
+
+        Raises:
+            CorruptionError, StorageError: as in `read`.
         """
 
     def facts(self) -> PartitionFacts:

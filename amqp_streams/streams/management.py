@@ -53,7 +53,7 @@ class Request:
 
     `permissions`: the user's; the node sets them. `log`: the log of a cursor or group, from the application
     properties or the body. `well_formed`: the body is a map or absent. `offset`, `count`: the wanted items of
-    a QUERY.
+    a QUERY. `connection`: the shell sets it if the request can wait for the store.
     """
 
     operation: str
@@ -67,6 +67,7 @@ class Request:
     well_formed: bool = True
     offset: int = 0
     count: int | None = None
+    connection: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,17 @@ def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
     return {partition.index: target(partition) for partition in partitions}
 
 
+def requested_lookup(request: Request, log: StoredLog) -> tuple[tuple[Partition, ...], int | None]:
+    """The partitions and the time that `requested_positions` looks up; no time if it does not."""
+    after_ms, name = request.body.get(names.RESET_TIMESTAMP), request.body.get(names.INFO_PARTITION)
+    if isinstance(after_ms, bool) or not isinstance(after_ms, int):
+        return (), None
+    if name is None:
+        return log.partitions, after_ms
+    index = partition_index(name, len(log.partitions)) if isinstance(name, str) else None
+    return (() if index is None else (log.partitions[index],)), after_ms
+
+
 def _partitions(name: Value, log: StoredLog) -> tuple[Partition, ...]:
     if name is None:
         return log.partitions

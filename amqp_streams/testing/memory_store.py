@@ -128,7 +128,11 @@ class MemoryPartition:
         chunk = segment.chunks[bisect_right(segment.chunks, at, key=lambda chunk: chunk.base) - 1]
         return cut(chunk, at, bytes_max)
 
-    def seek_timestamp(self, after_ms: int) -> int:
+    @overload
+    def seek_timestamp(self, after_ms: int) -> int: ...
+    @overload
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None) -> int | Later: ...
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None = None) -> int | Later:  # noqa: ARG002  everything is in memory
         """See `Partition.seek_timestamp`."""
         for segment in self._segments:
             for chunk in segment.chunks:

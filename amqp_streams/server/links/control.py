@@ -8,7 +8,7 @@ answers.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -192,7 +192,9 @@ class ManagementLink(IncomingLink[Managing]):
             waiting,
             request,
             carrier,
-            self.service.node.managing(request, self.owner.user, self.owner.user_groups),
+            self.service.node.managing(
+                replace(request, connection=self.owner.number), self.owner.user, self.owner.user_groups
+            ),
         )
         return True
 

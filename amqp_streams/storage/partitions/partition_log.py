@@ -19,6 +19,7 @@ from amqp_streams.storage.formats.chunks import cut, join, join_formats
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
 from amqp_streams.storage.ports import (
+    LATER,
     Chunk,
     CommitQueue,
     Formats,
@@ -299,12 +300,18 @@ class PartitionLog:
             last += 1
         return join(tail[index:last])
 
-    def seek_timestamp(self, after_ms: int) -> int:
+    @overload
+    def seek_timestamp(self, after_ms: int) -> int: ...
+    @overload
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None) -> int | Later: ...
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None = None) -> int | Later:
         """See `Partition.seek_timestamp`."""
         tail = self.tail
         # If the first run in memory begins later, the wanted record may be in a segment.
         if not tail or tail[0].timestamps[0] > after_ms:
-            found = self.segments.seek_timestamp(after_ms)
+            found = self.segments.seek_timestamp(after_ms, request)
+            if found is LATER:
+                return LATER
             if found is not None and (not tail or found < tail[0].base):
                 return max(found, self.start)
         index = bisect_right(tail, after_ms, key=_last_timestamp)

@@ -216,7 +216,7 @@ class Segments:
         reached = self.producers if segment is self.active else segment.producers
         step = Replace(
             segment.index_path,
-            index_file.encode(segment.coverage(), self._index(segment), self.seed, reached),
+            index_file.encode(segment.coverage(), self._index_at_once(segment), self.seed, reached),
         )
         if segment is not self.active:
             segment.index = segment.producers = None  # a reader that needs the index reads its file
@@ -287,10 +287,10 @@ class Segments:
         segment = self.row[index]
         if at >= segment.end or at < segment.base:
             raise self._corruption(segment, segment.bytes, at, self._next_base(index, at, after))
-        extent = self._extent(segment, at, request)
-        if extent is LATER:
+        segment_index = self._index(segment, at, request)
+        if segment_index is LATER:
             return LATER
-        position, until = extent
+        position, until = segment_index.extent_of(at, segment.bytes)
         stretch = self._batches(segment, position, until, at, request)
         if stretch is LATER:
             return LATER
@@ -300,18 +300,19 @@ class Segments:
             later = (
                 batches[found + 1].head.base
                 if found + 1 < len(batches)
-                else self._base_behind(segment, until, index, at, after)
+                else self._base_behind(segment_index, until, index, at, after)
             )
             raise self._corruption(segment, damage[0].position if damage else position, at, later)
         chunk = batches[found].cut(at, bytes_max)
         return self._more(chunk, batches, found + 1, bytes_max)
 
-    def seek_timestamp(self, after_ms: int) -> int | None:
+    def seek_timestamp(self, after_ms: int, request: ReadRequest | None = None) -> int | Later | None:
         """The number of the first record later than `after_ms`, or of the first damaged record.
 
-        None if neither exists.
+        None if neither exists. `LATER` only with a request, see `Partition.read`.
 
         Raises:
+            CorruptionError: a file is missing.
             StorageError: the disk failed.
         """
         index = bisect_right(
@@ -322,34 +323,29 @@ class Segments:
         segment = self.row[index]
         if segment.first_timestamp_ms > after_ms:
             return segment.base
-        position, until = self._index(segment).extent_before(after_ms, segment.bytes)
-        stretch = self._batches(segment, position, until, segment.base)
-        assert stretch is not LATER, "a read without a request waits"
-        batches, damage = stretch
-        expected = batches[0].head.base if batches else self._index(segment).bases[0]
-        for batch in batches:
-            # The numbers have a gap: the wanted record may be among the damaged ones.
-            if batch.head.base != expected and damage:
-                return expected
-            if batch.timestamps[-1] > after_ms:
-                return batch.head.base + bisect_right(batch.timestamps, after_ms)
-            expected = batch.head.end
-        return expected
+        segment_index = self._index(segment, segment.base, request)
+        if segment_index is LATER:
+            return LATER
+        position, until = segment_index.extent_before(after_ms, segment.bytes)
+        stretch = self._batches(segment, position, until, segment.base, request)
+        if stretch is LATER:
+            return LATER
+        return _later_than(after_ms, stretch, segment_index)
 
-    def _extent(self, segment: Segment, at: int, request: ReadRequest | None) -> tuple[int, int] | Later:
+    def _index_at_once(self, segment: Segment) -> Index:
+        index = segment.index or self._reading.index(segment.path, segment.base, self.seed)
+        assert index is not LATER, "a read without a request waits"
+        return index
+
+    def _index(self, segment: Segment, at: int, request: ReadRequest | None) -> Index | Later:
+        """The index of a segment, to find record `at`."""
         try:
-            index = segment.index or self._reading.index(segment.path, segment.base, self.seed, request)
-            return LATER if index is LATER else index.extent_of(at, segment.bytes)
+            return segment.index or self._reading.index(segment.path, segment.base, self.seed, request)
         # Retention removes a segment from `row` before its file, on this thread. A missing file is damage.
         except FileNotFoundError:
             raise self._corruption(segment, 0, at, segment.end) from None
         except OSError as error:
             raise _failed(segment, error) from error
-
-    def _index(self, segment: Segment) -> Index:
-        index = segment.index or self._reading.index(segment.path, segment.base, self.seed)
-        assert index is not LATER, "a read without a request waits"
-        return index
 
     def _batches(
         self, segment: Segment, position: int, until: int, at: int, request: ReadRequest | None = None
@@ -376,8 +372,7 @@ class Segments:
             end = batch.head.end
         return join(parts)
 
-    def _base_behind(self, segment: Segment, until: int, number: int, at: int, after: int) -> int:
-        index = self._index(segment)
+    def _base_behind(self, index: Index, until: int, number: int, at: int, after: int) -> int:
         entry = bisect_right(index.positions, until - 1)
         return index.bases[entry] if entry < len(index.bases) else self._next_base(number, at, after)
 
@@ -398,6 +393,20 @@ def _failed(segment: Segment, error: OSError) -> StorageError:
 
 def _base(segment: Segment) -> int:
     return segment.base
+
+
+def _later_than(after_ms: int, stretch: Stretch, index: Index) -> int:
+    """The first record of a stretch later than `after_ms`, the first damaged one, or the one after them."""
+    batches, damage = stretch
+    expected = batches[0].head.base if batches else index.bases[0]
+    for batch in batches:
+        # The numbers have a gap: the wanted record may be among the damaged ones.
+        if batch.head.base != expected and damage:
+            return expected
+        if batch.timestamps[-1] > after_ms:
+            return batch.head.base + bisect_right(batch.timestamps, after_ms)
+        expected = batch.head.end
+    return expected
 
 
 def _batch_base(batch: record.Batch) -> int:

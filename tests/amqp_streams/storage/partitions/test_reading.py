@@ -1,17 +1,20 @@
 """Reads of data that is not in the system's cache: they answer later, with the same records and errors."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from errno import EIO
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
-from amqp_streams.storage.ports import LATER, Chunk, Partition, ReadRequest
+from amqp_streams.storage.ports import LATER, Chunk, Later, Partition, ReadRequest
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, SMALL, Hand, open_inline, open_real
 
+T = TypeVar("T")
 MESSAGES = [b"%d" % number * 100 for number in range(400)]
 
 
@@ -34,11 +37,20 @@ def reopened(files: FaultyFiles) -> tuple[Hand, Partition]:
 
 def read_later(hand: Hand, partition: Partition, at: int) -> tuple[Chunk | None, int]:
     """The records at a position, and how often the answer came later."""
+    return later(hand, lambda request: partition.read(at, 2000, request))
+
+
+def sought_later(hand: Hand, partition: Partition, after_ms: int) -> tuple[int, int]:
+    """The number of the first record after a time, and how often the answer came later."""
+    return later(hand, lambda request: partition.seek_timestamp(after_ms, request))
+
+
+def later(hand: Hand, ask: Callable[[ReadRequest], T | Later]) -> tuple[T, int]:
     ready: list[None] = []
     request, waits = ReadRequest("one", lambda: ready.append(None)), 0
-    while (chunk := partition.read(at, 2000, request)) is LATER:
+    while (chunk := ask(request)) is LATER:
         waits += 1
-        assert partition.read(at, 2000, request) is LATER, "asking again changes nothing"
+        assert ask(request) is LATER, "asking again changes nothing"
         count = len(ready)
         hand.loop.run_until(lambda count=count: len(ready) > count)  # type: ignore[misc]  # a default of a lambda
     assert len(ready) == waits
@@ -55,6 +67,35 @@ def test_cold_records_come_later_and_are_the_same() -> None:
         assert list(chunk.messages) == MESSAGES[at : at + len(chunk)]
         at, waits = at + len(chunk), waits + waited
     assert waits > len(partition.segments.row), "stretches and indexes"  # type: ignore[attr-defined]  # a PartitionLog
+    hand.store.close()
+
+
+def test_a_lookup_of_a_time_comes_later_and_finds_the_same() -> None:
+    files = FaultyFiles()
+    hand, partition = reopened(files)
+    waited = 0
+    for after_ms in range(NOW - 1, NOW + len(MESSAGES) + 1, 7):
+        hand.store.close()
+        hand = open_inline(files)
+        partition = hand.store.logs["log"].partitions[0]
+        found, waits = sought_later(hand, partition, after_ms)
+        assert found == partition.seek_timestamp(after_ms)
+        waited += waits
+    assert waited > 20, "most times are neither before nor after a segment"
+    hand.store.close()
+
+
+def test_a_lookup_in_a_missing_file_is_reported_as_damage() -> None:
+    files = FaultyFiles()
+    hand, partition = reopened(files)
+    (first, *_) = sorted(path for path in files.paths() if path.suffix == ".log")
+    files.unlink(first)
+    files.unlink(first.with_suffix(".idx"))
+    with pytest.raises(CorruptionError) as later:
+        sought_later(hand, partition, NOW)
+    with pytest.raises(CorruptionError) as at_once:
+        partition.seek_timestamp(NOW)
+    assert (str(later.value), later.value.first) == (str(at_once.value), at_once.value.first)
     hand.store.close()
 
 

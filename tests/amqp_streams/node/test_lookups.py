@@ -1,0 +1,103 @@
+"""Lookups of a time that wait for the store: each answer advances them, and a cancelled one calls nothing."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.node.lookups import Lookups, prepared
+from amqp_streams.node.writes import Wait
+from amqp_streams.storage.ports import Partition
+from amqp_streams.testing import FaultyFiles
+from tests.amqp_streams.storage.conftest import NOW, SMALL, Hand, open_inline
+
+PARTITIONS = 6
+WAITS_MAX = 2 * PARTITIONS
+"""An index and a stretch of records for each partition."""
+
+
+@pytest.fixture
+def cold() -> Hand:
+    """A store whose records are not in the page cache, and that keeps only one thing in memory."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    settings = LogSettings(segment_bytes=64 << 10, partitions=PARTITIONS)
+    for partition in hand.store.create("log", settings, incarnation="i").partitions:
+        for number in range(100):
+            hand.write(partition, b"x" * 1000, now_ms=NOW + number)
+    hand.store.close()
+    hand = open_inline(files, tuning=replace(SMALL, cache_bytes=1))
+    files.cold = lambda: True
+    return hand
+
+
+def partitions(hand: Hand) -> tuple[Partition, ...]:
+    return hand.store.logs["log"].partitions
+
+
+def test_a_lookup_in_many_partitions_advances_with_each_answer(cold: Hand) -> None:
+    lookups, now = Lookups(), list[int]()
+    answers: list[None] = []
+    lookups.on_answer = lambda: answers.append(None)
+    lookup = lookups.begin(NOW + 5, 1, now.append)
+    assert lookup is not None
+    waits = 0
+    while lookup.waits(partitions(cold)):
+        waits += 1
+        assert waits <= WAITS_MAX
+        cold.loop.run_until(lambda waits=waits: len(answers) == waits)  # type: ignore[misc]  # a default of a lambda
+        lookups.proceed(waits)
+    assert waits >= PARTITIONS
+    assert now == list(range(1, waits + 1)), "each answer continues the attach once"
+    cold.store.close()
+
+
+def test_a_cancelled_lookup_calls_nothing(cold: Hand) -> None:
+    lookups = Lookups()
+    answers: list[int] = []
+    lookups.on_answer = lambda: answers.append(0)
+    before, after = (lookups.begin(NOW + 5, 1, answers.append) for _ in range(2))
+    assert before is not None
+    assert after is not None
+    assert before.waits(partitions(cold))
+    lookups.cancel(before)
+    cold.loop.run_ready()
+    assert not answers
+    assert after.waits(partitions(cold)[1:])
+    cold.loop.run_until(lambda: bool(answers))
+    lookups.cancel(after)
+    lookups.proceed(1)
+    assert answers == [0]
+    lookups.cancel(None)
+    cold.store.close()
+
+
+def test_nothing_is_looked_up_without_a_time_or_for_a_shell_that_cannot_wait() -> None:
+    lookups = Lookups()
+    assert lookups.begin(NOW, 1, lambda _now_ms: None) is None
+    lookups.on_answer = lambda: None
+    assert lookups.begin(None, 1, lambda _now_ms: None) is None
+
+
+def test_a_request_prepares_its_lookups_in_steps(cold: Hand) -> None:
+    steps, answers, waits = prepared(partitions(cold), NOW + 5, 1), list[int](), 0
+    for wait in steps:
+        assert isinstance(wait, Wait)
+        waits += 1
+        assert waits <= WAITS_MAX
+        wait.then(partial(answers.append, waits))
+        cold.loop.run_until(lambda waits=waits: answers[-1:] == [waits])  # type: ignore[misc]  # a default of a lambda
+    assert waits >= PARTITIONS
+    assert not list(prepared(partitions(cold), NOW, None))
+    assert not list(prepared(partitions(cold), None, 1))
+    cold.store.close()
+
+
+def test_a_request_that_ends_gives_up_its_lookup(cold: Hand) -> None:
+    steps, answers = prepared(partitions(cold), NOW + 5, 1), list[int]()
+    next(steps).then(lambda: answers.append(1))
+    steps.close()
+    cold.loop.run_ready()
+    assert not answers
+    cold.store.close()
