@@ -205,9 +205,9 @@ class Controller:
         self._belongings.note(key, stored)
         self._reconciler.changed(key)
 
-    def _log_known(self, name: str, owner: str, problem: str | None) -> None:
+    def _log_known(self, name: str, owner: str, problem: str | None, of_predecessor: bool) -> None:
         (self._bad_logs.discard if problem is None else self._bad_logs.add)(name)
-        self._reconciler.log_known(name, owner, problem)
+        self._reconciler.log_known(name, owner, problem, of_predecessor=of_predecessor)
         self._again()
 
     def _served(self, path: str) -> None:

@@ -27,8 +27,10 @@ AWAIT_S: Final = 0.25
 
 log = structlog.get_logger("knative_gateway.controller")
 
-Report = Callable[[str, str, str | None], None]
-"""Called with a log, the uid of its owner, and why the log does not exist; None: it exists."""
+Report = Callable[[str, str, str | None, bool], None]
+"""Called with a log, the uid of its owner, why the log does not exist (None: it exists), and whether the log
+is still that of a predecessor.
+"""
 
 
 class _NotYetError(Exception):
@@ -127,7 +129,7 @@ class LogKeeper:
         except _NotYetError as error:
             asyncio.get_running_loop().call_later(min(AWAIT_S, self._retry_s), self.tend, name)
             if need is not None:
-                self._report(name, need.owner, str(error))
+                self._report(name, need.owner, str(error), self._is_of_predecessor(name, need))
             return
         except Exception as error:  # it affects only this log
             reason = str(error) or type(error).__name__
@@ -138,10 +140,14 @@ class LogKeeper:
                 reason = "internal error: see the gateway's log"
             asyncio.get_running_loop().call_later(self._retry_s, self.tend, name)
             if need is not None:
-                self._report(name, need.owner, reason)
+                self._report(name, need.owner, reason, self._is_of_predecessor(name, need))
             return
         if need is not None:
-            self._report(name, need.owner, None)
+            self._report(name, need.owner, None, False)
+
+    def _is_of_predecessor(self, name: str, need: LogNeed) -> bool:
+        owner = text(self._objects.get(Key(GATEWAY, LOG, "", name)), "spec", "owner")
+        return self._deletes and owner not in {"", need.owner}
 
     async def _follow(self, name: str, need: LogNeed | None) -> None:
         """Check that the leader has created the log.

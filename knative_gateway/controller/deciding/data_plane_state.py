@@ -14,6 +14,7 @@ from knative_gateway.resources.objects import Object, uid_of
 class _Log:
     owner: str
     problem: str | None
+    of_predecessor: bool
 
 
 class DataPlaneState:
@@ -25,11 +26,12 @@ class DataPlaneState:
         self._failing: Final[dict[str, Mapping[str, str]]] = {}
         self._served: Final[dict[str, Served]] = {}
 
-    def log_known(self, log: str, owner: str, problem: str | None) -> bool:
+    def log_known(self, log: str, owner: str, problem: str | None, *, of_predecessor: bool) -> bool:
         """Record whether a log exists. `owner`: the uid of its Broker or Channel; `problem`: None, or why it
-        does not exist. Returns whether the report is new.
+        does not exist; `of_predecessor`: it is still the log of a predecessor. Returns whether the report is
+        new.
         """
-        known = _Log(owner, problem)
+        known = _Log(owner, problem, of_predecessor)
         is_new = self._logs.get(log) != known
         self._logs[log] = known
         return is_new
@@ -70,8 +72,10 @@ class DataPlaneState:
         """
         path, log = names_of(key)
         known, route, uid = self._logs.get(log), self._routes.get(path), uid_of(object_)
-        problem = UNKNOWN_LOG if known is None or known.owner != uid else known.problem
-        return Upkeep(problem, route is not None and route.uid == uid)
+        is_routed = route is not None and route.uid == uid
+        if known is None or known.owner != uid:
+            return Upkeep(UNKNOWN_LOG, is_routed)
+        return Upkeep(known.problem, is_routed, known.of_predecessor)
 
 
 _NOTHING: Final = Served()

@@ -101,11 +101,11 @@ class Reconciler:
             self._dirty_objects[key] = None
         self._dirty_dependents(key)
 
-    def log_known(self, log: str, owner: str, problem: str | None) -> None:
+    def log_known(self, log: str, owner: str, problem: str | None, *, of_predecessor: bool = False) -> None:
         """Report a log. `owner`: the uid of its Broker or Channel; `problem`: None, or why the log does not
-        exist.
+        exist; `of_predecessor`: it is still the log of a predecessor.
         """
-        if self._data_plane.log_known(log, owner, problem):
+        if self._data_plane.log_known(log, owner, problem, of_predecessor=of_predecessor):
             self._dirty_log(log)
 
     def log_gone(self, log: str) -> None:

@@ -42,7 +42,8 @@ class Source:
     """One Broker or Channel.
 
     `served`: it needs a log and a route. `routed`: it has the route; this is the case as soon as the state of
-    its log is known. `url`: its published address; empty if it does not have one yet.
+    its log is known, and the log of a predecessor was deleted. `url`: its published address; empty if it does
+    not have one yet.
     """
 
     key: Key
@@ -78,11 +79,12 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """The data plane's report. `log_problem`: None if the log exists, `UNKNOWN_LOG` if its state is not known
-    yet. `routed`: the route is served.
+    yet. `routed`: the route is served. `log_of_predecessor`: the log is still that of a predecessor.
     """
 
     log_problem: str | None
     routed: bool
+    log_of_predecessor: bool = False
 
 
 UNKNOWN_LOG: Final = "unknown"
@@ -128,7 +130,9 @@ def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: 
     able = data_plane.status == TRUE or bool(before)
     url = f"{settings.base_url}{path}" if served and able else ""
     published = put(object_, ("status", "address"), {"url": url} if url else {})
-    routed = served and kept.log_problem != UNKNOWN_LOG
+    # On the log of a predecessor, the successor would deliver events of the predecessor, and its own events
+    # would be deleted with the log.
+    routed = served and kept.log_problem != UNKNOWN_LOG and not kept.log_of_predecessor
     return Source(key, object_, path, log, served, routed, url, data_plane, taken, published)
 
 

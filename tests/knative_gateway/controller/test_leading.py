@@ -31,6 +31,7 @@ async def test_a_follower_serves_the_routes_and_writes_nothing(here: Here) -> No
             return route is not None and [each.name for each in route.subscribers] == ["t"]
 
         await soon(served)
+        await leader.settled()  # it writes an Event object after the status
         await follower.settled()
         version, _ = await here.store.resources.list("", "Service")
         await follower.check_logs()
@@ -69,7 +70,7 @@ async def test_a_follower_that_leads_finishes_what_the_leader_left(here: Here) -
 
 async def test_a_follower_does_not_serve_a_successor_on_the_log_of_its_predecessor(here: Here) -> None:
     plane = Plane()
-    async with here.controller() as leader, here.controller(plane=plane, leads=False):
+    async with here.controller() as leader, here.controller(plane=plane, leads=False) as follower:
         key = await here.send(broker())
         await here.ready(key)
         here.logs.away = True  # the leader cannot delete the log yet
@@ -80,6 +81,9 @@ async def test_a_follower_does_not_serve_a_successor_on_the_log_of_its_predecess
             return plane.served(PATH) is None
 
         await soon(released)
+        await here.ready(key, "False")
+        await follower.settled()
+        assert plane.served(PATH) is None
         here.logs.away = False
         await here.ready(key)
         await leader.settled()

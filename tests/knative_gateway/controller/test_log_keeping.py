@@ -84,6 +84,24 @@ async def test_a_successor_that_comes_at_once_begins_with_an_empty_log(here: Her
         assert here.logs.logs == {LOG: [[], []]}
 
 
+async def test_a_successor_is_not_served_on_the_log_of_its_predecessor(here: Here) -> None:
+    """The node does not answer when the log of the predecessor must be deleted."""
+    path = "/broker/default/b"
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))
+        here.logs.away = True
+        await here.delete(key)
+        await here.send(broker())
+        await here.ready(key, "False")
+        assert here.plane.served(path) is None
+        here.logs.away = False
+        await here.ready(key)
+        assert here.plane.served(path) is not None
+        assert here.logs.logs == {LOG: [[], []]}
+
+
 async def test_a_log_whose_broker_went_before_a_crash_is_deleted_at_the_next_start(here: Here) -> None:
     async with here.controller():
         key, other = await here.send(broker()), await here.send(broker("other"))
