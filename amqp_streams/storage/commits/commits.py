@@ -94,13 +94,13 @@ class Committer:
         self._done: Final = done
         self._began = 0.0
         self._task: Task | None = None
-        """The works of the latest commit."""
+        """The works of the commit in flight."""
 
     @property
     def commit_ms(self) -> int:
         """How long the disk has worked on the commit in flight; 0 if it does not work on one."""
         # A busy loop handles the end of a commit late. That says nothing about the disk.
-        if self._task is None or self._task.has_run or not self.in_flight:
+        if self._task is None or self._task.has_run:
             return 0
         return int((perf_counter() - self._began) * 1000)
 
@@ -293,6 +293,7 @@ class Committer:
             partition.take_appends()
         # The next commit starts first, so that the disk is busy while the results are processed.
         self.in_flight = False
+        self._task = None  # its works hold files, whose space is not free while they are open
         self.start()
         for part in commit.parts:
             if part.partition not in commit.failures:
