@@ -21,7 +21,7 @@ from knative_gateway.api import app as api_app
 from knative_gateway.api import objects as api_objects
 from knative_gateway.api import startup as api_startup
 from knative_gateway.config import GatewaySettings
-from knative_gateway.controller import controller
+from knative_gateway.controller import controller, reporting
 from knative_gateway.dispatcher import dispatcher
 from knative_gateway.dispatcher.posting import connection, resolving, sending
 from knative_gateway.dispatcher.subscribers.first_attempt import FirstAttempt
@@ -219,7 +219,7 @@ def simulated(loop: VirtualLoop, network: Network, random: Random, logged: Logge
     patches += [
         (turns, "clock", loop.time),
         (api_objects, "uuid", SimpleNamespace(uuid4=uuid4)),
-        (controller, "uuid4", uuid4),
+        (reporting, "uuid4", uuid4),
         (resolving, "in_thread", network.resolve),
         (sending, "tls_context", cache(sending.tls_context)),
         (server, "GroupShares", lambda shares: shares),
