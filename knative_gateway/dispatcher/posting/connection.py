@@ -256,7 +256,8 @@ class Connection(asyncio.Protocol):
 
     def _complete(self) -> None:
         if self._outcome is None:
-            self._outcome = Response(self._status, self._headers, bytes(self._body[: self._limit]))
+            # A tuple, because exchanges share the headers of a remembered answer.
+            self._outcome = Response(self._status, tuple(self._headers), bytes(self._body[: self._limit]))
 
     def _fail(self, error: OSError) -> None:
         if self._outcome is None:
@@ -291,8 +292,7 @@ class Connection(asyncio.Protocol):
         outcome = self._outcome
         # The result for an answer without a body does not depend on the limit of this exchange.
         if self.usable and isinstance(outcome, Response) and not outcome.body:
-            # A tuple, because all exchanges share the headers.
-            remembered.keep(data, Response(outcome.status, tuple(outcome.headers), b""))
+            remembered.keep(data, outcome)
 
     def _is_open_ended(self) -> bool:
         return not any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self._headers)

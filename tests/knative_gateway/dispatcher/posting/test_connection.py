@@ -80,7 +80,7 @@ async def test_an_answer_comes_whole_and_the_connection_is_used_again() -> None:
     async with peer(answering(OK)) as connection:
         for _ in range(3):
             response = await ask(connection)
-            assert response == (200, [(b"Content-Length", b"5"), (b"X", b"y")], b"hello")
+            assert response == (200, ((b"Content-Length", b"5"), (b"X", b"y")), b"hello")
             assert connection.usable
 
 
@@ -166,7 +166,7 @@ async def test_an_answer_without_a_body_is_remembered() -> None:
     async with peer(answering(ANSWERS[0])) as connection:
         first = await ask(connection)
         assert list(remembered) == [ANSWERS[0]]
-        assert await ask(connection) == Response(first.status, tuple(first.headers), b"")
+        assert await ask(connection) == Response(first.status, first.headers, b"")
         assert connection.usable
 
 
@@ -225,7 +225,7 @@ async def test_trailers_are_not_headers() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nce-specversion: 1.0\r\n\r\n"
     )
     async with peer(answering(answer)) as connection:
-        assert (await ask(connection)) == Response(200, [(b"Transfer-Encoding", b"chunked")], b"hello")
+        assert (await ask(connection)) == Response(200, ((b"Transfer-Encoding", b"chunked"),), b"hello")
         assert connection.usable
 
 
