@@ -48,7 +48,7 @@ def test_settings_and_files_that_work_are_good_and_nothing_is_kept(tmp_path: Pat
         ({"services": {"hello": "http://h"}}, "'hello'"),
         ({"destinations": {"allow": ["10.0.0.0/99"]}}, "10.0.0.0/99"),
         ({"tokens": "none.csv"}, "none.csv"),
-        ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "tls: none.pem"),
+        ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "TLS certificate none.pem"),
         ({"subscribers": {"ca": "none.pem"}}, "subscribers: ca"),
         ({"jwt": {"issuer": "https://i", "audience": "a", "keys": "none.json"}}, "none.json"),
         ({"store": "mysql://h/d"}, "mysql"),

@@ -207,9 +207,9 @@ def test_a_filter_that_rejects_everything_does_not_spin(
     reads: list[int] = []
     read = partition.read
 
-    def counted(at: int, bytes_max: int) -> Any:
+    def counted(at: int, *more: Any) -> Any:
         reads.append(at)
-        return read(at, bytes_max)
+        return read(at, *more)
 
     monkeypatch.setattr(partition, "read", counted)
     node.advance(60_000)
@@ -282,9 +282,9 @@ def test_bounds_of_offset_and_time_are_sought_not_scanned(
     reads: list[int] = []
     read = partition.read
 
-    def counted(at: int, bytes_max: int) -> Any:
+    def counted(at: int, *more: Any) -> Any:
         reads.append(at)
-        return read(at, bytes_max)
+        return read(at, *more)
 
     monkeypatch.setattr(partition, "read", counted)
     receiver = client.receiver("single", credit=10, filters=sql(text.format(offset_text(900), before_ms)))

@@ -109,6 +109,7 @@ def test_information_and_management_answer(node: MemoryNode) -> None:
 
 
 def test_a_failed_connection_and_a_closed_client_leave_no_thread(node: MemoryNode) -> None:
+    before = {*threading.enumerate()}
     node.unreachable = 1
     with pytest.raises(ConnectError), blocking.connect(URL):
         pass
@@ -120,7 +121,8 @@ def test_a_failed_connection_and_a_closed_client_leave_no_thread(node: MemoryNod
         client.info("log")
     with pytest.raises(ClosedError):
         client.consumer("log").settle([])
-    assert [thread.name for thread in threading.enumerate() if thread.name == "amqp-streams-client"] == []
+    new = {*threading.enumerate()} - before
+    assert [thread for thread in new if thread.name == "amqp-streams-client"] == []
 
 
 def test_several_threads_post_to_one_producer(node: MemoryNode) -> None:
