@@ -21,6 +21,8 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
 
+RETENTION_MIN_S: Final = 1.0
+"""The smallest retention that the node accepts."""
 RETENTION_MAX_S: Final = 100 * 366 * 86_400
 """A century."""
 WORKERS_MAX: Final = 64
@@ -171,7 +173,7 @@ class LogDefaults(Settings):
     partitions: int = Field(default=4, ge=1, le=1024, description="Number of partitions.")
     retention: float | None = Field(
         default=None,
-        gt=0,
+        ge=RETENTION_MIN_S,
         le=RETENTION_MAX_S,
         description="How long events are kept. Not set: the default of the node.",
     )

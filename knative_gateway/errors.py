@@ -42,6 +42,10 @@ class UnavailableError(GatewayError):
     """The log or the state database is not available (503). It is not known whether the event was stored."""
 
 
+class RefusedError(UnavailableError):
+    """The node refuses the settings of a log. It would refuse the same request again."""
+
+
 class ConfigError(GatewayError):
     """A setting is not valid. The message names the setting, its source, and the allowed values."""
 

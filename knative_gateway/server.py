@@ -388,7 +388,7 @@ class Gateway:
         async def later() -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(OPEN_S_MAX):
-                    while not controller.whole:
+                    while controller.lacking is not None:
                         await asyncio.sleep(_LOOK_S)
                         await controller.settled()
             opened()
@@ -399,7 +399,7 @@ class Gateway:
         if event_log.connected:
             # Without a node, this would wait until the node is available, and the start would wait, too.
             await controller.settled()
-        if controller.whole:
+        if controller.lacking is None:
             opened()
         else:
             opening = asyncio.create_task(later())
@@ -430,8 +430,13 @@ class Gateway:
         if not self.is_up:
             return "starting or stopping"
         problem = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
-        opening = "not all Brokers and Channels accept events yet" if self._opening else None
-        return problem or self.tasks.problem or self._not_kept() or opening
+        return problem or self.tasks.problem or self._not_kept() or self._not_open()
+
+    def _not_open(self) -> str | None:
+        if not self._opening:
+            return None
+        lacking = "starting" if self.controller is None else self.controller.lacking
+        return f"not all Brokers and Channels accept events yet: {lacking or 'changes are being processed'}"
 
     def _not_kept(self) -> str | None:
         """Return why positions are not stored, for example a full disk. A crash would repeat deliveries."""

@@ -116,7 +116,6 @@ class Controller:
         self._unserved: Final[dict[str, None]] = {}
         """Paths whose latest route the data plane does not serve yet."""
         self._unserved_until = 0.0
-        self._bad_logs: Final[set[str]] = set()
         self._gone: list[tuple[Key, Object]] = []
         self._forget: set[str] = set()
         self._pace: Final = Pace()
@@ -161,9 +160,10 @@ class Controller:
         return self._mirror.objects
 
     @property
-    def whole(self) -> bool:
-        """Whether everything is served: all logs exist, and the data plane serves the latest routes."""
-        return self._listed and self._idle.is_set() and not self._unserved and not self._bad_logs
+    def lacking(self) -> str | None:
+        """What is not served yet; None if all logs exist and the data plane serves the latest routes."""
+        problem = self._logs.problem or next((f"{path} is not served" for path in self._unserved), None)
+        return problem or (None if self._listed and self._idle.is_set() else "changes are being processed")
 
     async def settled(self) -> None:
         """Wait until all known changes are carried out, but at most `Times.apply` for the data plane."""
@@ -206,7 +206,6 @@ class Controller:
         self._reconciler.changed(key)
 
     def _log_known(self, name: str, owner: str, problem: str | None, of_predecessor: bool) -> None:
-        (self._bad_logs.discard if problem is None else self._bad_logs.add)(name)
         self._reconciler.log_known(name, owner, problem, of_predecessor=of_predecessor)
         self._again()
 
@@ -303,7 +302,6 @@ class Controller:
         needs = self._reconciler.needs
         for name in self._reconciler.new_needs:
             if name not in needs:
-                self._bad_logs.discard(name)
                 self._reconciler.log_gone(name)
             self._logs.tend(name)
         self._reconciler.new_needs.clear()

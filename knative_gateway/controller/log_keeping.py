@@ -14,7 +14,7 @@ import structlog
 from knative_gateway.controller.deciding.plan import LogNeed
 from knative_gateway.controller.deciding.sources import keys_of, path_of
 from knative_gateway.controller.mirror import version_of
-from knative_gateway.errors import GatewayError, UnavailableError
+from knative_gateway.errors import GatewayError, RefusedError, UnavailableError
 from knative_gateway.ports import EventLog, Key, ResourceStore
 from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, text, uid_of
@@ -22,6 +22,8 @@ from knative_gateway.running.supervising import Supervisor
 
 AT_ONCE: Final = 8
 """Requests to the node in flight."""
+PAUSE_S_MAX: Final = 60.0
+"""The longest pause before a log is created again that the node refused."""
 AWAIT_S: Final = 0.25
 """How often a worker that does not lead looks for a log that the leader creates."""
 
@@ -74,6 +76,11 @@ class LogKeeper:
         self._deletes: Final = deletes
         self._leads: Final = leads
         self._retry_s: Final = retry_s
+        self._pauses: Final[dict[str, float]] = {}
+        """The last pauses of logs that fail for a reason of their own, in seconds."""
+        self._problems: Final[dict[str, str]] = {}
+        """Why other logs do not exist."""
+        self._again: Final[dict[str, asyncio.TimerHandle]] = {}
         self._waiting: Final[dict[str, None]] = {}
         self._in_hand: Final[set[str]] = set()
         # Counts requests and not logs. The tasks take any log that no other task works on.
@@ -86,6 +93,8 @@ class LogKeeper:
 
     async def close(self) -> None:
         """Stop the tasks."""
+        for timer in self._again.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,6 +103,16 @@ class LogKeeper:
     def is_idle(self) -> bool:
         """Whether no work is left, except retries."""
         return not self._waiting and not self._in_hand
+
+    @property
+    def problem(self) -> str | None:
+        """The first log that does not exist, with the reason; None if all logs exist.
+
+        A log whose creation fails for a reason of its own does not count: the node refuses it, or an internal
+        error occurs.
+        """
+        found = ((name, words) for name, words in self._problems.items() if name in self._needs)
+        return next((words if name in words else f"{name}: {words}" for name, words in found), None)
 
     def tend(self, name: str) -> None:
         """Create or delete this log, if necessary. Returns at once."""
@@ -127,8 +146,9 @@ class LogKeeper:
             elif need is not None:
                 await self._logs.ensure(name, partitions=need.partitions, retention_ms=need.retention_ms)
         except _NotYetError as error:
-            asyncio.get_running_loop().call_later(min(AWAIT_S, self._retry_s), self.tend, name)
+            self._later(name, min(AWAIT_S, self._retry_s))
             if need is not None:
+                self._problems[name] = str(error)
                 self._report(name, need.owner, str(error), self._is_of_predecessor(name, need))
             return
         except Exception as error:  # it affects only this log
@@ -138,16 +158,38 @@ class LogKeeper:
             else:
                 log.error("log_not_made" if need else "log_not_deleted", log=name, exc_info=error)
                 reason = "internal error: see the gateway's log"
-            asyncio.get_running_loop().call_later(self._retry_s, self.tend, name)
+            self._later(name, self._pause_s(name, error, reason))
             if need is not None:
                 self._report(name, need.owner, reason, self._is_of_predecessor(name, need))
             return
+        self._pauses.pop(name, None)
+        self._problems.pop(name, None)
         if need is not None:
             self._report(name, need.owner, None, False)
 
     def _is_of_predecessor(self, name: str, need: LogNeed) -> bool:
         owner = text(self._objects.get(Key(GATEWAY, LOG, "", name)), "spec", "owner")
         return self._deletes and owner not in {"", need.owner}
+
+    def _pause_s(self, name: str, error: Exception, reason: str) -> float:
+        """Return the pause before the next attempt. It grows if the same attempt would fail again."""
+        if isinstance(error, GatewayError) and not isinstance(error, RefusedError):
+            self._pauses.pop(name, None)
+            self._problems[name] = reason
+            return self._retry_s
+        self._problems.pop(name, None)
+        pause_s = self._pauses[name] = min(2 * self._pauses.get(name, self._retry_s / 2), PAUSE_S_MAX)
+        return pause_s
+
+    def _later(self, name: str, pause_s: float) -> None:
+        # One timer for each log: other reasons to look at a log must not make its attempts more frequent.
+        if (timer := self._again.pop(name, None)) is not None:
+            timer.cancel()
+        self._again[name] = asyncio.get_running_loop().call_later(pause_s, self._due, name)
+
+    def _due(self, name: str) -> None:
+        del self._again[name]
+        self.tend(name)
 
     async def _follow(self, name: str, need: LogNeed | None) -> None:
         """Check that the leader has created the log.

@@ -28,7 +28,7 @@ from amqp_streams.client.raw import bare, delivered, position_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.engine.appending import Appender, AppendLimits, Report
 from knative_gateway.engine.probing import Probe, ProbeTimes
-from knative_gateway.errors import UnavailableError
+from knative_gateway.errors import RefusedError, UnavailableError
 from knative_gateway.offsets import offset_text
 from knative_gateway.ports import Extents, Stored
 from knative_gateway.running.supervising import Supervisor
@@ -42,6 +42,7 @@ _AGAIN_S: Final = 1.0
 # The client needs a bound. The gateway never gives a node up, because senders get 503 in the meantime.
 _FOR_EVER: Final = 1 << 40
 _CONFLICT: Final = 409
+_SERVER_ERROR: Final = 500
 
 log = structlog.get_logger("knative_gateway.engine.event_log")
 
@@ -136,7 +137,8 @@ class AmqpEventLog:
         """Create the log if it does not exist. Returns the number of its partitions.
 
         Raises:
-            UnavailableError: the node is unreachable, or refuses the request.
+            RefusedError: the node does not create a log with this name and these settings.
+            UnavailableError: the node is unreachable, or has an error.
         """
         try:
             info = await self._client.management.create_log(
@@ -145,7 +147,7 @@ class AmqpEventLog:
         except ManagementError as error:
             # The log exists, created by this gateway earlier or by another replica. Its own settings stay.
             if error.status != _CONFLICT:
-                raise _away(log, error) from error
+                raise _refused(log, error) from error
             info = await self._info(log)
         except AmqpStreamsError as error:
             raise _away(log, error) from error
@@ -332,6 +334,12 @@ def _stored(partition: int, message: bytes) -> Stored | None:
 def _offset(number: int, extent: PartitionExtent) -> str | None:
     """Return the offset as text; None if the partition has no events."""
     return offset_text(number) if extent.earliest < extent.next else None
+
+
+def _refused(log: str, error: ManagementError) -> UnavailableError:
+    if error.status >= _SERVER_ERROR:
+        return _away(log, error)
+    return RefusedError(f"{log}: {error.description or error}")
 
 
 def _away(log: str, error: Exception) -> UnavailableError:

@@ -39,6 +39,7 @@ def test_an_address_is_parsed_and_formatted(text: str, host: str, port: int) -> 
         {"public_url": "http://user:secret@x"},
         {"logs": {"retention": float("inf")}},
         {"logs": {"retention": 1e300}},
+        {"logs": {"retention": 0.9}},
         {"subscribers": {"timeout": float("nan")}},
         {"tls": {"certificate": "c"}},
         {"limits": {"body": "1KB"}},

@@ -18,6 +18,7 @@ from event_formats.amqp_binding import decode
 from knative_gateway import server
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
+from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.errors import ConfigError
 from knative_gateway.running.stopping import cancelled
 from knative_gateway.server import Addresses, Gateway, serve
@@ -262,17 +263,45 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
     assert "gateway_stopped" in told
 
 
+async def test_a_broker_whose_log_the_node_refuses_does_not_delay_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "OPEN_S_MAX", 3600.0)
+    ensure = AmqpEventLog.ensure
+
+    async def odd(logs: AmqpEventLog, log: str, *, partitions: int, retention_ms: int | None) -> int:
+        # Settings that the gateway accepts and the node does not.
+        return await ensure(logs, log, partitions=0, retention_ms=retention_ms)
+
+    monkeypatch.setattr(AmqpEventLog, "ensure", odd)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "b.json").write_bytes(MANIFEST)
+    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path / "state", "resources": tmp_path / "r"}
+    running = Gateway(GatewaySettings.model_validate(settings))
+    try:
+        await running.start()
+        async with asyncio.timeout(30):
+            while running.missing() is not None:  # noqa: ASYNC110  many parts decide it
+                await asyncio.sleep(0.01)
+        _, words = await asyncio.to_thread(request, running, "GET", f"{BROKERS}/b")
+        assert b"partitions" in words
+        assert b"LogUnavailable" in words
+    finally:
+        await running.stop()
+
+
 async def test_it_is_not_ready_before_all_brokers_take_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A load balancer sends to others meanwhile."""
-    monkeypatch.setattr(Controller, "whole", False)
+    monkeypatch.setattr(Controller, "lacking", "broker.default.b: its log is missing")
     running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}))
     try:
         await running.start()
         status, words = await asyncio.to_thread(request, running, "GET", "/readyz")
-        assert (status, words) == (503, b"not ready: not all Brokers and Channels accept events yet\n")
-        monkeypatch.setattr(Controller, "whole", True)
+        expected = b"not all Brokers and Channels accept events yet: broker.default.b: its log is missing"
+        assert (status, words) == (503, b"not ready: " + expected + b"\n")
+        monkeypatch.setattr(Controller, "lacking", None)
         async with asyncio.timeout(20):
             while status != 200:
                 status, _ = await asyncio.to_thread(request, running, "GET", "/readyz")

@@ -3,7 +3,7 @@ template, or from the defaults.
 
 ConfigMap keys. All keys are optional; other keys are ignored:
     partitions   an integer from 1 to 1024 (also as `default.topic.partitions`, the key of Kafka's Broker)
-    retention    an ISO 8601 duration, for example P7D
+    retention    an ISO 8601 duration of at least a second, for example P7D; 0: the node's default
     delivery     a DeliverySpec in YAML or JSON, for Brokers without spec.delivery
 
 A Channel's template has spec.partitions (also numPartitions) and spec.retention (also retentionDuration).
@@ -27,6 +27,8 @@ from knative_gateway.resources.schema.own_kinds import DELIVERY
 from knative_gateway.resources.validation import check_delivery
 
 PARTITIONS_MAX: Final = 1024
+RETENTION_MS_MIN: Final = 1000
+"""The smallest retention that the node accepts."""
 DELIVERY_CHARACTERS_MAX: Final = 16_384
 PROBLEM_CHARACTERS_MAX: Final = 1024
 _NOT_SHOWN: Final = "is not valid; its contents are not shown in another namespace"
@@ -119,6 +121,8 @@ def _read(plain: LogSettings, data: Object, settings: Settings, where: str) -> L
         if name in data:
             try:
                 retention_ms = duration_ms(_written(data[name])) or None
+                if retention_ms is not None and retention_ms < RETENTION_MS_MIN:
+                    raise ValueError("must be at least one second (PT1S)")
             except ValueError as error:
                 return _failed(plain, "ConfigInvalid", f"{where}: {name}: {error}")
             break

@@ -195,18 +195,18 @@ async def test_it_knows_whether_all_is_served(here: Here) -> None:
     await here.send(broker())
     async with here.controller() as controller:
         await controller.settled()
-        assert not controller.whole
+        assert controller.lacking is not None
         here.logs.away = False
 
         async def made_() -> bool:
             return bool(here.logs.logs)
 
         await soon(made_)
-        assert not controller.whole
+        assert controller.lacking is not None
         here.plane.works = True
 
         async def whole() -> bool:
-            return controller.whole
+            return controller.lacking is None
 
         await soon(whole)
 

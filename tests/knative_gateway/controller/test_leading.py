@@ -55,7 +55,7 @@ async def test_a_follower_that_leads_finishes_what_the_leader_left(here: Here) -
         other = await here.send(broker("other"))
 
         async def awaited() -> bool:
-            return not follower.whole and here.plane.served(PATH) is None
+            return follower.lacking is not None and here.plane.served(PATH) is None
 
         await soon(awaited)
         assert list(here.logs.logs) == [LOG], "a follower neither creates nor deletes logs"

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from knative_gateway.controller import log_keeping
 from knative_gateway.controller.controller import Controller
+from knative_gateway.controller.log_keeping import LogKeeper
+from knative_gateway.errors import RefusedError
 from knative_gateway.ports import Key, Stored
 from knative_gateway.resources.objects import text, uid_of
 from tests.knative_gateway.controller.rig import Here, Plane, here_at, soon
@@ -173,4 +176,55 @@ async def test_a_log_that_raises_something_unexpected_costs_its_broker_only(here
         await here.ready(await here.send(broker("other")))
         await here.ready(bad, "False")
         assert isinstance(controller, Controller)
-        assert not controller.whole
+        await controller.settled()
+        assert controller.lacking is None
+
+
+async def test_a_log_that_the_node_refuses_is_tried_more_and_more_rarely_until_it_is_accepted(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It concerns its Broker only: everything else is served."""
+    pauses, refuses, ensure = list[float](), True, here.logs.ensure
+    later = LogKeeper._later
+
+    def noted(keeper: LogKeeper, name: str, pause_s: float) -> None:
+        pauses.append(pause_s)
+        later(keeper, name, pause_s)
+
+    async def refusing(log: str, *, partitions: int, retention_ms: int | None) -> int:
+        if refuses:
+            raise RefusedError("retention-ms must be at least 1000")
+        return await ensure(log, partitions=partitions, retention_ms=retention_ms)
+
+    monkeypatch.setattr(LogKeeper, "_later", noted)
+    monkeypatch.setattr(log_keeping, "PAUSE_S_MAX", 0.05)
+    here.logs.ensure = refusing  # type: ignore[method-assign]  # the node's answer
+    async with here.controller() as controller:
+        key = await here.send(broker())
+        await here.ready(key, "False")
+
+        async def tried() -> bool:
+            controller._logs.tend(LOG)  # other reasons to look at it do not add attempts without end
+            return len(pauses) > 20
+
+        await soon(tried)
+        await controller.settled()
+        assert controller.lacking is None
+        assert len(controller._logs._again) == 1
+        refuses = False
+        await here.ready(key)
+        assert pauses[:4] == [0.01, 0.02, 0.04, 0.05]
+        assert set(pauses[4:]) == {0.05}
+
+
+async def test_a_log_that_waits_for_the_node_is_named(here: Here) -> None:
+    here.logs.away = True
+    async with here.controller() as controller:
+        key = await here.send(broker())
+        await here.ready(key, "False")
+        assert controller.lacking is not None
+        assert controller.lacking.startswith(LOG)
+        here.logs.away = False
+        await here.ready(key)
+        await controller.settled()
+        assert controller.lacking is None

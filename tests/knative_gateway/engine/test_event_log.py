@@ -13,7 +13,7 @@ from event_formats.event import CloudEvent
 from examples.node import NodeProcess
 from knative_gateway.engine.appending import AppendLimits
 from knative_gateway.engine.event_log import AmqpEventLog
-from knative_gateway.errors import BadRequestError, OverloadedError, UnavailableError
+from knative_gateway.errors import BadRequestError, OverloadedError, RefusedError, UnavailableError
 from knative_gateway.ports import EventLog, Stored
 from tests.knative_gateway.memory_log import MemoryEventLog
 
@@ -66,6 +66,15 @@ async def test_a_log_is_made_once(log: EventLog, name: str) -> None:
     assert await log.ensure(name, partitions=3, retention_ms=60_000) == 3
     assert await log.ensure(name, partitions=7, retention_ms=None) == 3
     assert await log.ends(name) == {0: None, 1: None, 2: None}
+
+
+async def test_settings_that_the_node_does_not_accept_are_refused(node: NodeProcess, name: str) -> None:
+    async with AmqpEventLog(node.url) as logs:
+        await logs.wait_connected(10)
+        with pytest.raises(RefusedError, match=f"{name}: .*must be at least 1000"):
+            await logs.ensure(name, partitions=1, retention_ms=1)
+        with pytest.raises(RefusedError, match="is not a valid log name"):
+            await logs.ensure("x" * 300, partitions=1, retention_ms=None)
 
 
 async def test_appended_events_are_read_in_order(log: EventLog, name: str) -> None:

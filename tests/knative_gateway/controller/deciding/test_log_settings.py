@@ -1,6 +1,13 @@
 import pytest
 
-from knative_gateway.controller.deciding.log_settings import WELL_KNOWN, of_broker, of_channel
+from amqp_streams.log_settings import LOG_SETTINGS
+from knative_gateway.config import RETENTION_MIN_S
+from knative_gateway.controller.deciding.log_settings import (
+    RETENTION_MS_MIN,
+    WELL_KNOWN,
+    of_broker,
+    of_channel,
+)
 from knative_gateway.controller.deciding.plan import LogNeed, Settings
 from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object
@@ -46,6 +53,8 @@ def test_a_config_map_may_have_the_delivery_of_brokers_without_one() -> None:
         {"partitions": "many"},
         {"partitions": "5000"},
         {"retention": "7d"},
+        {"retention": "PT0.999S"},
+        {"retention": "PT0.0000001S"},
         {"delivery": "retry: -1"},
         {"delivery": "retries: 1"},
         {"delivery": "backoffDelay: 1s"},
@@ -119,3 +128,9 @@ def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None
             "ConfigInvalid",
             "ConfigMap n/c is not valid; its contents are not shown in another namespace",
         )
+
+
+def test_the_smallest_retention_is_that_of_the_node() -> None:
+    (setting,) = (each for each in LOG_SETTINGS if each.field == "retention_ms")
+    assert setting.least == RETENTION_MS_MIN == 1000 * RETENTION_MIN_S
+    assert from_data({"retention": "PT1S"})[0] == LogNeed("l", 4, RETENTION_MS_MIN)
