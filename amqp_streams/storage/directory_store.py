@@ -19,6 +19,7 @@ from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import LogDeletedError
 from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
+from amqp_streams.storage.answering import at_once
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.closing import move_to_segments
 from amqp_streams.storage.commits.commits import Committer
@@ -45,13 +46,15 @@ from amqp_streams.storage.ports import (
     CommitDone,
     CommitQueue,
     Partition,
+    ReadRequest,
     StoredLog,
     StoreFacts,
     Use,
 )
+from amqp_streams.storage.questions import Question
 from amqp_streams.storage.removing import Removal, checkpoint_and_remove
 from amqp_streams.storage.restore import Restored
-from amqp_streams.storage.retaining import retain
+from amqp_streams.storage.retaining import has_retention, retain
 
 
 class DirectoryStore:
@@ -260,6 +263,10 @@ class DirectoryStore:
         step = Call(partial(catalog.checkpoint_and_delete, self._files, self._root, checkpoint, trash))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
+    def ask(self, question: Question, request: ReadRequest) -> StoredLog | None:  # noqa: ARG002  no other machine
+        """See `Store.ask`."""
+        return at_once(self, question)
+
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
         self._format = opening.raise_format(self._files, self._root, self._format, catalog.FORMAT_NUMBERED)
@@ -303,12 +310,8 @@ class DirectoryStore:
         moved: list[tuple[Partition, int]] = []
         gone: list[Removal] = []
         if not self._to_retain:
-            self._to_retain.extend(
-                each
-                for name, log in self._records.items()
-                if _has_retention(log)
-                for each in self._partitions(name)
-            )
+            kept = [name for name, log in self._records.items() if has_retention(log.settings)]
+            self._to_retain.extend(each for name in kept for each in self._partitions(name))
         for _ in range(min(RETAINED_A_CALL, len(self._to_retain))):
             partition = self._to_retain.popleft()
             before = partition.start
@@ -441,10 +444,6 @@ class DirectoryStore:
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         data = self._checkpoint(clean=clean, without=without).encode()
         Replace(self._root / catalog.CHECKPOINT_FILE, data).run(self._files)
-
-
-def _has_retention(log: LogRecord) -> bool:
-    return log.settings.retention_ms is not None or log.settings.retention_bytes is not None
 
 
 def _wall_clock_ms() -> int:

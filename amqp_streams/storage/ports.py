@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
+from amqp_streams.storage.questions import Question
 
 STATE_KEY_BYTES_MAX: Final = 2048
 """The longest key of `States`, in UTF-8."""
@@ -107,7 +108,7 @@ class Chunk:
 
 
 class Later(Enum):
-    """The answer of a read that waits for the disk, or for another machine."""
+    """What a store answers while it waits for the disk, or for another machine."""
 
     LATER = auto()
 
@@ -116,7 +117,7 @@ LATER: Final = Later.LATER
 
 
 class PendingRead(Protocol):
-    """A read that a store has begun for a `ReadRequest`."""
+    """An answer that a store has begun for a `ReadRequest`."""
 
     def cancel(self) -> None:
         """Forget the request: `ready` is not called any more."""
@@ -124,10 +125,10 @@ class PendingRead(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ReadRequest:
-    """A reader that can wait for an answer. It has at most one read that is not answered.
+    """A caller that can wait for an answer. It has at most one question that is not answered.
 
     `owner`: the reads of all owners take turns, for example of connections. `ready`: called on the event
-    loop's thread, when the same read answers at once. `pending`: belongs to the store.
+    loop's thread, when the same read or question is answered at once. `pending`: belongs to the store.
     """
 
     owner: Hashable
@@ -135,7 +136,7 @@ class ReadRequest:
     pending: PendingRead | None = None
 
     def cancel(self) -> None:
-        """Give up the read that is not answered. Has no effect without one."""
+        """Give up the answer. Has no effect if the request waits for none."""
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.cancel()
@@ -380,6 +381,18 @@ class Store(Protocol):
 
         Raises:
             KeyError: unknown.
+        """
+
+    def ask(self, question: Question, request: ReadRequest) -> "StoredLog | Later | None":
+        """The answer to a question about logs: see `questions.py`.
+
+        `LATER`: the store calls `request.ready` when the same question with the same request is answered or
+        raises. A change for a request that is cancelled happens nevertheless.
+
+        Raises:
+            ValueError: the log to create already exists, or `update` raises it.
+            KeyError: the log to change or to delete does not exist.
+            StorageError: the disk failed, or the other machine does not answer.
         """
 
     def allow_numbers(self) -> None:

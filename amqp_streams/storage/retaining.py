@@ -1,9 +1,15 @@
 """[io] Retention of one partition: write old records to a segment, close it, drop it, in this order."""
 
+from amqp_streams.config import LogSettings
 from amqp_streams.storage.commits.flushing import Flusher
 from amqp_streams.storage.partitions.partition_log import PartitionLog
 from amqp_streams.storage.plans.retention import AHEAD_MS, expired
 from amqp_streams.storage.removing import Removal
+
+
+def has_retention(settings: LogSettings) -> bool:
+    """Whether a log with these settings may lose events."""
+    return settings.retention_ms is not None or settings.retention_bytes is not None
 
 
 def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> Removal | None:

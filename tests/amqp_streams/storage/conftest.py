@@ -5,17 +5,29 @@
 
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Tuning
-from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store
-from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore, Uneven
+from amqp_streams.storage.ports import (
+    LATER,
+    CommitDone,
+    CommitQueue,
+    Later,
+    Partition,
+    ReadRequest,
+    Store,
+    StoredLog,
+)
+from amqp_streams.storage.questions import Question
+from amqp_streams.testing import FaultyFiles, Lateness, ManualLoop, MemoryStore, Uneven
 
+T = TypeVar("T")
 NOW = 1_700_000_000_000
 ROOT = Path("/data")
 SMALL = Tuning(
@@ -69,6 +81,23 @@ class Hand:
         number = self.store.states.write(changes)
         self.loop.run_until(lambda: bool(self.written) and self.written[-1][0] >= number)
         return self.written[-1][1]
+
+    def ask(self, question: Question) -> StoredLog | None:
+        """Ask the store, and wait for the answer."""
+        return self.answer(partial(self.store.ask, question))
+
+    def answer(self, call: Callable[[ReadRequest], T | Later]) -> T:
+        """Make a call with a request, and wait for its answer."""
+        ready: list[None] = []
+        request = ReadRequest("hand", lambda: ready.append(None))
+        waits = 0
+        while (found := call(request)) is LATER:
+            waits += 1
+            assert call(request) is LATER, "asking again changes nothing"
+            self.loop.run_until(lambda waits=waits: len(ready) == waits)  # type: ignore[misc]  # a default of a lambda
+        assert len(ready) == waits
+        assert request.pending is None
+        return found
 
     def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int | None:
         """Append a record and commit it. Returns its number, if the store knows it at the append."""
@@ -137,16 +166,18 @@ def stamps(partition: Partition) -> list[int]:
 Opener = Callable[[], Hand]
 
 
-@pytest.fixture(params=["memory", "separate", "uneven", "inline", "real"])
+@pytest.fixture(params=["memory", "separate", "uneven", "late", "inline", "real"])
 def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
     """A hand for each kind of store.
 
     In memory, "separate": each partition is a queue of its own; "uneven": in addition, numbers have gaps and
-    times fall.
+    times fall; "late": in addition, requests are answered later.
     """
-    if request.param in {"memory", "separate", "uneven"}:
-        uneven = Uneven() if request.param == "uneven" else None
-        store, loop = MemoryStore(separate=request.param != "memory", uneven=uneven), ManualLoop()
+    if request.param in {"memory", "separate", "uneven", "late"}:
+        loop = ManualLoop()
+        uneven = Uneven() if request.param in {"uneven", "late"} else None
+        late = Lateness(loop.call) if request.param == "late" else None
+        store = MemoryStore(separate=request.param != "memory", uneven=uneven, late=late)
         store.states.defer = loop.call
         hand = Hand(store, loop)
     elif request.param == "inline":

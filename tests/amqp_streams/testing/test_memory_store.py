@@ -4,8 +4,9 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.ports import CommitDone
-from amqp_streams.testing import MemoryStore
+from amqp_streams.storage.ports import LATER, CommitDone, ReadRequest
+from amqp_streams.storage.questions import Find, Refresh
+from amqp_streams.testing import Lateness, ManualLoop, MemoryStore
 
 NOW = 1_700_000_000_000
 
@@ -59,3 +60,23 @@ def test_a_failed_commit_fails_the_appends_after_it_and_then_offsets_continue_wi
     chunk = partition.read(0, 100)
     assert chunk is not None
     assert list(chunk.messages) == [b"c"]
+
+
+def test_what_another_node_does_is_seen_when_the_store_is_asked() -> None:
+    loop, request = ManualLoop(), ReadRequest("one", lambda: None)
+    store = MemoryStore(late=Lateness(loop.call))
+    log = store.create_elsewhere("log", LogSettings(), incarnation="i")
+    store.append_elsewhere(log.partitions[0], [b"a", b"b"], NOW)
+    assert not store.logs
+    assert store.ask(Find("log"), request) is LATER
+    loop.run_ready()
+    assert store.ask(Find("log"), request) is log
+    assert store.logs == {"log": log}
+    (partition,) = log.partitions
+    assert partition.end == 0
+    assert store.ask(Refresh("log", (0,)), request) is LATER
+    loop.run_ready()
+    assert store.ask(Refresh("log", (0,)), request) is None
+    chunk = partition.read(0, 100)
+    assert chunk is not None
+    assert list(chunk.messages) == [b"a", b"b"]
