@@ -15,6 +15,7 @@ from knative_gateway.dispatcher import positions, starts, storing
 from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.figures import Figures, Lag
+from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.starts import Begin
@@ -59,7 +60,10 @@ class RouteWorker:
         self._ends: Mapping[int, str] = {}
         self._incarnation = ""
         self._figures: dict[str, Figures] = {}
+        self._histories: Final[dict[str, History]] = {}
+        # A task for each end, which a stop does not cancel: it stores what was delivered.
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._releasing: asyncio.Task[None] | None = None
         # An event and not a queue: only the latest route counts, however often it changed meanwhile.
         self._wake: Final = asyncio.Event()
         # Changes of the route, replays and the end wait for one another: each of them moves subscribers
@@ -113,7 +117,8 @@ class RouteWorker:
         dispatchers = list(self.dispatchers.values())
         self.dispatchers.clear()
         endings = (self._end(dispatcher, drain_s, store=False) for dispatcher in dispatchers)
-        await asyncio.gather(*endings, *self._leaving.values())
+        releasing = () if self._releasing is None else (self._releasing,)
+        await asyncio.gather(*endings, *self._leaving.values(), *releasing)
         await asyncio.gather(*(reader.close() for reader in self.readers.values()))
         return dispatchers
 
@@ -142,7 +147,8 @@ class RouteWorker:
     async def _restart(self, spec: Subscriber) -> None:
         """End the subscriber's deliveries, and begin at the stored positions."""
         try:
-            await self._end(self.dispatchers.pop(spec.uid), LEAVING_S)
+            ending = self._end(self.dispatchers.pop(spec.uid), LEAVING_S)
+            self._leaving[spec.uid] = asyncio.create_task(ending)
             self.failing = {**self.failing, **await self._enter([spec])}
         finally:
             self._wake.set()  # after a failure, too: the subscriber must be served again
@@ -172,12 +178,11 @@ class RouteWorker:
                 "log_recreated", log=self.wanted.log, action="its events are delivered from the first one"
             )
             dispatchers = list(self.dispatchers.values())
+            ending = asyncio.create_task(self._end_with_log(dispatchers))
+            self._leaving.update(dict.fromkeys(self.dispatchers, ending))
             self.dispatchers.clear()
             try:
-                await asyncio.gather(
-                    *(self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers)
-                )
-                await storing.keep(dispatchers, self._store, ())  # their histories, but no positions
+                await asyncio.shield(ending)
                 await asyncio.gather(*(reader.close() for reader in self.readers.values()))
                 self.readers.clear()
                 entered = await self._enter([dispatcher.spec for dispatcher in dispatchers], anew=True)
@@ -186,6 +191,11 @@ class RouteWorker:
                     dispatcher.state.log_recreated()
             finally:
                 self._wake.set()  # after a failure, too: the subscribers must be served again
+
+    async def _end_with_log(self, dispatchers: Sequence[SubscriberDispatcher]) -> None:
+        endings = (self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers)
+        await asyncio.gather(*endings)
+        await storing.keep(dispatchers, self._store, ())  # their histories, but no positions
 
     def lag(self, dispatcher: SubscriberDispatcher, now_ms: int) -> Lag:
         """Return how far a subscriber is behind the end of the log, as of the last `look` or read.
@@ -243,6 +253,7 @@ class RouteWorker:
             # The subscriber was removed. Its cursor was stored above and is removed by the controller.
             if spec is None:
                 self._figures.pop(uid, None)
+                self._histories.pop(uid, None)
                 ending = self._end(self.dispatchers.pop(uid), LEAVING_S, store=False)
                 self._leaving[uid] = asyncio.create_task(ending)
             # The window of a partition is made for one order. Events that wait in it cannot move to another
@@ -265,12 +276,16 @@ class RouteWorker:
         for spec in specs:
             # A subscriber with the same uid may still have deliveries in flight. Two dispatchers of one
             # subscriber would break its order.
-            leaving = self._leaving.pop(spec.uid, None)
+            leaving = self._leaving.get(spec.uid)
             if leaving is not None:
-                await leaving
+                await asyncio.wait({leaving})
+                del self._leaving[spec.uid]
+                leaving.result()
             try:
                 figures = self._figures.setdefault(spec.uid, Figures())
-                made[spec.uid] = SubscriberDispatcher(spec, self._context, figures)
+                # Failures that could not be stored when the predecessor ended are stored later.
+                history = self._histories.setdefault(spec.uid, History())
+                made[spec.uid] = SubscriberDispatcher(spec, self._context, figures, history)
             except FilterError as error:
                 failing[spec.uid] = str(error)
         begun: dict[str, Mapping[int, Begin]] = {}
@@ -357,12 +372,8 @@ class RouteWorker:
             for partition in dispatcher.partitions
             if not self._is_ours(partition)
         ]
-        # First the deliveries end, then the cursors are stored: the new owner must not find an older
-        # position.
-        cursors = await asyncio.gather(
-            *(self._release(dispatcher, partition) for dispatcher, partition in released)
-        )
-        await storing.keep([dispatcher for dispatcher, _ in released], self._store, cursors)
+        self._releasing = asyncio.create_task(self._release_all(released))
+        await asyncio.shield(self._releasing)
         if self.dispatchers:
             begun, failing, incarnation = await self._begin(
                 [dispatcher.spec for dispatcher in self.dispatchers.values()]
@@ -379,6 +390,14 @@ class RouteWorker:
             # Only if all began: otherwise the next run of `_become` tries again.
             self._followed = ours
         return failing
+
+    async def _release_all(self, released: Sequence[tuple[SubscriberDispatcher, int]]) -> None:
+        # First the deliveries end, then the cursors are stored: the new owner must not find an older
+        # position.
+        cursors = await asyncio.gather(
+            *(self._release(dispatcher, partition) for dispatcher, partition in released)
+        )
+        await storing.keep([dispatcher for dispatcher, _ in released], self._store, cursors)
 
     async def _release(self, dispatcher: SubscriberDispatcher, number: int) -> Cursor:
         partition = dispatcher.remove(number)

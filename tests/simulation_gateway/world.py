@@ -270,8 +270,8 @@ def observed(ledger: Ledger) -> Iterator[None]:
     begin_again = RouteWorker.begin_again
     owners: dict[History, str] = {}
 
-    def begun(state: SubscriberState, spec: Subscriber, context: Any, figures: Any) -> None:
-        begin(state, spec, context, figures)
+    def begun(state: SubscriberState, spec: Subscriber, *more: Any) -> None:
+        begin(state, spec, *more)
         owners[state.history] = spec.uid
 
     def noted(history: History, now_ms: int, arrival: Any, failure: Any, end: str = "") -> None:

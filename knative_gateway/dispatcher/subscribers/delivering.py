@@ -16,6 +16,7 @@ from knative_gateway.delivery import Answer, Attempt, Done, End, To
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.subscribers.first_attempt import FirstAttempt
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.dispatcher.subscribers.planned import PlannedDelivery, delivery_options
@@ -39,13 +40,15 @@ ReadOne = Callable[[Listed], Awaitable[Arrival | None]]
 class SubscriberDispatcher:
     """Delivers the events of all partitions that this gateway owns to one subscriber."""
 
-    def __init__(self, spec: Subscriber, context: DispatchContext, figures: Figures) -> None:
-        """`figures`: counters, which continue from their values.
+    def __init__(
+        self, spec: Subscriber, context: DispatchContext, figures: Figures, history: History | None = None
+    ) -> None:
+        """`figures`: counters, which continue from their values. `history`: of a predecessor, if any.
 
         Raises:
             FilterError: see `SubscriberState`.
         """
-        self.state: Final = SubscriberState(spec, context, figures)
+        self.state: Final = SubscriberState(spec, context, figures, history)
         self.figures: Final = figures
         self.history: Final = self.state.history
         self.partitions: Final[dict[int, SubscriberPartition]] = {}

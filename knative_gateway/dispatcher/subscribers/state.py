@@ -34,8 +34,10 @@ REPORT_S: Final = 10.0
 class SubscriberState:
     """`held`: bytes of the events of all partitions. `running`: set unless the subscriber is paused."""
 
-    def __init__(self, spec: Subscriber, context: DispatchContext, figures: Figures) -> None:
-        """`figures`: counters, which continue from their values.
+    def __init__(
+        self, spec: Subscriber, context: DispatchContext, figures: Figures, history: History | None = None
+    ) -> None:
+        """`figures`: counters, which continue from their values. `history`: of a predecessor, if any.
 
         Raises:
             FilterError: a filter is not valid. Admission refuses such filters.
@@ -44,7 +46,7 @@ class SubscriberState:
         self.filters = compile_filters(spec.filters)
         self.context: Final = context
         self.figures: Final = figures
-        self.history: Final = History()
+        self.history: Final = History() if history is None else history
         self.held: Final = HeldBytes(context.settings.held_bytes_max)
         self.running: Final = asyncio.Event()
         if not spec.paused:

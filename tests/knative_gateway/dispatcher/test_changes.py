@@ -320,3 +320,24 @@ async def test_an_internal_error_holds_up_no_other_event(
     await until(lambda: rig.store.positions["u"] == place(3))
     assert server.ids == ["1", "3"]
     assert [failure.event_id for failure in rig.store.failures["u"] if failure.end == "dropped"] == ["0", "2"]
+
+
+async def test_a_replay_without_a_store_loses_no_failure(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store answers the request for the replay, and then fails for a while."""
+    async with Rig(DispatchSettings(flush_ms=60_000, idle_flush_ms=60_000), partitions=1) as rig:
+        await rig.serve(subscriber("u", server.url()))
+        server.answers = [400]
+        await rig.send(event(1))
+        await until(lambda: rig.dispatcher.figures("u")["dropped"] == 1)
+
+        async def fail(*_: object) -> None:
+            raise UnavailableError("away")
+
+        with monkeypatch.context() as patches:
+            patches.setattr(rig.store, "save", fail)
+            await rig.dispatcher.replay_from_offsets("u", "0=@latest")
+        assert not rig.store.failures
+        await rig.dispatcher.store_histories()
+        assert [failure.end for failure in rig.store.failures["u"]] == ["", "dropped"]

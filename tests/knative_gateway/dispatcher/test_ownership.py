@@ -133,6 +133,28 @@ async def test_a_delivery_that_is_dropped_with_its_partition_makes_room_for_anot
         over.set()
 
 
+async def test_a_stop_stores_what_a_partition_that_moves_has_delivered(server: SubscriberServer) -> None:
+    over = asyncio.Event()
+
+    async def wait(_: Got) -> web.StreamResponse:
+        await over.wait()
+        return web.Response(status=202)
+
+    server.behaviour = wait
+    async with AsyncExitStack() as stack:
+        pair = Pair()
+        await pair.serve(stack, server.url())
+        await pair.send(1)
+        await server.wait(1)
+        pair.shares[1].become()
+        await until(lambda: not pair.partitions(1))  # it waits for the answer
+        stopping = asyncio.create_task(pair.replicas[1].close())
+        await until(lambda: not pair.replicas[1].workers)
+        over.set()
+        await stopping
+        assert pair.kept.positions["u"][1] == PLACE(0)
+
+
 async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitions(
     pair: Pair, server: SubscriberServer
 ) -> None:
