@@ -152,7 +152,11 @@ class Limits(Settings):
     pending: ByteSize = Field(
         default=ByteSize(64 << 20),
         ge=1 << 20,
-        description="Bytes that are received and not yet durable. If there are more, senders get 503.",
+        description=(
+            "Bytes of events that are received and not yet durable, and as many of requests that are not "
+            "answered yet. If there are more, senders get 503: of the requests, the oldest of the address "
+            "that has sent most of these bytes."
+        ),
     )
     append: Seconds = Field(
         default=5.0, description="How long a sender waits until its event is durable; then it gets 503."

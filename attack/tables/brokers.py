@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,9 @@ from attack.tables.pipelines import request
 from attack.tables.subscribers import API, Subscriber, attack_on, send_events
 from attack.tables.timers import SLACK_S, ends_within
 from knative_gateway.api import handlers
+from knative_gateway.http.listening import HELD_BYTES_MIN
 
+EVENT: Final = "ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /m\r\nce-type: m\r\n"
 STOPPED_S: Final = 0.4
 RUNNING_S: Final = 0.1
 SLOW_EVENTS: Final = 20
@@ -87,6 +89,31 @@ def _idle(room: Room) -> Iterator[str]:
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         yield "a connection without a further request"
         ends_within(client, room.gateway_limits.idle)
+
+
+def _unfinished(room: Room) -> Iterator[str]:
+    """Many large bodies that do not end."""
+    host, _, port = room.http.rpartition(":")
+    body = b"x" * (int(room.gateway_limits.body) - 100_000)
+    sent = request(room, "/broker/m/default", method="POST", body=body, more=EVENT)[:-1]
+    held_max = int(room.gateway_limits.pending) + int(room.gateway_limits.body) + HELD_BYTES_MIN
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            for _ in range(held_max // len(sent) + 20)
+        ]
+        for client in clients:
+            with suppress(ConnectionError):  # it is refused before all is sent
+                client.sendall(sent)
+        answers = []
+        for client in clients[:10]:
+            with suppress(ConnectionError):
+                answers.append(client.recv(64)[9:12])
+        expect(
+            b"503" in answers and set(answers) <= {b"503", b""},
+            f"the oldest of {len(clients)} bodies: {answers}",
+        )
+        yield f"{len(clients)} bodies without an end: 503 for the oldest"
 
 
 def _watches(room: Room) -> Iterator[str]:
@@ -166,8 +193,7 @@ def _slow_node(room: Room) -> Iterator[str]:
 def _flood_events(room: Room) -> str:
     """More events than may wait: each is answered with 503."""
     host, _, port = room.http.rpartition(":")
-    more = "ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /m\r\nce-type: m\r\n"
-    sent = request(room, "/broker/m/default", method="POST", body=b"x" * 20_000, more=more)
+    sent = request(room, "/broker/m/default", method="POST", body=b"x" * 20_000, more=EVENT)
     count = int(room.gateway_limits.pending) // 20_000 + 50
     answers: list[bytes] = []
     with ExitStack() as stack:
@@ -276,6 +302,12 @@ def _drain(room: Room) -> Iterator[str]:
 
 
 ATTACKS: Final = (
+    attack_on(
+        "large bodies that do not end",
+        "limits.pending",
+        _unfinished,
+        "gateway limits: pending",
+    ),
     attack_on("events and objects that are too large", "limits.body", _body, "gateway limits: body"),
     attack_on("a batch of too many events", "limits.batch_events", _batch, "gateway limits: batch_events"),
     attack_on(

@@ -7,6 +7,7 @@ not take a body. Each time limit applies only while the gateway waits for the cl
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
@@ -14,7 +15,7 @@ import structlog
 from knative_gateway.http.exchange import Exchange
 from knative_gateway.http.patience import Late, Patience
 from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
-from knative_gateway.http.responses import text
+from knative_gateway.http.responses import RETRY_LATER, Header, text
 from knative_gateway.http.service import Service
 from service_parts.networks import network_of
 
@@ -57,6 +58,11 @@ class Connection(asyncio.Protocol):
         self._can_write: asyncio.Event | None = None
         """Set when writing may continue; None while the transport accepts data."""
         self._patience: Final = Patience()
+        self.held = 0
+        """Bytes of requests without an answer. Requests of one small block are not counted."""
+        self.held_since = 0.0
+        self._arrives = False
+        """Some of these bytes are of a request that is not complete, or that is not being answered yet."""
 
     # asyncio calls these.
 
@@ -77,9 +83,8 @@ class Connection(asyncio.Protocol):
         self.shared.connections.discard(self)
         self.shared.leave(self)
         self._reader.close()
-        self._left = b""
-        while self._queue:
-            _lose(self._queue.popleft())
+        self._lose_all()
+        self._count()
         if self._can_write is not None:
             self._can_write.set()
 
@@ -90,14 +95,23 @@ class Connection(asyncio.Protocol):
         # Order: bytes that arrived earlier and are not parsed yet come first.
         if self._left:
             self._left, self._left_at = self._left[self._left_at :] + data, 0
+            self._count()
             return
         self._may_begin = True
         if len(data) <= HEAD_BYTES:
             self._parse(data)
             # A single complete request, which is the usual case, cannot require a pause. This saves a call
             # for nearly every request.
-            if len(self._queue) > 1 or self._reader.current is not None or self._can_write is not None:
+            reader = self._reader
+            if (
+                len(self._queue) > 1
+                or reader.current is not None
+                or reader.is_in_head
+                or self._can_write is not None
+                or self.held
+            ):
                 self._pace()
+                self._count()
         else:
             self._left = data
             self._go_on()
@@ -157,6 +171,7 @@ class Connection(asyncio.Protocol):
             # not begun.
             self._queue.clear()
             self._close(lingers=self._reader.current is not None)
+            self._count()
             return
         self._patience.idle_since = None
         if not self._queue:
@@ -166,6 +181,8 @@ class Connection(asyncio.Protocol):
             self._advance()
         if self._is_read_paused:
             self._go_on()
+        elif self.held:
+            self._count()
 
     def abort(self) -> None:
         """Close at once."""
@@ -180,6 +197,19 @@ class Connection(asyncio.Protocol):
     def is_encrypted(self) -> bool:
         """Whether TLS is used."""
         return self._transport.get_extra_info("sslcontext") is not None
+
+    # The holdings call this.
+
+    def shed(self) -> None:
+        """Refuse the request that is arriving, because the connections hold too many bytes."""
+        if not self._queue or self._queue[0] is self._reader.current:
+            self._refuse(503, "the gateway is receiving too much: send the request again", (RETRY_LATER,))
+        else:
+            # The answers to earlier requests may take any time, and a refusal comes after them.
+            self._transport.abort()
+            self._reader.end()
+            self._lose_all()
+        self._count()
 
     # The backlog calls this.
 
@@ -270,6 +300,26 @@ class Connection(asyncio.Protocol):
             reader.is_ended = True
             self._advance()
         self._pace()
+        self._count()
+
+    def _count(self) -> None:
+        """Report how many bytes this connection holds, if that changed. Call this last: it may refuse the
+        request.
+        """
+        queue, reader = self._queue, self._reader
+        held = len(self._left) + reader.held
+        for exchange in queue:
+            held += exchange.received
+        arrives = held > 0 and (
+            len(queue) > 1 or reader.current is not None or reader.is_in_head or bool(self._left)
+        )
+        change = held - self.held
+        if not change and arrives is self._arrives:
+            return
+        if not self.held:
+            self.held_since = self.shared.clock()
+        self.held, self._arrives = held, arrives
+        self.shared.holdings.note(self, change, arrives=arrives)
 
     def _is_full(self) -> bool:
         """Return whether reading must pause."""
@@ -331,17 +381,17 @@ class Connection(asyncio.Protocol):
             elif self._closes_after_answers:
                 self._close(lingers=False)
 
-    def _refuse(self, status: int, words: str) -> None:
+    def _refuse(self, status: int, words: str, headers: Sequence[Header] = ()) -> None:
         """Refuse the request that is being read, after the answers to earlier requests; then close."""
         log.debug("request_refused", peer=self.address("peername"), status=status, reason=words)
         reader = self._reader
-        exchange, reader.current = reader.current, None
-        reader.is_ended, reader.is_in_head = True, False
+        exchange = reader.current
+        reader.end()
         if exchange is not None and (exchange.is_answered or exchange.has_begun):
             # The client would read a second answer as a part of the first one, or as the next answer.
             self._closes_after_answers = True
         else:
-            self._refusal = text(status, words, self.shared.headers)
+            self._refusal = text(status, words, (*self.shared.headers, *headers))
         if exchange is not None and exchange in self._queue:
             self._queue.remove(exchange)
             _lose(exchange)
@@ -362,9 +412,15 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         self._pace()
 
+    def _lose_all(self) -> None:
+        self._left = b""
+        while self._queue:
+            _lose(self._queue.popleft())
+
 
 def _lose(exchange: Exchange) -> None:
     """Report to the handler that the client has disconnected."""
     exchange.is_lost = True
-    if exchange.handler is not None and not exchange.is_answered:
-        exchange.handler.lost()
+    handler, exchange.handler = exchange.handler, None
+    if handler is not None and not exchange.is_answered:
+        handler.lost()

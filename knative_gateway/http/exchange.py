@@ -74,7 +74,8 @@ class Exchange:
     """A request whose headers have arrived, and its answer.
 
     `target`: the second word of the request line. `headers`: names are in lower case. `body`: the bytes that
-    arrived and were not taken. `is_whole`: the request is complete. `has_begun`: a part of the answer was
+    arrived and were not taken. `received`: how many arrived, with large headers, except in a request that the
+    connection took as one block. `is_whole`: the request is complete. `has_begun`: a part of the answer was
     sent. `collects`: the handler takes the whole body at its end, and the body has a limit. `frame`: see
     `whole.py`.
     """
@@ -93,6 +94,7 @@ class Exchange:
         "is_whole",
         "keep_alive",
         "method",
+        "received",
         "target",
         "version",
     )
@@ -116,6 +118,7 @@ class Exchange:
         self.keep_alive = keep_alive
         self.expects_continue = expects_continue
         self.body = bytearray()
+        self.received = 0
         self.frame: Frame | None = None
         self.collects = False
         self.is_whole = False
@@ -164,6 +167,8 @@ class Exchange:
     def end(self, *, close: bool) -> None:
         """Complete the answer. `close`: the answer has `connection: close`."""
         self.is_answered = True
+        # The handler refers to this exchange: the cycle would keep the body until a garbage collection.
+        self.handler = None
         if not self.is_whole:
             self.body.clear()  # later parts of the body are dropped when they arrive
         if not self.is_lost:

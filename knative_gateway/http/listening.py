@@ -26,6 +26,12 @@ from service_parts.certificate_files import CertificateFileError, load_certifica
 BACKLOG: Final = 2048
 HANDSHAKE_S: Final = 10.0
 TLS_CLOSE_S: Final = 5.0
+HELD_BYTES_MIN: Final = 8 << 20
+"""The connections may hold at least this much more than one body, whatever `limits.pending` is: a request to
+the API, with what was read ahead, must have room.
+"""
+SHED_REPORT_S: Final = 10.0
+"""The shortest time between two log lines about requests that were refused because of the bytes held."""
 _TICK_S: Final = 1.0
 _LOOK_S: Final = 0.01
 _GRACE_S: Final = 5.0
@@ -66,8 +72,14 @@ class HttpServer:
         self._ticking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         self._service: Final = Service[Connection](
-            self._handler, loop.time, Backlog(loop.call_soon), connections_max=limits.connections
+            self._handler,
+            loop.time,
+            Backlog(loop.call_soon),
+            connections_max=limits.connections,
+            held_max=max(limits.pending, limits.body + HELD_BYTES_MIN),
         )
+        self._shed = 0
+        self._shed_reported_s = -SHED_REPORT_S
 
     async def open(self, listener: Listener) -> None:
         """Listen on one address.
@@ -159,8 +171,15 @@ class HttpServer:
         # Formatting the date for each answer would be slow, and its resolution is one second.
         self._service.headers = [(b"date", formatdate(usegmt=True).encode())]
         now = asyncio.get_running_loop().time()
+        self._report_shed(now)
         for connection in list(self._service.connections):
             connection.look(now, request_s=self._limits.request + _GRACE_S, idle_s=self._limits.idle)
+
+    def _report_shed(self, now: float) -> None:
+        holdings = self._service.holdings
+        if holdings.shed_count > self._shed and now >= self._shed_reported_s + SHED_REPORT_S:
+            log.warning("requests_refused", count=holdings.shed_count - self._shed, bytes=holdings.bytes)
+            self._shed, self._shed_reported_s = holdings.shed_count, now
 
 
 async def serve_http(

@@ -123,8 +123,20 @@ class RequestReader:
 
     def close(self) -> None:
         """Free the parser. It refers to this object, and the cycle would delay the release of both."""
-        self.is_ended = True
+        self.end()
         self._parser = None
+
+    def end(self) -> None:
+        """Read nothing more, and forget the request that is being read."""
+        self.is_ended, self.is_in_head = True, False
+        self.current = None
+        self._headers = []
+        self._quiet_bytes = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of headers that are not complete, and of everything else without progress."""
+        return 0 if self.is_ended else self._quiet_bytes
 
     def _feed(self, piece: bytes | memoryview) -> None:
         while (read := self._read_to_upgrade(piece)) is not None:
@@ -202,8 +214,9 @@ class RequestReader:
         self._has_upgrade = parser.should_upgrade()
         # The sizes are summed only for heads that did not arrive in one piece. A piece is smaller than the
         # limit, so all others are within it.
+        size = 0
         if not self._is_small or len(self._target) > TARGET_BYTES_MAX or len(headers) > HEADERS_MAX:
-            self._check_size()
+            size = self._check_size()
         if version != "1.1" or b"transfer-encoding" in noted or self._has_upgrade:
             _check_framing(parser.get_method(), version, noted.get(b"transfer-encoding"))
         self.current = Exchange(
@@ -219,6 +232,7 @@ class RequestReader:
             and version == "1.1"
             and noted.get(b"expect", b"").lower() == b"100-continue",
         )
+        self.current.received = size
         self._taker.head_came(self.current)
 
     def on_body(self, body: bytes) -> None:
@@ -230,6 +244,7 @@ class RequestReader:
         if exchange is None or exchange.is_answered:
             return
         exchange.body += body
+        exchange.received += len(body)
         if exchange.handler is not None and not exchange.collects:
             exchange.handler.received()
 
@@ -249,8 +264,8 @@ class RequestReader:
         exchange.is_whole = True
         self._taker.request_ended(exchange)
 
-    def _check_size(self) -> None:
-        """Raise RefusedError for headers that are too large."""
+    def _check_size(self) -> int:
+        """Return the size of the headers. Raise RefusedError for headers that are too large."""
         if len(self._target) > TARGET_BYTES_MAX:
             raise RefusedError(414, f"the request target is longer than {TARGET_BYTES_MAX} bytes")
         size = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._headers)
@@ -258,6 +273,7 @@ class RequestReader:
             raise RefusedError(431, f"the headers are larger than {HEAD_BYTES_MAX} bytes")
         if len(self._headers) > HEADERS_MAX:
             raise RefusedError(431, f"there are more than {HEADERS_MAX} headers")
+        return size
 
 
 def _check_framing(method: bytes, version: str, coding: bytes | None) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 Header = tuple[bytes, bytes]
 
 CLOSE: Final[Header] = (b"connection", b"close")
+RETRY_LATER: Final[Header] = (b"retry-after", b"1")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _NOT_IN_NAMES: Final = re.compile(rb'[\x00-\x20\x7f-\xff()<>@,;:\[\]={}\\"]')

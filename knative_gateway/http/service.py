@@ -1,17 +1,16 @@
 """What the connections of a listener share, and which of them closes when there is one too many."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from knative_gateway.http.backlog import Backlog
 from knative_gateway.http.exchange import Exchange, Handler, Shared
+from knative_gateway.http.holding import Holder, Holdings
 from service_parts.networks import Crowds
 
 
-class Member(Hashable, Protocol):
+class Member(Holder, Protocol):
     """A connection. `network`: the client's IPv4 address, or the /64 network of its IPv6 address."""
-
-    network: str
 
     def abort(self) -> None:
         """Close at once."""
@@ -30,13 +29,16 @@ class Service(Shared, Generic[M]):
         backlog: Backlog,
         *,
         connections_max: int,
+        held_max: int,
     ) -> None:
+        """`held_max`: bytes of unanswered requests that all connections may hold together."""
         super().__init__()
         self.handler: Final = handler
         self.clock: Final = clock
         self.backlog: Final = backlog
         self.connections_max: Final = connections_max
         self.connections: Final[set[M]] = set()
+        self.holdings: Final = Holdings[M](held_max)
         self._waiting: Final[Crowds[M]] = Crowds()
         """Connections without a request that is being answered, as they were at the last `make_room`."""
         self._changed: Final[dict[M, bool]] = {}

@@ -57,7 +57,11 @@ class _Handler:
 def _read(pieces: list[bytes], *, whole: bool) -> tuple[bytes, bool]:
     due: deque[Callable[[], None]] = deque()
     service = Service[Connection](
-        lambda exchange: _Handler(exchange, whole=whole), lambda: 0.0, Backlog(due.append), connections_max=9
+        lambda exchange: _Handler(exchange, whole=whole),
+        lambda: 0.0,
+        Backlog(due.append),
+        connections_max=9,
+        held_max=1 << 20,
     )
     connection, transport = Connection(service), Transport()
     connection.connection_made(transport)

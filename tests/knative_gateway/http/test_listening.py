@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ByteSize
+from structlog.testing import capture_logs
 
 from knative_gateway.config import Limits, Listener, TlsSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.http import listening
-from knative_gateway.http.listening import HttpServer, serve_http
+from knative_gateway.http.listening import HELD_BYTES_MIN, SHED_REPORT_S, HttpServer, serve_http
 from tests.amqp_streams.server.peers import Authority
 from tests.knative_gateway.dispatcher.rig import until
 
@@ -127,6 +129,33 @@ async def test_a_request_that_does_not_get_on_is_cut(
         with suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
+
+
+async def test_bodies_that_do_not_end_are_refused_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`limits.pending` is smaller than the largest request: then HELD_BYTES_MIN counts."""
+    monkeypatch.setattr(listening, "_TICK_S", 0.01)
+    size = 1 << 20
+    count = (size + HELD_BYTES_MIN) // size + 4
+    with capture_logs() as logs:
+        running = await serve_http(app, [ANY], limits=Limits(pending=ByteSize(size), body=ByteSize(size)))
+        peers = [await opened(running) for _ in range(count)]
+        for _, writer in peers:
+            writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size)
+            writer.write(b"x" * (size - 1))
+            with suppress(ConnectionError):
+                await writer.drain()
+        assert b"HTTP/1.1 503 " in await peers[0][0].readline()
+        for _, writer in peers[-3:]:
+            writer.write(b"x")
+        assert (await response(peers[-1][0])).endswith(b"\r\n\r\n%d" % size)
+        await until(lambda: any(line["event"] == "requests_refused" for line in logs))
+        for _, writer in peers:
+            writer.close()
+        await running.close(0.0)
+    lines = [line for line in logs if line["event"] == "requests_refused"]
+    assert 0 < lines[0]["count"] < count
+    assert SHED_REPORT_S >= 10
+    assert len(lines) == 1, "at most one line in SHED_REPORT_S"
 
 
 async def test_headers_without_end_are_refused(server: HttpServer) -> None:

@@ -12,7 +12,11 @@ class Client:
 
     def __init__(self, network: str) -> None:
         self.network = network
+        self.held, self.held_since = 0, 0.0
         self.is_closed = False
+
+    def shed(self) -> None:
+        raise AssertionError
 
     def abort(self) -> None:
         assert not self.is_closed, "it was closed before"
@@ -25,7 +29,7 @@ def _no_handler(_: Exchange) -> Handler:
 
 @pytest.fixture
 def service() -> Service[Client]:
-    return Service[Client](_no_handler, lambda: 0.0, Backlog(lambda _: None), connections_max=3)
+    return Service[Client](_no_handler, lambda: 0.0, Backlog(lambda _: None), connections_max=3, held_max=100)
 
 
 def clients(service: Service[Client], *networks: str) -> list[Client]:

@@ -85,7 +85,13 @@ class Echo:
 class Wire:
     """One connection; `now` is its clock."""
 
-    def __init__(self, handler: Callable[[Exchange], Handler] = Echo, *, connections_max: int = 10) -> None:
+    def __init__(
+        self,
+        handler: Callable[[Exchange], Handler] = Echo,
+        *,
+        connections_max: int = 10,
+        held_max: int = 1 << 30,
+    ) -> None:
         self.now = 100.0
         self.transport = Transport()
         self.handlers: list[Any] = []
@@ -93,7 +99,11 @@ class Wire:
         self.due: list[Callable[[], None]] = []
         """What the event loop calls in its next iteration."""
         self.service = Service[Connection](
-            self._made(handler), lambda: self.now, Backlog(self.due.append), connections_max=connections_max
+            self._made(handler),
+            lambda: self.now,
+            Backlog(self.due.append),
+            connections_max=connections_max,
+            held_max=held_max,
         )
         self.connection = Connection(self.service)
         self.connection.connection_made(self.transport)
