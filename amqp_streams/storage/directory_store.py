@@ -21,7 +21,7 @@ from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.answering import at_once
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
-from amqp_streams.storage.closing import move_to_segments
+from amqp_streams.storage.commits.closing import move_to_segments
 from amqp_streams.storage.commits.commits import Committer
 from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles
