@@ -9,6 +9,7 @@ stops writing to it (`blocked`), and its links wait.
 
 from collections.abc import Callable
 from itertools import count
+from time import perf_counter
 from typing import Any, Final
 
 from amqp_streams import names
@@ -16,13 +17,14 @@ from amqp_streams.errors import PeerError
 from amqp_streams.proton import sessions
 from amqp_streams.proton.engine import Engine
 from amqp_streams.proton.incoming import are_plain
-from amqp_streams.server.dispatch import Dispatch
+from amqp_streams.server.dispatch import TURN_S, Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
 from amqp_streams.server.identity.security import SecurityLayer
 from amqp_streams.server.links.control import ReplyLink
 from amqp_streams.server.links.flows import Flows
 from amqp_streams.server.links.link import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
 from amqp_streams.server.listening.channel import ByteChannel
+from amqp_streams.server.listening.pieces import Pieces
 from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
@@ -47,6 +49,7 @@ class AmqpConnection:
         "_open_before_ms",
         "_other_frames",
         "_pauses",
+        "_pieces",
         "_reads",
         "_reads_at_tick",
         "_security",
@@ -74,6 +77,7 @@ class AmqpConnection:
         self.formats = FormatFinder(are_plain)
         self.nuls = NulFinder()
         self._other_frames = 0
+        self._pieces = Pieces()
         self._lost = False
         self._flows: Flows | None = None
         self._pauses: set[Pause] = set()
@@ -96,25 +100,41 @@ class AmqpConnection:
 
     def received(self, data: memoryview) -> None:
         """Process bytes from the client."""
-        if self._engine is not None:
-            self._feed(data)
-        else:
+        if self._engine is None:
             self._security.received(bytes(data))
+        elif self._pieces.waiting:
+            self._pieces.keep(data)  # the transport delivered them in spite of the pause
+        else:
+            self._take(data, self._service.iteration.ends_s())
 
-    def _feed(self, data: memoryview | bytes) -> None:
+    def _take(self, block: memoryview, until: float, *, waited: bool = False) -> None:
+        """Process a block until this time; see `Pieces.feed`. The rest waits for a later loop iteration."""
+        done = self._pieces.feed(block, until, self._feed, at_once=waited)
+        if self._pieces.waiting:
+            self.pause(Pause.TURN)
+            if not self.held:  # otherwise `resume` continues
+                self._service.backlog.add(self)
+        elif done and waited:
+            self.resume(Pause.TURN)
+
+    def _feed(self, data: memoryview) -> bool:
+        """Process some bytes. Returns whether the next ones may follow at once."""
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
+        before = engine.frames
         # False: Proton failed. The end of the input makes it report the error as an event.
         if not engine.push(data):
             engine.end_of_input()
         # Proton cuts names at a NUL and drops the message-format: both finders read the same bytes.
         self.formats.feed(data, engine.incomplete)
         self.nuls.feed(data, opened=dispatch.opened, plain=self.formats.plain)
+        self._pieces.learn(len(data), engine.frames - before)
         done = self._run()
         self._find_wishes(data, done)
         self._end_turn(done)
+        return done and not self.held and not self._lost
 
     def _run(self) -> bool:
         """Let the links process what has arrived, for one loop iteration. Returns True if nothing is left."""
@@ -159,8 +179,11 @@ class AmqpConnection:
         if done:
             # Frames of the block were seen in an earlier iteration: the next block is compared from here on.
             self._other_frames = self._engine.frames - self._dispatch.producers.messages
-            self.resume(Pause.TURN)
+            if not self._pieces.waiting:
+                self.resume(Pause.TURN)
         self._end_turn(done)
+        if done and self._pieces.waiting and not self.held:
+            self._take(self._pieces.take_all(), perf_counter() + TURN_S, waited=True)
         return False  # `_end_turn` has added this connection again if work is left
 
     def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:
@@ -202,7 +225,7 @@ class AmqpConnection:
         )
         self._flows = Flows(self._engine)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
-        self._feed(leftover)
+        self._take(memoryview(leftover), self._service.iteration.ends_s(), waited=True)
 
     # -- bytes out
 
@@ -418,6 +441,7 @@ class AmqpConnection:
     def lost(self) -> None:
         """Free everything: the channel has ended. The links end before Proton's memory is freed."""
         self._lost = True
+        self._pieces.clear()
         self._service.connections.pop(self, None)
         if self._dispatch is not None:
             self._dispatch.lost()

@@ -27,7 +27,7 @@ from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
 from amqp_streams.server.links.link import AnyLink, Committing, Owner, Pause, Pumped
-from amqp_streams.server.links.turns import BatchTime, Turns
+from amqp_streams.server.links.turns import Iteration, Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
@@ -122,7 +122,7 @@ class EventService:
         self.turns = Turns(loop.call_soon)
         self.backlog = Turns(loop.call_soon, "received")
         """Connections whose received bytes need more than one loop iteration."""
-        self.batch_time = BatchTime(loop.call_soon)
+        self.iteration = Iteration(loop.call_soon)
         # At least one message of the largest allowed size must fit.
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)

@@ -11,7 +11,7 @@ from amqp_streams.wire import frames
 from amqp_streams.wire.types import Described, UInt, ULong
 from attack import inventory
 from attack.peer import Peer, from_earliest
-from attack.report import Attack, Place, Table, expect
+from attack.report import Attack, Place, Table, expect, node_attack
 from attack.room import Room
 from attack.tables.kept import WIDE, wide_log
 
@@ -190,6 +190,20 @@ def _frame(name: str, number: int) -> bytes:
     return frames.frame(0, frames.performative(name, fields))
 
 
+def _tiny_frames(room: Room) -> Iterator[str]:
+    """One message of which each frame has one byte: much work for few bytes, and nothing to answer."""
+    count = SMALL_FRAMES if room.is_small else 20 * FRAMES
+    with room.peer() as peer:
+        link = peer.sender("m-log")
+        peer.until(lambda: link.credit > 0, "no credit")
+        fields = {"handle": UInt(HANDLE), "delivery-id": UInt(0), "delivery-tag": b"t", "more": True}
+        frame = frames.frame(0, frames.performative("transfer", fields) + b"\x00")
+        begin = time.monotonic()
+        peer.raw(frame * count)
+        peer.pump(0.1)
+        yield f"{count} frames of one byte in {time.monotonic() - begin:.1f} s"
+
+
 def _made() -> Iterator[Attack]:
     for entry in sorted(inventory.requests()):
         match entry.split(" "):
@@ -214,4 +228,13 @@ def _attack(name: str, limit: str, entry: str, run: Callable[[Room], Iterator[st
     return Attack(name, Table.PRODUCTS, Place.NODE, frozenset({entry}), limit, run)
 
 
-ATTACKS: Final = tuple(_made())
+ATTACKS: Final = (
+    *_made(),
+    node_attack(
+        "a peer sends a message in frames of one byte",
+        "a turn of a connection",
+        _tiny_frames,
+        "performative transfer",
+        table=Table.PRODUCTS,
+    ),
+)

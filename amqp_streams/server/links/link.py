@@ -17,7 +17,7 @@ from amqp_streams.proton import links, receiving, sessions
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Account
 from amqp_streams.server.links.confirming import Confirming
-from amqp_streams.server.links.turns import BatchTime, Turns, Worker
+from amqp_streams.server.links.turns import Iteration, Turns, Worker
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.observing.audit import Audit
 from amqp_streams.storage.ports import CommitDone
@@ -54,7 +54,7 @@ class Service(Protocol):
     confirming: Confirming
     audit: Audit
     turns: Turns
-    batch_time: BatchTime
+    iteration: Iteration
     unfinished: Unfinished
     limits: Limits
     container_id: str

@@ -112,7 +112,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if self.taking is None and not self.owner.formats.awaits(self.endpoint, names.BATCH_MESSAGE_FORMAT):
             return self._append(self.arrived())
         if not waited:
-            until = min(until, self.service.batch_time.until())
+            until = min(until, self.service.iteration.batches_end_s())
         taken = 0
         # A link that waited does at least one step. A compressed batch needs more memory once it is taken:
         # the connection is held when too many bytes wait for the disk, and what has arrived waits too.
@@ -162,7 +162,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         """Begin to append the events of a batch. Batches come one by one, see `take`."""
         steps = self.service.node.receive_batch(self.grant, message, self.service.now_ms())
         self.taking = _Taking(delivery, len(message), steps)
-        self.service.batch_time.unfinished.add(self)
+        self.service.iteration.unfinished.add(self)
         self._continue(self.taking)
 
     def _continue(self, taking: "_Taking") -> None:
@@ -191,7 +191,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     def _forget_batch(self) -> None:
         self.taking = None
-        self.service.batch_time.unfinished.discard(self)
+        self.service.iteration.unfinished.discard(self)
 
     def let_go(self) -> None:
         """Drop the bytes of an incomplete message, and the batch that needs more steps."""

@@ -53,35 +53,38 @@ class Worker(Protocol):
         """Do one step. Returns whether another step is waiting."""
 
 
-class BatchTime:
-    """How long the batches of all connections may take in one iteration of the event loop.
+class Iteration:
+    """How long all connections together may take in one iteration of the event loop.
 
-    Data of many connections can arrive in one iteration. Without a common limit, others would wait for a
-    batch of each of them. While a batch is unfinished, no link begins another one outside of the backlog, so
-    the memory for unfinished batches does not grow with the number of links.
+    Data of many connections can arrive in one iteration. Without a common limit, others would wait for all of
+    them.
 
     `soon`: schedules a call for the next iteration.
     """
 
-    __slots__ = ("_soon", "_until", "unfinished")
+    __slots__ = ("_ends_s", "_soon", "unfinished")
 
     def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
         self._soon: Final = soon
-        self._until: float | None = None
+        self._ends_s: float | None = None
         self.unfinished: Final[set[object]] = set()
         """The links with a batch that needs more steps."""
 
-    def until(self) -> float:
+    def ends_s(self) -> float:
         """Return the `perf_counter` at which the time of this iteration ends. The first call starts it."""
-        if self.unfinished:
-            return 0.0
-        if self._until is None:
-            self._until = perf_counter() + BUDGET_S
+        if self._ends_s is None:
+            self._ends_s = perf_counter() + BUDGET_S
             self._soon(self._end)
-        return self._until
+        return self._ends_s
+
+    def batches_end_s(self) -> float:
+        """Like `ends_s`, for batches. While a batch is unfinished, no link begins another one outside of the
+        backlog, so the memory for unfinished batches does not grow with the number of links.
+        """
+        return 0.0 if self.unfinished else self.ends_s()
 
     def _end(self) -> None:
-        self._until = None
+        self._ends_s = None
 
 
 class Turns:

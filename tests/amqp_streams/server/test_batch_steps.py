@@ -92,7 +92,7 @@ def test_one_batch_is_unfinished_however_many_connections_send_one() -> None:
         peer._out += LARGE
     unfinished = 0
     while node.turn():
-        unfinished = max(unfinished, len(node.service.batch_time.unfinished))
+        unfinished = max(unfinished, len(node.service.iteration.unfinished))
     assert unfinished == 1
     assert all(states(peer) == {0: ACCEPTED} for peer in peers)
     assert count(node) == COUNT * 20
@@ -102,18 +102,18 @@ def test_one_batch_is_unfinished_however_many_connections_send_one() -> None:
 def test_a_batch_of_a_link_that_ends_is_not_stored_and_stops_nobody(how: str) -> None:
     node, (peer, other) = opened(2)
     peer._out += LARGE
-    node.turn()
-    assert node.service.batch_time.unfinished
+    while not node.service.iteration.unfinished:
+        assert node.turn()
     if how == "lost":
         peer.channel.abort()
     else:
-        (link,) = node.service.batch_time.unfinished
+        (link,) = node.service.iteration.unfinished
         link.close()  # type: ignore[attr-defined]
     other._out += LARGE
     node.run()
     assert states(other) == {0: ACCEPTED}
     assert count(node) == COUNT
-    assert not node.service.batch_time.unfinished
+    assert not node.service.iteration.unfinished
 
 
 def test_the_quota_of_a_user_does_not_stop_a_batch_that_others_wait_for() -> None:
