@@ -233,6 +233,12 @@ class AmqpEventLog:
 
         `after`: the offset before the first event, by partition; None: from the earliest event.
         """
+        if len(after) == 1:
+            # Without a queue, and so without another task that wakes up for each batch.
+            ((partition, offset),) = after.items()
+            async with aclosing(self._follow(log, partition, offset)) as taken:
+                async for batch in taken:
+                    yield batch
         # At most one batch of each partition waits here. More events wait in the client; credit limits them.
         batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
         readers = [
@@ -250,7 +256,15 @@ class AmqpEventLog:
     async def _read(
         self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]"
     ) -> None:
-        """Read one partition until cancelled. After an error, continue at the current position."""
+        """Read one partition into a queue until cancelled."""
+        async with aclosing(self._follow(name, partition, offset)) as taken:
+            async for batch in taken:
+                await batches.put(batch)
+
+    async def _follow(
+        self, name: str, partition: int, offset: str | None
+    ) -> AsyncGenerator[Sequence[Stored], None]:
+        """Yield batches of one partition, without end. After an error, continue at the current position."""
         while True:
             try:
                 start = EARLIEST if offset is None else AfterOffset(int(offset))
@@ -267,9 +281,7 @@ class AmqpEventLog:
                     await consumer.open(timeout=None)
                     async with aclosing(_batches(consumer, partition)) as taken:
                         async for batch in taken:
-                            await batches.put(batch)
-                            # After the queue has taken the batch: if the task is cancelled while it waits,
-                            # the batch is read again.
+                            yield batch
                             offset = batch[-1].offset
                 finally:
                     await consumer.close(timeout=1.0)

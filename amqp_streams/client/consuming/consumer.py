@@ -154,10 +154,7 @@ class Consumer(Endpoint):
         messages, deliveries = await self._next(max_events, timeout)
         if self._settle == "manual":
             link = self._link
-            events = [
-                ReceivedEvent(message, delivery, link)
-                for message, delivery in zip(messages, deliveries, strict=True)
-            ]
+            events = [ReceivedEvent(*each, link) for each in zip(messages, deliveries, strict=True)]
         else:
             events = [ReceivedEvent(message) for message in messages]
         for event, message_format in zip(events, self.raw_formats, strict=False):
@@ -245,14 +242,19 @@ class Consumer(Endpoint):
             raise ValueError(message)
         if (got := self._take(count_max))[0] or timeout == 0:
             return got
+        if timeout is None:  # the usual case, without an object for the time limit
+            return await self._wait(count_max)
         try:
             async with asyncio.timeout(timeout):
-                while not (got := self._take(count_max))[0]:
-                    await self._signal.wait()
+                return await self._wait(count_max)
         except TimeoutError as error:
             if isinstance(error, AmqpStreamsError):
                 raise
             return [], ()
+
+    async def _wait(self, count_max: int) -> tuple[list[bytes], Sequence[Delivery]]:
+        while not (got := self._take(count_max))[0]:
+            await self._signal.wait()
         return got
 
     def _take(self, count_max: int) -> tuple[list[bytes], Sequence[Delivery]]:
