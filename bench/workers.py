@@ -4,7 +4,8 @@
 
 All gateways run at the same time, each with a node of its own, and do nothing while another one is measured.
 Load and subscribers are one more process, on the same cores. `--unbatched` adds a gateway with one worker
-whose appender sends each event in a transfer of its own, to compare what batches save.
+whose appender sends each event in a transfer of its own, to compare what batches save. `--against FOLDER`
+adds a gateway with one worker of another checkout of this repository, to measure a change.
 """
 
 import argparse
@@ -45,6 +46,16 @@ class Unbatched(GatewayProcess):
     def command(self) -> list[str]:
         """What is run."""
         return [sys.executable, "-c", _UNBATCHED, *super().command()[1:]]
+
+
+class Other(GatewayProcess):
+    """A gateway of another checkout, with the installed libraries."""
+
+    checkout: Path
+
+    def environment(self) -> dict[str, str]:
+        """Its packages come before those that are installed."""
+        return {**super().environment(), "PYTHONPATH": str(self.checkout)}
 
 
 class Side:
@@ -135,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--unbatched", action="store_true")
+    parser.add_argument("--against", type=Path, metavar="FOLDER")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         started = [
@@ -147,6 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.unbatched:
             gateway = Unbatched(Path(folder) / "unbatched", "--log-level", "warning")
             started.append(Side("1 worker, unbatched", gateway))
+        if chosen.against:
+            other = Other(Path(folder) / "other", "--log-level", "warning")
+            other.checkout = chosen.against.absolute()
+            started.append(Side("1 worker, other checkout", other))
         for side in started:
             stack.enter_context(side.gateway)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
