@@ -195,8 +195,8 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         others, self._other_frames = self._other_frames, engine.frames - dispatch.producers.messages
-        # The block had one frame per message, so all of them were transfers: no flow frame ended here.
-        if done and self._other_frames == others:
+        # If the block had one frame per message, all of them were transfers: no flow frame ended here.
+        if self.formats.transfers or (done and self._other_frames == others):
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
         else:
             self._wishes += self._echoes.feed(bytes(block))

@@ -28,6 +28,12 @@ at the first number; an incomplete frame begins at the second one.
 Endpoint = tuple[int, int]
 """The peer's channel and handle of a link."""
 
+_WALKED_MAX: Final = 32
+"""A block of at most this many frames is read frame by frame: its frames are large, and a search of all bytes
+takes longer. Batches are such frames.
+"""
+_TRANSFER_FRONT_BYTES: Final = 11
+"""The bytes in which a frame shows that it is a transfer."""
 _FRONT_BYTES_MAX: Final = 2048
 """The bytes that are kept of an incomplete frame: its header (at most 1020 bytes), and the performative up to
 the last field that is read.
@@ -60,6 +66,8 @@ _USUAL: Final = re.compile(
 )
 _TRANSFER: Final = (b"\x00\x53\x14", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x14")
 _ATTACH: Final = (b"\x00\x53\x12", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x12")
+_SHORT: Final = 0x53
+"""The constructor of a descriptor of one byte."""
 _TRANSFER_FRAME: Final = re.compile(rb".{4}\x02\x00..\x00\x53\x14", re.DOTALL)
 _LISTS: Final = {0xC0: (2, 1), 0xD0: (8, 4)}
 """By constructor of a list: the bytes between it and the first item, and how many of them are the count."""
@@ -70,7 +78,9 @@ class FormatFinder:
 
     `waiting`: for each link, the formats that `take` has not returned yet, by delivery tag. The key None is
     for a delivery whose tag was not read. `plain`: it is certain that no frame that begins in the last block
-    is an attach or has a format other than 0. `are_plain` is a faster search than the regular expression.
+    is an attach, unless it begins less than 12 bytes before the end. `transfers`: it is certain that all
+    frames that end in the last block are transfers. `are_plain` is a faster search than the regular
+    expression.
     """
 
     __slots__ = (
@@ -84,12 +94,14 @@ class FormatFinder:
         "_joined",
         "_left",
         "plain",
+        "transfers",
         "waiting",
     )
 
     def __init__(self, are_plain: ArePlain | None = None) -> None:
         self._are_plain: Final = are_plain
         self.plain = False
+        self.transfers = False
         self._left = -PROTOCOL_HEADER_BYTES
         self._front = b""
         self._joined = b""
@@ -114,6 +126,7 @@ class FormatFinder:
         # The frame's front is kept for the block that completes it.
         if left == before + len(block):  # no frame was completed
             self._block, self._begin, self._end = b"", 0, 0
+            self.transfers = before >= 0
             self.plain = _TRANSFER_FRAME.match(self._front) is not None
             if left > 0 and len(self._front) < _FRONT_BYTES_MAX:
                 at = max(0, -before)
@@ -131,8 +144,19 @@ class FormatFinder:
         else:
             self._begin = -before
         self.plain = self._are_plain is not None and self._are_plain(block, self._begin, end)
-        # Most blocks end here: no transfer with another format, no step of Python for each frame.
-        if (not self.plain and _SEEN.search(block, self._begin, end) is not None) or (
+        self.transfers = False
+        walked = None if self.plain else self._few_frames()
+        if walked is not None:
+            transfers = [each for each in walked if each[1].startswith(_TRANSFER)]
+            if any(_SEEN.match(body, 2 if body[1] == _SHORT else 9) for _, body in transfers):
+                for channel, body in transfers:
+                    self._note(channel, body)
+            self.transfers = len(transfers) == len(walked)
+            self.plain = self.transfers and (
+                left < _TRANSFER_FRONT_BYTES or _TRANSFER_FRAME.match(block, end) is not None
+            )
+        # Most other blocks end here: no transfer with another format, no step of Python for each frame.
+        elif (not self.plain and _SEEN.search(block, self._begin, end) is not None) or (
             self._joined and _SEEN.search(self._joined) is not None
         ):
             for channel, body in self._frames():
@@ -257,6 +281,18 @@ class FormatFinder:
         while HEADER_SIZE <= (size := int.from_bytes(block[at : at + 4])) <= end - at:
             yield _opened(bytes(block[at : at + min(size, _FRONT_BYTES_MAX)]))
             at += size
+
+    def _few_frames(self) -> list[tuple[int, bytes]] | None:
+        """Return what `_frames` yields; None if they are many, or if a frame is not valid."""
+        at, block, end = self._begin, self._block, self._end
+        found = [_opened(self._joined[: int.from_bytes(self._joined[:4])])] if self._joined else []
+        while at < end:
+            size = int.from_bytes(block[at : at + 4])
+            if not HEADER_SIZE <= size <= end - at or len(found) == _WALKED_MAX:
+                return None
+            found.append(_opened(bytes(block[at : at + min(size, _FRONT_BYTES_MAX)])))
+            at += size
+        return found
 
     def _note(self, channel: int, body: bytes) -> None:
         """Record the tag and the format of a transfer."""

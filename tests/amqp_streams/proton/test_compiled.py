@@ -5,6 +5,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from amqp_streams.config import Limits
 from amqp_streams.proton import compiled, links, outcomes, receiving, sending
 from amqp_streams.proton.engine import Engine
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of
+from amqp_streams.wire import formats as wire_formats
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, Value
@@ -187,17 +189,19 @@ def test_the_compiled_search_finds_the_formats_and_names_that_the_expressions_fi
     for frame in sent:
         ends.append(ends[-1] + len(frame))
     found = []
-    for are_plain in (None, compiled.loops.are_plain):
+    for are_plain, walked in product((None, compiled.loops.are_plain), (0, 5, 32)):
         formats, names_found, at = FormatFinder(are_plain), NulFinder(), 0
-        for size in [*sizes, len(stream)]:
-            block = stream[at : at + size]
-            at += len(block)
-            whole = max(end for end in ends if end <= at)
-            if block:
-                formats.feed(block, at - 8 if at < 8 else at - whole)
-                names_found.feed(block, opened=True, plain=formats.plain)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wire_formats, "_WALKED_MAX", walked)
+            for size in [*sizes, len(stream)]:
+                block = stream[at : at + size]
+                at += len(block)
+                whole = max(end for end in ends if end <= at)
+                if block:
+                    formats.feed(block, at - 8 if at < 8 else at - whole)
+                    names_found.feed(block, opened=True, plain=formats.plain)
         found.append((formats.waiting, names_found.names))
-    assert found[0] == found[1]
+    assert found == found[:1] * len(found)
 
 
 @given(st.binary(max_size=80), st.integers(-3, 90), st.integers(-3, 90))

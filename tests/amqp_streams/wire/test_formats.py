@@ -2,6 +2,7 @@
 transfers.
 """
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.testing_amqp import frame_of
+from amqp_streams.wire import formats
 from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES, UNKNOWN, FormatFinder
 from amqp_streams.wire.frames import frame
 from amqp_streams.wire.types import UInt
@@ -18,6 +20,12 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 EVENT = b"\x00\x53\x75\xa0\x05event"
 LINK = (0, 0)
 USUAL = (b"\x43", b"\x52\x07", b"\xa0\x03tag", b"\x70\x80\x01\x37\x00")
+
+
+@pytest.fixture(autouse=True, params=[0, 32], ids=["searched", "walked"])
+def walked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with blocks of many frames, which are searched, and of few, which are walked."""
+    monkeypatch.setattr(formats, "_WALKED_MAX", request.param)
 
 
 class Stream:
@@ -270,6 +278,47 @@ def test_on_a_link_that_was_not_found_no_format_is_taken_for_0() -> None:
     finder = fed(transfer(0, b"tag", EVENT, AZURE))
     assert finder.take(None, [b"tag", b"other"], None) == [UNKNOWN, 0]
     assert fed(transfer(0, b"tag", EVENT, 0)).take(None, [b"tag"], None) == []
+
+
+OTHERS = {
+    "flow": frame_of("flow", handle=UInt(0), next_outgoing_id=UInt(0), incoming_window=UInt(1)),
+    "attach": written(b"\xa1\x01a", b"\x43", b"\x41", descriptor=b"\x00\x53\x12"),
+    "empty": frame(0, b""),
+}
+KINDS = {
+    **OTHERS,
+    "transfer": transfer(0, b"tag", EVENT * 9, 0),
+    "batch": transfer(1, b"tag", EVENT * 9, AZURE),
+    "long": written(*USUAL, descriptor=b"\x00\x80" + (0x14).to_bytes(8)),
+}
+
+
+@given(
+    st.lists(st.sampled_from(sorted(KINDS)), max_size=50),
+    st.lists(st.integers(1, 300), max_size=12),
+)
+def test_blocks_that_have_only_transfers_are_known(kinds: list[str], sizes: list[int]) -> None:
+    """Then flows and attaches are not searched in them."""
+    sent = [KINDS[kind] for kind in kinds]
+    stream, at, made = AMQP + b"".join(sent), 0, Stream()
+    ends = list(accumulate(map(len, sent), initial=len(AMQP)))
+    for size in [*sizes, len(stream)]:
+        block = stream[at : at + size]
+        if not block:
+            break
+        finder = made.feed(block)
+        now = at + len(block)
+        ended = [kind for kind, end in zip(kinds, ends[1:], strict=True) if at < end <= now]
+        begun = [kind for kind, begin in zip(kinds, ends, strict=False) if at <= begin < now - 11]
+        assert not finder.transfers or not OTHERS.keys() & set(ended)
+        assert not finder.plain or "attach" not in begun
+        at = now
+
+
+def test_a_block_with_batches_has_only_transfers(walked: None) -> None:
+    finder = fed(KINDS["batch"], KINDS["long"])
+    assert (finder.transfers, finder.plain) == (formats._WALKED_MAX > 0, formats._WALKED_MAX > 0)
+    assert not fed(*[KINDS["batch"]] * 40).transfers, "too many frames to be read one by one"
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
