@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from struct import Struct, iter_unpack
+from struct import Struct, calcsize, iter_unpack
 from typing import Final
 
 from amqp_streams.errors import WireError
@@ -22,6 +22,7 @@ SECTION_BYTES: Final = 8
 
 _SWAP: Final = sys.byteorder == "little"
 _ARRAY: Final = Struct(">BIIB")
+_CUT_AT_ONCE: Final = 16
 _ARRAY_CODE: Final = 0xF0
 _LENGTH: Final = Struct(">I")
 _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
@@ -50,11 +51,8 @@ class Sections:
         """Return the content of each section."""
         message, at, sizes = self.message, self.start, self.sizes
         count, size = len(sizes), sizes[0]
-        # Events of one size are cut by one format of `struct`, without Python code for each event.
         if sizes.count(size) == count:
-            return list(
-                chain.from_iterable(iter_unpack(f"{SECTION_BYTES}x{size}s", memoryview(message)[at:]))
-            )
+            return cut_equal(memoryview(message)[at:], size, f"{SECTION_BYTES}x")
         ends = list(accumulate([size + SECTION_BYTES for size in sizes], initial=at))
         starts = map(SECTION_BYTES.__add__, ends)
         return list(map(message.__getitem__, map(slice, starts, ends[1:])))
@@ -125,15 +123,29 @@ def read_sections(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
 
 def heads_match(message: bytes, at: int, sizes: "array[int]") -> bool:
     """Whether sections with these sizes begin at byte `at`. The caller has checked that the sizes add up."""
-    if sizes.count(sizes[0]) == len(sizes):
-        head = DATA_BINARY32 + _LENGTH.pack(sizes[0])
-        found = set(iter_unpack(f"{SECTION_BYTES}s{sizes[0]}x", memoryview(message)[at:]))
-        return found == {(head,)}
+    count, size = len(sizes), sizes[0]
+    if sizes.count(size) == count:
+        # A slice has the same byte of every head: eight comparisons in C, whatever the number of events.
+        head = DATA_BINARY32 + _LENGTH.pack(size)
+        return all(
+            message[at + place :: SECTION_BYTES + size] == head[place : place + 1] * count
+            for place in range(SECTION_BYTES)
+        )
     starts = list(accumulate([size + SECTION_BYTES for size in sizes], initial=at))[:-1]
     heads = map(message.__getitem__, map(slice, starts, map(SECTION_BYTES.__add__, starts)))
     expected = [DATA_BINARY32] * (2 * len(sizes))
     expected[1::2] = list(chain.from_iterable(iter_unpack("4s", _bytes(sizes))))
     return b"".join(heads) == b"".join(expected)
+
+
+def cut_equal(view: memoryview, size: int, front: str = "") -> list[bytes]:
+    """Return the items of a buffer that all have `size` bytes. `front`: what `struct` skips before each."""
+    item = f"{front}{size}s"
+    # One format cuts many items, without Python code and without a tuple for each item.
+    whole = len(view) - len(view) % (calcsize(item) * _CUT_AT_ONCE)
+    found = list(chain.from_iterable(iter_unpack(item * _CUT_AT_ONCE, view[:whole])))
+    found += chain.from_iterable(iter_unpack(item, view[whole:]))
+    return found
 
 
 def walk_sections(message: bytes, count: int) -> list[bytes]:
