@@ -6,7 +6,9 @@ others are sent again alone, and only an event that is rejected alone fails. Eve
 not sent before its remaining events are.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, cast
 
 from amqp_streams import names
@@ -40,12 +42,19 @@ _SENT_AGAIN: Final = "another event of the batch is not valid"
 class Batch:
     """Events that share a transfer (`Sendable`). The bytes are made when they are sent, and not kept."""
 
-    __slots__ = ("codec", "entries", "resumes")
+    __slots__ = ("codec", "entries", "messages", "resumes")
     message_format: Final = names.BATCH_MESSAGE_FORMAT
 
-    def __init__(self, entries: Sequence[Entry], codec: Codec | None = None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        codec: Codec | None = None,
+        messages: Sequence[bytes] | None = None,
+    ) -> None:
+        """`messages`: those of the entries, if all their message-formats are 0; None: they are looked up."""
         self.entries: Final = entries
         self.codec: Final = codec
+        self.messages: Final = messages
         self.resumes = False
 
     @property
@@ -56,9 +65,13 @@ class Batch:
         if entries[0].message_format == names.BATCH_MESSAGE_FORMAT:
             made = entries[0].message
             return compressed(_resuming(made) if self.resumes else made, self.codec)
-        formats = {index: entry.message_format for index, entry in enumerate(entries) if entry.message_format}
-        batch = write_sent_batch([entry.message for entry in entries], formats, resumes=self.resumes)
-        return compressed(batch, self.codec)
+        messages, formats = self.messages, dict[int, int]()
+        if messages is None:
+            messages = [entry.message for entry in entries]
+            formats = {
+                index: each.message_format for index, each in enumerate(entries) if each.message_format
+            }
+        return compressed(write_sent_batch(messages, formats, resumes=self.resumes), self.codec)
 
 
 Refused = list[tuple[Entry, EndpointError]]
@@ -111,9 +124,42 @@ class Batching:
         self._codec = wanted if self._uncompressed_max else None
         self._link_bytes_max = min(self.bytes_max, self._uncompressed_max or self.bytes_max)
 
-    def group(self, entries: Sequence[Entry], message_bytes_max: int) -> list[Sendable]:
-        """Return the transfers for these events, in order. `message_bytes_max`: of the link; 0: no limit."""
+    def group(
+        self, entries: Sequence[Entry], message_bytes_max: int, *, formatted: bool = True
+    ) -> list[Sendable]:
+        """Return the transfers for these events, in order. `message_bytes_max`: of the link; 0: no limit.
+
+        `formatted`: a message-format may differ from 0.
+        """
         bytes_max = min(self._link_bytes_max, message_bytes_max or self.bytes_max) - BATCH_OVERHEAD_BYTES
+        usual = not (formatted or self._alone)
+        sendables = self._grouped(entries, bytes_max) if usual else None
+        if sendables is None:
+            sendables = self._sorted(entries, bytes_max)
+        if self.resuming and sendables:
+            first = sendables[0]
+            batch = first if isinstance(first, Batch) else Batch([cast("Entry", first)])
+            batch.resumes = True
+            sendables[0] = batch
+        return sendables
+
+    def _grouped(self, entries: Sequence[Entry], bytes_max: int) -> list[Sendable] | None:
+        """The hot path of `group`, without a step of Python for each event: only sizes decide. None: an event
+        is too large for a batch.
+        """
+        messages, codec, events_max = [entry.message for entry in entries], self._codec, self.events_max
+        ends = list(accumulate(map(_PER_EVENT.__add__, map(len, messages)), initial=0))
+        sendables: list[Sendable] = []
+        at, count = 0, len(messages)
+        while at < count:
+            end = min(at + events_max, bisect_right(ends, ends[at] + bytes_max, at) - 1)
+            if end <= at:
+                return None
+            sendables.append(Batch(entries[at:end], codec, messages[at:end]) if end - at > 1 else entries[at])
+            at = end
+        return sendables
+
+    def _sorted(self, entries: Sequence[Entry], bytes_max: int) -> list[Sendable]:
         alone, codec = self._alone, self._codec
         sendables: list[Sendable] = []
         open_: list[Entry] = []
@@ -137,11 +183,6 @@ class Batching:
                 open_.append(entry)
                 room -= size
         _close(open_, sendables, codec)
-        if self.resuming and sendables:
-            first = sendables[0]
-            batch = first if isinstance(first, Batch) else Batch([cast("Entry", first)])
-            batch.resumes = True
-            sendables[0] = batch
         return sendables
 
     def _takes_compressed(self, entry: Entry) -> bool:

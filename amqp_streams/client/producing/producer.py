@@ -25,7 +25,7 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.producing.batching import BYTES_DEFAULT, Batching, Refused, events_of, share_of
-from amqp_streams.client.producing.contents import Sent, encode, format_of
+from amqp_streams.client.producing.contents import Sent, encode, entries_of, format_of
 from amqp_streams.client.producing.encoded import EncodedSends
 from amqp_streams.client.producing.lingering import Linger
 from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
@@ -168,14 +168,8 @@ class Producer(EncodedSends):
         outbox, at = self._outbox, 0
         while True:
             # In portions: encoding many events at once would delay the other links of the client.
-            entries, bytes_left = [], outbox.bytes_left
-            for event in events[at : at + min(max(outbox.room, 0), _TURN_MAX)]:
-                message = event if type(event) is bytes and partition is None else encode(event, partition)
-                entries.append(Entry(event, message, 0 if type(event) is bytes else format_of(event)))
-                bytes_left -= len(message)
-                # The event that reaches the limit is still taken: otherwise a large one could never be sent.
-                if bytes_left <= 0:
-                    break
+            portion = events[at : at + min(max(outbox.room, 0), _TURN_MAX)]
+            entries = entries_of(portion, partition, outbox.bytes_left)
             self._number(entries, share(sequence, at, len(entries)))
             outbox.add(entries)
             self._linger.added()
@@ -331,7 +325,7 @@ class Producer(EncodedSends):
             # Compared with the largest event first: usually no event is too large, and none is looked at.
             if outbox.largest > (largest := link.message_bytes_max) > 0:
                 taken = [entry for entry in taken if self._fits(entry, largest)]
-            sendables = batching.group(taken, largest) if batched else taken
+            sendables = batching.group(taken, largest, formatted=outbox.formatted) if batched else taken
             formatted = batched or outbox.formatted
             if formatted:
                 attachment.wire.write_formats()

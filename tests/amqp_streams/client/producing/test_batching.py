@@ -36,10 +36,17 @@ def shape(sendables: list[Sendable]) -> list[object]:
     ]
 
 
-@given(st.lists(st.sampled_from([0, 10, 300, 2000, 4000, 5000]), max_size=60), st.integers(0, 6000))
-def test_batches_keep_the_order_and_the_limits(sizes: list[int], message_bytes_max: int) -> None:
+@given(
+    st.lists(st.sampled_from([0, 10, 300, 2000, 4000, 5000]), max_size=60),
+    st.integers(0, 6000),
+    st.booleans(),
+)
+def test_batches_keep_the_order_and_the_limits(
+    sizes: list[int], message_bytes_max: int, formatted: bool
+) -> None:
     made = entries(*sizes)
-    sendables = batching().group(made, message_bytes_max)
+    sendables = batching().group(made, message_bytes_max, formatted=formatted)
+    assert shape(sendables) == shape(batching().group(made, message_bytes_max))
     assert events_of(sendables) == made
     for each in sendables:
         if isinstance(each, Batch):
@@ -61,6 +68,14 @@ def test_a_batch_says_the_formats_of_its_events() -> None:
     (batch,) = batching().group(made, 0)
     assert batch.message_format == names.BATCH_MESSAGE_FORMAT
     assert read_sent_batch(batch.message, 3).formats == {1: 7}
+
+
+def test_an_event_that_must_be_alone_is_alone_whatever_the_formats() -> None:
+    made, producer = entries(1, 1, 1), batching()
+    rejected = RejectedError("amqp:decode-error", "", {})
+    producer.refused([(Batch(made[1:]), rejected)])
+    producer.resuming = False
+    assert shape(producer.group(made, 0, formatted=False)) == ["alone"] * 3
 
 
 def test_what_is_a_batch_already_is_sent_alone() -> None:
