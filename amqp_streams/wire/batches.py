@@ -35,6 +35,7 @@ from amqp_streams.wire.batched.arrays import (
     join_sections,
     numbers_of,
     read_array,
+    sizes_of,
     walk_sections,
     write_array,
 )
@@ -127,7 +128,7 @@ def write_batch(
     entries |= {key: value for key, value in (extra or {}).items() if value is not None}
     pairs = [encode(part) for key, value in entries.items() for part in (Symbol(key), value)]
     if count:
-        sizes = array("I", map(len, messages))
+        sizes = sizes_of(messages)
         pairs += [
             _OFFSETS,
             write_array(0x80, offsets),

@@ -50,12 +50,25 @@ class Sections:
     def contents(self) -> list[bytes]:
         """Return the content of each section."""
         message, at, sizes = self.message, self.start, self.sizes
-        count, size = len(sizes), sizes[0]
-        if sizes.count(size) == count:
+        size = sizes[0]
+        if are_equal(sizes):
             return cut_equal(memoryview(message)[at:], size, f"{SECTION_BYTES}x")
         ends = list(accumulate([size + SECTION_BYTES for size in sizes], initial=at))
         starts = map(SECTION_BYTES.__add__, ends)
         return list(map(message.__getitem__, map(slice, starts, ends[1:])))
+
+
+def sizes_of(messages: Sequence[bytes]) -> "array[int]":
+    """Return the sizes of messages."""
+    # A list is filled faster than an array, and an array of equal numbers is a repetition.
+    sizes, count = list(map(len, messages)), len(messages)
+    equal = count > 0 and sizes.count(sizes[0]) == count
+    return array("I", sizes[:1]) * count if equal else array("I", sizes)
+
+
+def are_equal(numbers: "array[int]") -> bool:
+    """Whether all numbers are the same. Arrays are compared without an object for each number."""
+    return numbers == numbers[:1] * len(numbers)
 
 
 def write_array(code: int, numbers: "array[int]") -> bytes:
@@ -100,7 +113,7 @@ def join_sections(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -
     """Return `head`, then a section for each message. One step: this is most of the cost of a batch."""
     count = len(sizes)
     # Events of one size need only one separator, so one `join` writes the whole body.
-    if sizes.count(sizes[0]) == count:
+    if are_equal(sizes):
         return (DATA_BINARY32 + _LENGTH.pack(sizes[0])).join([head, *messages])
     # Three parts for each event: the head of its section, its size, its bytes. The slices are filled in C.
     parts: list[bytes] = [DATA_BINARY32] * (3 * count)
@@ -124,7 +137,7 @@ def read_sections(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
 def heads_match(message: bytes, at: int, sizes: "array[int]") -> bool:
     """Whether sections with these sizes begin at byte `at`. The caller has checked that the sizes add up."""
     count, size = len(sizes), sizes[0]
-    if sizes.count(size) == count:
+    if are_equal(sizes):
         # A slice has the same byte of every head: eight comparisons in C, whatever the number of events.
         head = DATA_BINARY32 + _LENGTH.pack(size)
         return all(

@@ -33,6 +33,7 @@ from amqp_streams.wire.batched.arrays import (
     numbers_of,
     read_array,
     read_sections,
+    sizes_of,
     write_array,
 )
 from amqp_streams.wire.batched.compression import decompressed
@@ -97,7 +98,7 @@ def write_sent_batch(
 ) -> bytes:
     """Encode a batch of at least one event."""
     assert messages, "a batch has at least one event"
-    sizes = array("I", map(len, messages))
+    sizes = sizes_of(messages)
     pairs: list[bytes] = []
     if formats:
         pairs += [_FORMATS, write_array(0x70, array("I", chain.from_iterable(formats.items())))]
