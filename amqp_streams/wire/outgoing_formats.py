@@ -48,9 +48,10 @@ class FormatWriter:
 
         If the beginning of a frame is incomplete, its bytes are returned with the next block.
         """
-        data = bytearray(self._cut)
-        data += block
+        # Most bytes are events: they are copied at most once, and not at all if no transfer changes.
+        data = self._cut + block if self._cut else block
         at, end = self._rest, len(data)
+        view, parts, kept = memoryview(data), list[memoryview | bytes](), 0
         while end - at >= HEADER_SIZE:
             size = int.from_bytes(data[at : at + 4])
             # The tag may lie in the bytes that follow: the frame waits until its front is complete.
@@ -58,12 +59,14 @@ class FormatWriter:
                 break
             match = _LONG_TAG.match(data, at + HEADER_SIZE, at + size)
             if match is not None:
-                # In place: both forms have the same length, so no other position moves.
-                first, after = match.start("tag") - 2, match.end()
-                data[first:after] = b"\xa0\x0c" + match["tag"] + b"\x70" + match["format"]
+                # Both forms have the same length, so no other position moves.
+                parts.append(view[kept : match.start("tag") - 2])
+                parts.append(b"\xa0\x0c" + match["tag"] + b"\x70" + match["format"])
+                kept = match.end()
             at += size
         whole = min(at, end)
         self._rest = at - whole
-        self._cut = bytes(data[whole:])
-        del data[whole:]
-        return bytes(data)
+        self._cut = data[whole:]
+        if not parts and whole == end:
+            return data
+        return b"".join((*parts, view[kept:whole]))
