@@ -100,11 +100,14 @@ class Room:
 
         `formats`: those of their run.
         """
-        ends, overhead = (
-            list(accumulate(map(len, messages))),
-            self.overhead + (0 if formats is None else self.formatted),
-        )
-        count = len(ends)
+        overhead = self.overhead + (0 if formats is None else self.formatted)
+        sizes, count = list(map(len, messages)), len(messages)
+        # Hot path: messages of one size need no sum.
+        each = sizes[0] + overhead
+        if sizes.count(sizes[0]) == count:
+            count = min(count, max(self.size // each, int(self.one))) if each else count
+            return count, each * count
+        ends = list(accumulate(sizes))
         # All fit: the usual case, without a search.
         if ends[-1] + overhead * count > self.size:
             count = bisect_right(
