@@ -185,8 +185,8 @@ class Consumer(Endpoint):
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
         """Return the next events as the bytes of AMQP messages with delivery annotations.
 
-        The fastest way to receive. `raw_formats` then has their message-formats. Raises what `receive` raises;
-        ValueError with settle="manual", because bytes cannot be settled.
+        The fastest way to receive. `raw_formats` then has their message-formats. Raises what `receive`
+        raises; ValueError with settle="manual", because bytes cannot be settled.
         """
         if self._settle == "manual":
             message = "bytes cannot be settled one by one: use receive"
