@@ -150,7 +150,7 @@ class DirectoryStore:
             DirectoryLockedError: another process has it open.
             StorageError: opening would lose data, or the disk failed; names the file and what to do.
         """
-        opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning())
+        opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning(), threads=threads)
         try:
             return cls(
                 opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms or _wall_clock_ms, threads=threads

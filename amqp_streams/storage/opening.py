@@ -3,8 +3,11 @@
 import contextlib
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, states
@@ -19,6 +22,9 @@ from amqp_streams.storage.formats import journal_record
 from amqp_streams.storage.formats.ends import Ends, Place
 from amqp_streams.storage.partitions.reading import Reading
 from amqp_streams.storage.restore import PartitionRestorer, Restored
+
+RESTORED_AT_ONCE: Final = 8
+"""How many partitions are recovered at once. They wait for reads and syncs of the disk most of the time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +45,8 @@ class Opened:
     findings: list[Finding]
 
 
-def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
-    """Lock and recover a data directory.
+def open_directory(files: Files, root: Path, tuning: Tuning, *, threads: bool) -> Opened:
+    """Lock and recover a data directory. `threads`: recover partitions in threads.
 
     Raises:
         DirectoryLockedError: another process holds the lock.
@@ -56,7 +62,7 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
     except OSError as error:
         raise storage_error(root, error) from error
     try:
-        return _open_locked(files, root, lock, tuning)
+        return _open_locked(files, root, lock, tuning, threads=threads)
     # BaseException: Ctrl-C during a long recovery must release the lock as well.
     except BaseException as error:
         files.close(lock)
@@ -85,7 +91,7 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{error.filename or path}: {error.strerror or error}")
 
 
-def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
+def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning, *, threads: bool) -> Opened:
     findings: list[Finding] = []
     checkpoint = catalog.read_checkpoint(files, root, findings)
     format_ = catalog.read_format(files, root, checkpoint, findings, repair=True)
@@ -105,22 +111,22 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     synced = last_synced(checkpoint, known_ends)
     found = read_all(files, root, seed, findings if checkpoint else [], synced=synced)
     _report_journal(files, root, checkpoint, tuning, findings)
-    logs: list[tuple[LogRecord, list[Restored]]] = []
+    restoring: list[tuple[LogRecord, list[PartitionRestorer]]] = []
+    of_logs: list[list[Finding]] = []
     for name in files.listdir(root / "logs"):
+        of_logs.append([])
         if not files.is_dir(root / "logs" / name):
-            findings.append(
-                Finding(Severity.WARNING, f"logs/{name}", None, "is not a folder of the store; ignored")
-            )
+            words = "is not a folder of the store; ignored"
+            of_logs[-1].append(Finding(Severity.WARNING, f"logs/{name}", None, words))
             continue
-        log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
-        logs.append(
-            (
-                log,
-                _restore_log(
-                    files, root, log, checkpoint=checkpoint, found=found, ends=known_ends, findings=findings
-                ),
-            )
-        )
+        log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=of_logs[-1], repair=True)
+        restorers = _restorers(files, root, log, checkpoint=checkpoint, found=found, ends=known_ends)
+        of_logs += [each.findings for each in restorers]
+        restoring.append((log, restorers))
+    restored = iter(_restored([each for _, all_ in restoring for each in all_], threads=threads))
+    logs = [(log, list(islice(restored, len(restorers)))) for log, restorers in restoring]
+    # In the order of logs and partitions, whichever was recovered first.
+    findings += chain.from_iterable(of_logs)
     _report_missing_logs({log.name for log, _ in logs}, trash, checkpoint, findings)
     # Only after every partition is recovered: from here on, journal files may be overwritten.
     journal = _open_journal(files, root, tuning, found=found, known_ends=known_ends, seed=seed)
@@ -147,7 +153,7 @@ def _open_journal(
     return Journal(slots, generation=generation, seed=seed)
 
 
-def _restore_log(
+def _restorers(
     files: Files,
     root: Path,
     log: LogRecord,
@@ -155,21 +161,26 @@ def _restore_log(
     checkpoint: Checkpoint | None,
     found: JournalContents,
     ends: Ends,
-    findings: list[Finding],
-) -> list[Restored]:
-    restored: list[Restored] = []
-    for index in range(log.settings.partitions):
-        restorer = PartitionRestorer(
+) -> list[PartitionRestorer]:
+    return [
+        PartitionRestorer(
             files,
             root,
             root / "logs" / log.name / str(index),
             seed=log.seed(index),
             bounds=bounds_of(log, index, checkpoint, ends),
             entries=found.entries.get((log.uid, index), []),
-            findings=findings,
         )
-        restored.append(restorer.restore())
-    return restored
+        for index in range(log.settings.partitions)
+    ]
+
+
+def _restored(restorers: Sequence[PartitionRestorer], *, threads: bool) -> list[Restored]:
+    """Recover partitions, which share nothing but files that are only read."""
+    if not threads or len(restorers) < 2:
+        return [each.restore() for each in restorers]
+    with ThreadPoolExecutor(RESTORED_AT_ONCE, "amqp-streams-opening") as pool:
+        return list(pool.map(PartitionRestorer.restore, restorers))
 
 
 def last_synced(checkpoint: Checkpoint | None, ends: Ends) -> Place | None:

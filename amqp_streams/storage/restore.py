@@ -48,7 +48,6 @@ class PartitionRestorer:
         seed: int,
         bounds: tuple[int, int],
         entries: Sequence[Entry],
-        findings: list[Finding],
     ) -> None:
         self._files: Final = files
         self._root: Final = root
@@ -56,7 +55,8 @@ class PartitionRestorer:
         self._seed: Final = seed
         self._bounds = bounds
         self._entries: Final = entries
-        self._findings: Final = findings
+        self.findings: Final[list[Finding]] = []
+        """What was found, in the order in which it was found."""
         self._producers: Table = {}
         """The table of producers up to the segment read last."""
 
@@ -215,12 +215,10 @@ class PartitionRestorer:
             file = OpenFile(self._files, path, write=True)
             file.sync()
             self._files.fsync_dir(self._folder)
-            # This scan reads some batches a second time. That does no harm: the latest entry of a producer
-            # wins.
-            again = Scan(file.size(), producers=self._producers)
-            segment = self._segment(
-                path, base, recovery.scan(file.read, file.size(), seed=self._seed, into=again, expected=base)
-            )
+            # What the index covers stays where it is, unless the file is written again. This scan reads some
+            # batches a second time. That does no harm: the latest entry of a producer wins.
+            cover = None if plan.rewrite else self._read_index(path, base)
+            segment = self._segment(path, base, self._scan_active(file, base, cover))
             segment.exists = True
         segment.saved = found is not None
         segment.end = plan.end if not segment.bytes else segment.end
@@ -352,4 +350,4 @@ class PartitionRestorer:
         self._add_finding(Severity.DAMAGE, segment_path(self._folder, base), position, words)
 
     def _add_finding(self, severity: Severity, path: Path, position: int | None, words: str) -> None:
-        self._findings.append(Finding(severity, str(path.relative_to(self._root)), position, words))
+        self.findings.append(Finding(severity, str(path.relative_to(self._root)), position, words))
