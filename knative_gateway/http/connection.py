@@ -22,9 +22,13 @@ from service_parts.networks import network_of
 WAITING_MAX: Final = 8
 """Requests that wait for the answers to earlier ones. If there are more, reading pauses."""
 HEAD_BYTES: Final = 2 << 10
-"""Bytes that are parsed at once outside of a body. They hold the headers of one event, and not many
-requests.
+"""Bytes that are parsed at once outside of a body, and in a chunked body. They hold the headers of one event,
+and not many requests or chunks.
 """
+PARTS_AT_ONCE: Final = 200
+"""Parts of bodies that are parsed in one turn, about: a chunk of one byte costs as much as a large one."""
+LINGER_BYTES_MAX: Final = 16 << 20
+"""Bytes that are read and dropped after the last answer. Further bytes fill the buffers of the client."""
 BODY_BYTES_HELD: Final = 64 << 10
 """Bytes of a body that the handler has not taken. If there are more, reading pauses."""
 log = structlog.get_logger("knative_gateway")
@@ -55,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._refusal = b""
         """The last answer of the connection. It is sent after the answers of the queue."""
         self._closes_after_answers = False
+        self._dropped_bytes = 0
         self._can_write: asyncio.Event | None = None
         """Set when writing may continue; None while the transport accepts data."""
         self._patience: Final = Patience()
@@ -91,6 +96,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse the data, or queue it while reading must pause."""
         if self._reader.is_ended:
+            self._drop(data)
             return
         # Order: bytes that arrived earlier and are not parsed yet come first.
         if self._left:
@@ -287,8 +293,12 @@ class Connection(asyncio.Protocol):
         reader, left, at = self._reader, memoryview(self._left), self._left_at
         # In pieces, with a look at the limits between them: a large block of small requests would otherwise
         # all be queued before a pause.
+        parts_max = reader.parts + PARTS_AT_ONCE
         while at < len(left) and not reader.is_ended and not self._is_full() and not self._waits():
-            size = HEAD_BYTES if reader.current is None else PIECE_BYTES
+            if reader.parts > parts_max:
+                self.shared.backlog.add(self)
+                break
+            size = HEAD_BYTES if reader.is_cut_finely else PIECE_BYTES
             self._parse(left[at : at + size])
             at += size
         self._left_at = at
@@ -387,7 +397,11 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         exchange = reader.current
         reader.end()
-        if exchange is not None and (exchange.is_answered or exchange.has_begun):
+        if exchange is not None and exchange.is_answered:
+            # The client may still read the answer, while it sends more than is read.
+            self._close(lingers=True)
+            return
+        if exchange is not None and exchange.has_begun:
             # The client would read a second answer as a part of the first one, or as the next answer.
             self._closes_after_answers = True
         else:
@@ -411,6 +425,13 @@ class Connection(asyncio.Protocol):
         self._patience.linger(self.shared.clock())
         self._transport.write_eof()
         self._pace()
+
+    def _drop(self, data: bytes) -> None:
+        """Drop data that arrives after the last request, but not at the full speed of a network."""
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > LINGER_BYTES_MAX and not self._is_read_paused:
+            self._is_read_paused = True
+            self._transport.pause_reading()
 
     def _lose_all(self) -> None:
         self._left = b""

@@ -23,6 +23,10 @@ PIECE_BYTES: Final = 16 << 10
 """Bytes that are parsed at once, at most a quarter of HEAD_BYTES_MAX. All requests in a piece are read, and
 the smallest request has 18 bytes, so this bounds the requests of one piece.
 """
+DROPPED_BYTES_MAX: Final = 512 << 10
+"""Bytes of a body that arrive after its request was answered, and are dropped. If there are more, the
+connection ends.
+"""
 
 _NOTED: Final = frozenset({b"expect", b"transfer-encoding"})
 
@@ -51,12 +55,14 @@ class RequestReader:
     """Reads the requests of one connection.
 
     `current`: the request whose body is being read. `is_in_head`: headers are being read. `begun`: how many
-    requests began. `is_ended`: nothing more is read; set after the last request of the connection.
+    requests began. `parts`: how many parts of bodies arrived. `is_ended`: nothing more is read; set after the
+    last request of the connection.
     """
 
     def __init__(self, taker: Taker) -> None:
         self.current: Exchange | None = None
         self.begun = 0
+        self.parts = 0
         self.is_in_head = False
         self.is_ended = False
         self._taker: Final = taker
@@ -70,6 +76,7 @@ class RequestReader:
         self._is_framing = False
         """The parser reads the headers that `_ignore_upgrade` made, not those of a request."""
         self._has_advanced = False
+        self._dropped_bytes = 0
         self._quiet_bytes = 0
         """Bytes since the last begin or end of headers, of a body, or of a part of a body."""
 
@@ -132,6 +139,11 @@ class RequestReader:
         self.current = None
         self._headers = []
         self._quiet_bytes = 0
+
+    @property
+    def is_cut_finely(self) -> bool:
+        """Whether the next bytes may cost much more than copying them: each header or chunk calls Python."""
+        return self.current is None or b"transfer-encoding" in self._noted
 
     @property
     def held(self) -> int:
@@ -233,15 +245,20 @@ class RequestReader:
             and noted.get(b"expect", b"").lower() == b"100-continue",
         )
         self.current.received = size
+        self._dropped_bytes = 0
         self._taker.head_came(self.current)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._has_advanced = True
+        self.parts += 1
         exchange = self.current
         # A request that is already refused may still send its body. It is parsed, to find its end, and
         # dropped.
         if exchange is None or exchange.is_answered:
+            self._dropped_bytes += len(body)
+            if self._dropped_bytes > DROPPED_BYTES_MAX:
+                raise RefusedError(413, f"more than {DROPPED_BYTES_MAX} bytes came after the answer")
             return
         exchange.body += body
         exchange.received += len(body)
@@ -251,6 +268,7 @@ class RequestReader:
     def on_chunk_header(self) -> None:
         """A chunk of the body, or the last chunk, begins."""
         self._has_advanced = True
+        self.parts += 1
 
     def on_message_complete(self) -> None:
         """The request is complete."""
