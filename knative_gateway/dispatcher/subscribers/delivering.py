@@ -129,8 +129,8 @@ class SubscriberDispatcher:
             if task in self._idle:
                 task.cancel()
         while left := [*self._tasks_of(source), *(each.ended() for each in self._attempts_of(source))]:
-            await asyncio.wait(left, timeout=max(0.0, latest - self._loop.time()))
-            if self._loop.time() >= latest:
+            ended, _ = await asyncio.wait(left, timeout=max(0.0, latest - self._loop.time()))
+            if not ended:  # by the clock, less than its resolution may be left: the loop would spin
                 break
         for attempt in self._attempts_of(source):
             self._end(attempt)

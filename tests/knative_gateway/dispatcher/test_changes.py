@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -341,3 +342,25 @@ async def test_a_replay_without_a_store_loses_no_failure(
         assert not rig.store.failures
         await rig.dispatcher.store_histories()
         assert [failure.end for failure in rig.store.failures["u"]] == ["", "dropped"]
+
+
+async def test_a_stop_does_not_spin_while_less_than_the_resolution_of_the_clock_is_left(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer has expired, and by the clock its time has not come."""
+    over = asyncio.Event()
+
+    async def wait(_: Got) -> web.StreamResponse:
+        await over.wait()
+        return web.Response(status=202)
+
+    server.behaviour = wait
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1))
+    await server.wait(1)
+    dispatcher = rig.dispatcher.dispatcher_of("u")
+    assert dispatcher is not None
+    monkeypatch.setattr(dispatcher, "_loop", SimpleNamespace(time=lambda: 0.0))
+    async with asyncio.timeout(5):
+        await dispatcher.stop(0.01)
+    over.set()
