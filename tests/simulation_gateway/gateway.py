@@ -5,7 +5,7 @@ disk that fails, and virtual clocks.
 import asyncio
 import sqlite3
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -83,6 +83,16 @@ class SimulatedGateway(server.Gateway):
     def __init__(self, settings: GatewaySettings, client: NodeClient) -> None:
         super().__init__(settings)
         self._node_client: Final = client
+        self._stores: Final[list[Callable[[], Awaitable[object]]]] = []
+        on_close = self._parts.on_close
+
+        def note(name: str, do: Callable[[], Awaitable[object]]) -> None:
+            if name == "store":
+                self._stores.append(do)
+            on_close(name, do)
+
+        # A gateway that is killed while it stops has no parts any more, and may not have closed them.
+        self._parts.on_close = note  # type: ignore[method-assign]
 
     async def _start_log(self) -> AmqpEventLog:
         client = await self._parts.enter("event log", self._node_client)
@@ -91,9 +101,8 @@ class SimulatedGateway(server.Gateway):
 
     async def release(self) -> None:
         """Close the files of a process that was killed, as the system does."""
-        for name, close in self._parts._entered:
-            if name == "store":
-                await close()
+        for close in self._stores:
+            await close()
 
     def _report_start(self, base_url: str) -> None:
         """Without `gc.freeze`, because thousands of gateways run in this process."""
@@ -116,7 +125,7 @@ class Replica:
         self.settings: Final = settings
         self.gateway: SimulatedGateway | None = None
         self.process: Process | None = None
-        self.starts = 0
+        self.starts = self.stop_took_ms = 0
         self.failures: Final[list[str]] = []
         """Why it did not start."""
         self._latest: SimulatedGateway | None = None
@@ -163,11 +172,13 @@ class Replica:
             if gateway is None or process is None:
                 return []
             self.gateway = None
-            process.stops = True
+            process.stops, process.stopped_ms = True, self._loop.now_ms
             await self._loop.in_process(process, gateway.stop())
             await asyncio.sleep(0.05)
             self.process = None
+            self.stop_took_ms = self._loop.now_ms - process.stopped_ms
             left = list(process.tasks)
+            process.stopped = not left
             if left:  # they end with the process, and so do its connections to the node
                 await self._loop.kill(process)
                 await self._loop.in_process(process, gateway.release())
@@ -176,10 +187,11 @@ class Replica:
     async def kill(self) -> None:
         """SIGKILL."""
         process, self.process, self.gateway = self.process, None, None
+        gateway = self._latest  # the next one may begin before this one has ended
         if process is not None:
             await self._loop.kill(process)
-            assert self._latest is not None
-            await self._loop.in_process(process, self._latest.release())
+            assert gateway is not None
+            await self._loop.in_process(process, gateway.release())
 
 
 class Logged:

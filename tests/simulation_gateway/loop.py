@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from itertools import count
+from random import Random
 from types import FrameType
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ TURNS_MAX: Final = 20_000
 """Iterations of the loop at one instant. More: something runs in a circle."""
 CALLS_MAX: Final = 400_000
 """Calls of functions in one callback. More: the callback holds up all others."""
+BUSY_SHARE: Final = 0.1
+"""Of the looks at the clock of a busy loop, how many find that a millisecond has passed."""
 
 
 class SimulationError(AssertionError):
@@ -25,11 +28,14 @@ class SimulationError(AssertionError):
 
 
 class Process:
-    """A program on the simulated machine. `stops`: it got SIGTERM. `on_kill`: what ends with it at once."""
+    """A program on the simulated machine. `stops`: it got SIGTERM, at `stopped_ms`. `stopped`: it has ended
+    in order. `on_kill`: what ends with it at once.
+    """
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self.dead = self.stops = False
+        self.dead = self.stops = self.stopped = False
+        self.stopped_ms = 0
         self.tasks: Final[dict[asyncio.Task[Any], None]] = {}
         self.on_kill: Final[list[Callable[[], None]]] = []
 
@@ -72,7 +78,8 @@ def number_of(subject: Any) -> int:
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """`now_ms`: the time. `handled`: callbacks so far. `calls`: the most calls of functions in one callback,
-    counted between `count_calls` and `close`.
+    counted between `count_calls` and `close`. `busy`: if set, the machine is slow: time passes while a
+    callback runs, as with uvloop's clock.
     """
 
     def __init__(self) -> None:
@@ -82,9 +89,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now_ms = START_MS
         self.handled = 0
         self.calls = 0
+        self.busy: Random | None = None
         self.unhandled: Final[list[dict[str, Any]]] = []
         self.broken: BaseException | None = None
         """The first broken invariant, which ends the run."""
+        self._is_over = False
         self._turns = 0
         self._called = 0
         self._callback = ""
@@ -97,6 +106,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- time
 
     def time(self) -> float:
+        if self.busy is not None and self.busy.random() < BUSY_SHARE:
+            self.now_ms += 1
         return self.now_ms / 1000
 
     def call_at(  # type: ignore[override]  # as uvloop's: a timer that is due at once is a plain Handle
@@ -120,7 +131,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise SimulationError("nothing is due any more, and the run has not ended")
         if timeout > 0:
             # Of BaseEventLoop.
-            self.now_ms = round(self._scheduled[0].when() * 1000)  # type: ignore[attr-defined]
+            due_ms = round(self._scheduled[0].when() * 1000)  # type: ignore[attr-defined]
+            self.now_ms = max(self.now_ms, due_ms)
             self._turns = 0
         else:
             self._turns += 1
@@ -196,6 +208,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=context)
 
     def _note(self, context: dict[str, Any]) -> None:
+        if self._is_over:
+            return  # what follows the first failure does not replace it
         if isinstance(context.get("exception"), SimulationError):
             self.broken = self.broken or context["exception"]
         task = context.get("task") or context.get("future")
@@ -205,7 +219,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wind_up(self) -> None:
         """End all tasks, also those of a run that failed."""
-        self.broken = None
+        self._is_over, self.broken = True, None
         for _ in range(20):
             tasks = asyncio.all_tasks(self)
             if not tasks:

@@ -7,7 +7,7 @@ from typing import Final
 from tests.simulation_gateway.gateway import Replica
 from tests.simulation_gateway.subscribers import MOODS, Site
 from tests.simulation_gateway.users import Users
-from tests.simulation_gateway.world import World
+from tests.simulation_gateway.world import Kind, World
 
 
 class Misfortunes:
@@ -47,15 +47,16 @@ class Misfortunes:
             self.restarted,
             self.users.recreate_broker,
         )
+        if self.world.kind is Kind.RESTARTS:
+            of_all = (self.restarted,)
+        elif self.world.kind is not Kind.ANY:
+            of_all = of_one
         return self.random.choice(of_all if self.random.random() < 0.3 else of_one)
 
     # -- sites
 
     def _site(self) -> Site:
-        healthy = {each.site for each in self.world.ledger.targets.values() if each.is_healthy}
-        return self.random.choice(
-            [each for each in self.world.sites.by_name.values() if each.name not in healthy]
-        )
+        return self.random.choice([each for each in self.world.sites.by_name.values() if not each.is_fixed])
 
     async def mood(self) -> None:
         self._site().mood = self.random.choice(tuple(MOODS))
@@ -186,13 +187,12 @@ class Misfortunes:
     async def restarted(self) -> None:
         async with self.world.unusual():
             replica = self.random.choice(self.world.replicas)
-            begun_ms = self.world.loop.now_ms
             left = await replica.stop()
             self.world.ledger.is_forgetful |= bool(left)
             disk = self.world.disk
             if not disk.stalled and not disk.away:
                 self.world.ledger.check(not left, f"tasks are left after the stop: {left[:3]}")
-            took_ms = self.world.loop.now_ms - begun_ms
+            took_ms = replica.stop_took_ms
             self.world.ledger.check(took_ms <= 30_000, f"the stop took {took_ms} ms")
             await self.world.sleep(0, 5000)
             await self._restart(replica)
@@ -213,11 +213,15 @@ async def heal(world: World) -> None:
     network.refused.clear()
     network.unanswered.clear()
     network.silent.clear()
+    network.late_ms.clear()
+    world.loop.busy = None
     network.descriptors_left, network.slow = True, False
     for name, address in world.sites.addresses.items():
         network.names[f"{name}.test"] = [address]
     for site in world.sites.by_name.values():
-        site.mood = "good"
+        if not site.is_fixed:
+            site.mood = "good"
+        site.picks_max = 0
     node.up, node.stalled, node.full = True, False, False
     node.wake()
     disk.away = disk.lying = disk.stalled = False

@@ -16,6 +16,9 @@ from tests.simulation_gateway.loop import CURRENT, Process, VirtualLoop
 
 HIGH: Final = 64 << 10
 LOW: Final = 16 << 10
+EARLIER_MS: Final = 6
+BUSY_MS: Final = 100
+"""How much time may pass between two steps of one task on a busy machine."""
 Address = tuple[str, int]
 Accept = Callable[[], asyncio.Protocol]
 
@@ -202,8 +205,9 @@ class Network:
     """The simulated network.
 
     `refused`, `unanswered`: addresses that refuse, or do not answer, connections. `descriptors_left`: False:
-    this machine has no descriptor for a connection. `names`: the answers of the resolver; `silent`: names
-    whose servers do not answer, with the time until the resolver reports an error.
+    this machine has no descriptor for a connection. `late_ms`: how long addresses take to accept a
+    connection, or up to `EARLIER_MS` less. `names`: the answers of the resolver; `silent`: names whose
+    servers do not answer, with the time until the resolver reports an error.
     """
 
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
@@ -213,6 +217,7 @@ class Network:
         self.open: Final[dict[End, None]] = {}
         self.refused: Final[set[str]] = set()
         self.unanswered: Final[set[str]] = set()
+        self.late_ms: Final[dict[str, int]] = {}
         self.names: Final[dict[str, Sequence[str]]] = {}
         self.silent: Final[dict[str, float]] = {}
         self.descriptors_left = True
@@ -253,8 +258,11 @@ class Network:
         if not self.descriptors_left and CURRENT.get() is not None:
             raise OSError(errno.EMFILE, "Too many open files")
         lookup_ms, ended_ms = self._looked_up.get(host, (0, 0))
-        began_ms = lookup_ms if ended_ms == self.loop.now_ms else self.loop.now_ms
-        await asyncio.sleep(self.delay_ms() / 1000)
+        since_ms = self.loop.now_ms - ended_ms
+        began_ms = lookup_ms if since_ms <= (0 if self.loop.busy is None else BUSY_MS) else self.loop.now_ms
+        late_ms = self.late_ms.get(host)
+        wait_ms = self.delay_ms() if late_ms is None else late_ms - self.random.randint(0, EARLIER_MS)
+        await asyncio.sleep(wait_ms / 1000)
         if host in self.unanswered:
             await asyncio.sleep(3600)
         listening = self.listening.get((host, port))

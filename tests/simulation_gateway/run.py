@@ -77,7 +77,7 @@ async def undone(world: World, users: Users) -> list[str]:
     """Return what has not happened yet."""
     left = [*world.ledger.missing(world.node.logs), *world.busy()]
     found: Mapping[str, bool] = await world.look()
-    living = {f"{target.kind} {target.name}": target for target in users.living(healthy=True)}
+    living = {f"{target.kind} {target.name}": target for target in users.living(fixed=True)}
     left += [
         f"{name} is not ready"
         for name, target in living.items()

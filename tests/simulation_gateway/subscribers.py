@@ -15,6 +15,7 @@ from tests.simulation_gateway.loop import Process, VirtualLoop
 from tests.simulation_gateway.network import End, Network
 
 FAR_MS: Final = 10_000_000
+PICKED_SHARE: Final = 0.3
 
 
 @dataclass
@@ -84,15 +85,24 @@ def answer(status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b
 
 @dataclass
 class Site:
-    """One host. `moods`: by name; `mood`: the current one. `replies`: how many replies it has sent."""
+    """One host. `mood`: the name of its current one. `replies`: how many replies it has sent. `is_fixed`: it
+    stays as it is for the whole run. `picks_max`: how many events it picks and answers with 500, always.
+    """
 
     name: str
     random: Random
     mood: str = "good"
     replies: int = 0
+    is_fixed: bool = False
+    picks_max: int = 0
+    picked: set[str] = field(default_factory=set)
     connections: dict["SiteConnection", None] = field(default_factory=dict)
 
-    def behave(self) -> Behaviour:
+    def behave(self, event_id: str) -> Behaviour:
+        if len(self.picked) < self.picks_max and self.random.random() < PICKED_SHARE:
+            self.picked.add(event_id)
+        if event_id in self.picked:
+            return _FAILED[0](self)
         return self.random.choice(MOODS[self.mood])(self)
 
     def reply_id(self) -> str:
@@ -229,6 +239,7 @@ MOODS: Final[dict[str, Sequence[Make]]] = {
     "good": (_good,),
     "slow": (_slow, _good),
     "silent": (_silent,),
+    "closing": (_ODD[2],),
     "failing": (*_FAILED, _good),
     "down": _FAILED,
     "refusing": (*_REFUSED, _good),
@@ -295,8 +306,9 @@ class SiteConnection(asyncio.Protocol):
         attempt.began_ms = self._end.peer.began_ms
         self._unanswered = attempt
         self._told.attempted(attempt)
-        behaviour = self._site.behave()
-        if attempt.event_id.startswith("r-") and self._site.random.random() < 0.8:
+        behaviour = self._site.behave(attempt.event_id)
+        is_reply = attempt.event_id.startswith("r-") and not self._site.is_fixed
+        if is_reply and self._site.random.random() < 0.8:
             behaviour = MOODS["good"][0](self._site)  # else replies to replies have no end
         attempt.is_reply_good = behaviour.is_reply_good
         attempt.reply, attempt.retry_after_ms = behaviour.reply, behaviour.retry_after_ms

@@ -6,8 +6,8 @@ from typing import Any, Final
 from knative_gateway.ports import BackoffPolicy, Delivery
 from tests.simulation_gateway.api import DEFAULT, ApiClient, delivery_spec
 from tests.simulation_gateway.filters import FILTERS, NOTHING, Filter
-from tests.simulation_gateway.ledger import Target, Version
 from tests.simulation_gateway.subscribers import MOODS
+from tests.simulation_gateway.targets import Role, Target, Version
 from tests.simulation_gateway.world import World
 
 ORDER: Final = "knative-gateway/order"
@@ -22,6 +22,21 @@ BAD_CONFIGS: Final = (
     {"retention": "P-7D"},
     {"delivery": "~: 1"},
 )
+
+
+LATE_MS: Final = 500
+SITE_MOODS: Final = {
+    Role.HEALTHY: "good",
+    Role.PICKY: "good",
+    Role.HANGING: "silent",
+    Role.LATE: "closing",
+}
+DELIVERIES: Final = {
+    Role.HEALTHY: Delivery(),
+    Role.PICKY: Delivery(retry=6, backoff_policy=BackoffPolicy.LINEAR, backoff_delay_ms=10_000),
+    Role.HANGING: Delivery(timeout_ms=1000),
+    Role.LATE: Delivery(retry=1, timeout_ms=LATE_MS),
+}
 
 
 class Users:
@@ -43,7 +58,9 @@ class Users:
         for number in range(choice(size.channels)):
             await self.create_source("Channel", f"c{number}")
         for path in list(self.world.sources):
-            await self.create_subscriber(path, is_healthy=True)
+            await self.create_subscriber(path, Role.HEALTHY)
+            for role in self.world.roles:
+                await self.create_subscriber(path, role)
             for _ in range(choice(size.subscribers)):
                 await self.create_subscriber(path)
 
@@ -66,7 +83,7 @@ class Users:
 
     # -- subscribers
 
-    async def create_subscriber(self, path: str, *, is_healthy: bool = False) -> None:
+    async def create_subscriber(self, path: str, role: Role = Role.ORDINARY) -> None:
         """Create a Trigger or Subscription with its own site."""
         world, random = self.world, self.random
         api = world.api()
@@ -77,12 +94,17 @@ class Users:
         is_trigger = path.startswith("/broker/")
         kind = "Trigger" if is_trigger else "Subscription"
         site = await world.sites.add(f"s{self._made}", random)
-        if not is_healthy:
-            site.mood = random.choice(tuple(MOODS))
-        delivery = Delivery() if is_healthy else self._delivery()
-        sink = await self._sink(tag) if not is_healthy and random.random() < 0.5 else None
-        order = "unordered" if is_healthy else random.choice(("unordered", "unordered", "key", "ordered"))
-        filter_ = FILTERS[0] if is_healthy or not is_trigger else random.choice(FILTERS)
+        is_fixed = site.is_fixed = role is not Role.ORDINARY
+        site.mood = SITE_MOODS[role] if is_fixed else random.choice(tuple(MOODS))
+        if role is Role.LATE:
+            world.network.late_ms[world.sites.addresses[site.name]] = LATE_MS
+        elif role is Role.PICKY:
+            site.picks_max = 2
+        delivery = DELIVERIES[role] if is_fixed else self._delivery()
+        has_sink = role is Role.HANGING or (not is_fixed and random.random() < 0.5)
+        sink = await self._sink(tag, is_fixed=is_fixed) if has_sink else None
+        order = "unordered" if is_fixed else random.choice(("unordered", "unordered", "key", "ordered"))
+        filter_ = FILTERS[0] if is_fixed or not is_trigger else random.choice(FILTERS)
         target = Target(
             tag,
             kind,
@@ -93,16 +115,17 @@ class Users:
             order,
             world.loop.now_ms,
             [Version(filter_)],
-            is_healthy,
+            role,
+            site.picked,
             replies_to=path.strip("/").replace("/", ".") if is_trigger else "",
             retry_max=delivery.retry,
         )
         annotations = {ORDER: order}
-        if not is_healthy and random.random() < 0.2:
+        if not is_fixed and random.random() < 0.2:
             annotations[START] = random.choice(("earliest", "offset=0=3", "offset=0=99999,1=@earliest"))
-        if not is_healthy and random.random() < 0.2:
+        if not is_fixed and random.random() < 0.2:
             annotations["knative-gateway/in-flight-max"] = "1"
-        if not is_healthy and random.random() < 0.1:
+        if not is_fixed and random.random() < 0.1:
             annotations["knative-gateway/per-second-max"] = "5"
         spec: dict[str, Any] = {"subscriber": {"uri": f"http://{site.name}.test/t-{tag}"}}
         if delivery is not DEFAULT:
@@ -123,9 +146,11 @@ class Users:
             target.is_unclear = True
             world.ledger.check(status in {0, 503}, f"{kind} was refused: {status} {document}")
 
-    async def _sink(self, tag: str) -> str:
+    async def _sink(self, tag: str, *, is_fixed: bool) -> str:
         site = await self.world.sites.add(f"d{tag}", self.random)
-        site.mood = self.random.choice(tuple(MOODS))
+        site.is_fixed = is_fixed
+        if not is_fixed:
+            site.mood = self.random.choice(tuple(MOODS))
         return f"http://{site.name}.test/d-{tag}"
 
     def _delivery(self) -> Delivery:
@@ -142,12 +167,12 @@ class Users:
 
     # -- changes
 
-    def living(self, *, healthy: bool = False) -> Sequence[Target]:
+    def living(self, *, fixed: bool = False) -> Sequence[Target]:
         targets = self.world.ledger.targets.values()
         return [
             each
             for each in targets
-            if each.deleted_ms is None and each.uid and (healthy or not each.is_healthy)
+            if each.deleted_ms is None and each.uid and (fixed or each.role is Role.ORDINARY)
         ]
 
     async def change(self) -> None:
@@ -214,7 +239,9 @@ class Users:
         )
         self.world.ledger.disturb(target)
         target.is_restless |= self.world.is_replicated  # the other replica carries it out later
+        target.replays += 1
         status = await api.act(target.kind, target.name, "replay", start=start)
+        target.replays -= 1
         self.world.ledger.disturb(target)
         if start != "earliest" or status != 200:
             # Events before that position are not due any more, wherever it is.
@@ -303,6 +330,7 @@ class Users:
         while path not in self.world.sources:
             await self.create_source("Broker", name)
             await self.world.sleep(10, 500)
+        self.world.ledger.recreated[log].append((interval[0] + 20_000, self.world.loop.now_ms + 5_000))
         for target in self.world.ledger.targets.values():
             if target.log == log:
                 target.ready_ms = None

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from knative_gateway.dispatcher.history import History
+from knative_gateway.dispatcher.posting.connecting import Connections
+from knative_gateway.dispatcher.posting.target import Target as PostTarget
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.ports import Failure, Stored, Subscriber
@@ -32,8 +35,11 @@ from tests.simulation_gateway.loop import SimulationError, VirtualLoop
 from tests.simulation_gateway.network import Network
 from tests.simulation_gateway.node import Node, Shares
 from tests.simulation_gateway.subscribers import Sites
+from tests.simulation_gateway.targets import Role
 
 FAR_MS: Final = 1 << 60
+FOLLOWS_MS: Final = 3_000
+"""How much later than a status says another replica may apply a change."""
 KEPT_MS: Final = 75_000
 """If the disk of a gateway fails for longer than this, the gateway must not be ready."""
 
@@ -52,8 +58,33 @@ class Size:
 
 
 SMALL: Final = Size((5_000, 10_000), (1,), (0, 0, 1), (1, 2), (300, 1000), (300, 1000, 2000), (1000, 3000))
+STEADY: Final = Size((10_000, 20_000), (1,), (0, 0, 1), (1, 2), (100, 300), (300, 1000, 2000), (1000, 3000))
 MEDIUM: Final = Size()
 LARGE: Final = Size(storm_ms=(120_000,), brokers=(2, 3))
+
+
+class Kind(Enum):
+    """What may befall a world. In all kinds but `ANY`, nothing befalls log node, disk and network as a whole,
+    so that what is promised without such faults is checked in the whole run.
+    """
+
+    ANY = auto()
+    PICKY = auto()
+    """Some subscribers always refuse a few events."""
+    HANGING = auto()
+    """Some subscribers never answer."""
+    RESTARTS = auto()
+    """Gateways stop in order, and start again. Some subscribers always refuse a few events."""
+    LATE = auto()
+    """Some subscribers accept connections just before attempts time out, and time passes while code runs."""
+
+
+ROLES: Final = {
+    Kind.PICKY: (Role.PICKY,),
+    Kind.HANGING: (Role.HANGING,),
+    Kind.RESTARTS: (Role.PICKY,),
+    Kind.LATE: (Role.LATE,),
+}
 
 
 class World:
@@ -69,12 +100,16 @@ class World:
         self.network: Final = Network(loop, Random(f"{seed} network"))
         self.node: Final = Node(loop, Random(f"{seed} node"), self._stored)
         self.disk: Final = Disk(loop, Random(f"{seed} disk"))
-        self.shares: Final = Shares(self.node, Random(f"{seed} shares"), self.ledger.disturb_log)
+        self.shares: Final = Shares(self.node, Random(f"{seed} shares"), self.ledger.moved)
         self.sites: Final = Sites(self.network, loop, self.ledger)
         self.events: Final = Events(Random(f"{seed} events"))
         self.logged: Final = Logged(loop)
         self.is_replicated: Final = self.random.random() < 0.3
-        self.size: Final = self.random.choices((SMALL, MEDIUM, LARGE), (16, 3, 1))[0]
+        self.size = self.random.choices((SMALL, MEDIUM, LARGE), (16, 3, 1))[0]
+        steady = Random(f"{seed} steadiness")
+        self.kind: Final = steady.choices(tuple(Kind), (6, 1, 1, 1, 1))[0] if self.size is SMALL else Kind.ANY
+        if self.kind is not Kind.ANY:
+            self.size = STEADY
         self.look_ms = 1000
         self.replicas: Final[list[Replica]] = []
         self.sources: Final[dict[str, str]] = {}
@@ -111,6 +146,15 @@ class World:
                 "held": choice((64 << 10, 8 << 20)),
                 "replies": choice((1 << 20, 64 << 20)),
             }
+            if self.kind is not Kind.ANY:
+                more["subscribers"] |= {"connections": 10_000, "held": 8 << 20, "waiting": 1000}
+                more["subscribers"]["in_flight"] = choice((16, 256))
+            if self.kind is Kind.LATE:
+                self.loop.busy, self.ledger.slack_ms = Random(f"{self._seed} busy"), 500
+            if self.kind is Kind.PICKY:
+                more["subscribers"]["look_ahead"] = 4
+            if self.kind is Kind.HANGING:
+                more["subscribers"]["look_ahead"] = choice((64, 512))
             self.ledger.timeout_ms = int(more["subscribers"]["timeout"] * 1000)
             for number in range(2 if self.is_replicated else 1):
                 address = f"192.0.2.{number + 1}"
@@ -134,6 +178,11 @@ class World:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 for replica in self.replicas:
                     await replica.kill()
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """The subscribers of each source that nothing changes, beside the healthy one."""
+        return ROLES.get(self.kind, ())
 
     @asynccontextmanager
     async def unusual(self) -> AsyncIterator[None]:
@@ -212,7 +261,7 @@ class World:
                 found[f"{kind} {name}"] = ready
                 target = by_uid.get(object_["metadata"]["uid"])
                 if target is not None and ready and object_["metadata"]["generation"] >= target.generation:
-                    target.settled(self.loop.now_ms)
+                    target.settled(self.loop.now_ms + (FOLLOWS_MS if self.is_replicated else 0))
         status, _ = await api.get("/readyz")
         since = self.disk_away_since
         if status == 200 and since is not None and self.loop.now_ms - since > KEPT_MS:
@@ -268,6 +317,7 @@ def observed(ledger: Ledger) -> Iterator[None]:
     """
     begin, note, skip, record = SubscriberState.__init__, History.note, History.skip, SqlCursorStore.record
     begin_again = RouteWorker.begin_again
+    resend = Connections.resend
     owners: dict[History, str] = {}
 
     def begun(state: SubscriberState, spec: Subscriber, *more: Any) -> None:
@@ -277,12 +327,12 @@ def observed(ledger: Ledger) -> Iterator[None]:
     def noted(history: History, now_ms: int, arrival: Any, failure: Any, end: str = "") -> None:
         ledger.failures[owners.get(history, "")] += 1
         if end:
-            ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
+            ledger.note_end(owners.get(history, ""), arrival.partition, arrival.offset)
         note(history, now_ms, arrival, failure, end)
 
     def skipped(history: History, now_ms: int, arrival: Any, reason: str = "") -> None:
         ledger.failures[owners.get(history, "")] += 1
-        ledger.noted.add((owners.get(history, ""), arrival.partition, arrival.offset))
+        ledger.note_end(owners.get(history, ""), arrival.partition, arrival.offset)
         skip(history, now_ms, arrival, reason)
 
     async def begun_again(worker: RouteWorker) -> None:
@@ -293,8 +343,13 @@ def observed(ledger: Ledger) -> Iterator[None]:
         await record(store, failures)
         ledger.recorded(failures)
 
+    def resent(connections: Connections, target: PostTarget) -> None:
+        ledger.resent(target.host)
+        resend(connections, target)
+
     with patched(
         [
+            (Connections, "resend", resent),
             (SubscriberState, "__init__", begun),
             (History, "note", noted),
             (History, "skip", skipped),
