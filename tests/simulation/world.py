@@ -31,9 +31,11 @@ from tests.simulation.peers.requests import Asker
 from tests.simulation.plan import Plan
 
 CALM_US = 60 * SECOND
-"""All that can be done is done before, unless a producer has a quota."""
+"""All that can be done is done before, unless the settings make a client slow."""
 LIMITED_CALM_US = 180 * SECOND
-"""The same with a quota: 200 events, some of them of 5 kB, at a lowest rate of 5 kB a second."""
+"""The same for a producer with a quota: 200 events, some of them of 5 kB, at a lowest rate of 5 kB/s; and
+for consumers that get the next event when they have settled the last one: 500 events, about 5 a second.
+"""
 LEAVING_US = 45 * SECOND
 """More than the longest silence that a node bears."""
 
@@ -123,6 +125,7 @@ class World(NodeWatcher):
             self.schedule.run(size.storm_us)
             self.calm_down()
             limited = any(producer.user is not None for producer in self.producers)
+            limited |= self.node.settings.limits.unsettled == 1
             calm_us = LIMITED_CALM_US if limited else CALM_US
             ended = self.schedule.run(size.storm_us + calm_us, self._settled)
             assert ended, "; ".join(each.why() for each in self._all() if not each.done)
