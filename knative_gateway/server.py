@@ -171,7 +171,7 @@ class Gateway:
         self._traces: Traces | None = None
         self._sender: Sender | None = None
         self._dispatcher: Dispatcher | None = None
-        self._notice: Callable[[], None] = lambda: None
+        self._store: Store | None = None
         self._packed: Final = Figures(self.registry, build=pack_registry)
         self._opening = True
 
@@ -341,7 +341,8 @@ class Gateway:
 
     def notice(self) -> None:
         """Read what another worker has written. See `Member`."""
-        self._notice()
+        if self._store is not None:
+            self._store.notice()
 
     async def packed(self) -> bytes:
         """Return the metrics of this process for its parent. See `Member`."""
@@ -350,10 +351,9 @@ class Gateway:
     async def _open_store(self) -> Store:
         settings, parent = self.settings, self.parent
         url = settings.store or sqlite_url(settings.state_dir)
-        opening = open_store(url, tasks=self.tasks, locked=parent.several, wrote=parent.wrote)
-        store = await self._parts.enter("store", opening)
-        self._notice = store.notice
-        return store
+        opening = open_store(url, tasks=self.tasks, files=parent.files, wrote=parent.wrote)
+        self._store = await self._parts.enter("store", opening)
+        return self._store
 
     def _shares(self, store: Store) -> bool:
         """Return whether other processes deliver events of the same Brokers."""
@@ -429,8 +429,9 @@ class Gateway:
         """Return why this process is not ready; None if it is."""
         if not self.is_up:
             return "starting or stopping"
-        problem = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
-        return problem or self.tasks.problem or self._not_kept() or self._not_open()
+        stored = None if self._store is None else self._store.problem()
+        logged = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
+        return stored or logged or self.tasks.problem or self._not_kept() or self._not_open()
 
     def _not_open(self) -> str | None:
         if not self._opening:

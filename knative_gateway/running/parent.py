@@ -6,7 +6,7 @@ A gateway with one worker has no parent: `Alone` stands for it.
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -54,6 +54,7 @@ class Alone:
     several = False
     leads = True
     first = True
+    files = None
     problem: str | None = None
     trouble: str | None = None
 
@@ -82,10 +83,13 @@ class ParentLink:
         leads: bool,
         settings: bytes,
         words: Callable[[str], str] = str,
+        files: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """`settings`: the settings of this worker. The parent sends them again for a reload. `words` makes
-        the text of an error one for users.
+        the text of an error one for users. `files`: the files of the state database, which the parent has
+        locked.
         """
+        self.files: Final[Mapping[str, Sequence[int]]] = files or {}
         self.leads = self.first = leads
         self.settings = settings
         self.problem: str | None = "the workers have not reported yet"

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from knative_gateway.errors import ConfigError, UnavailableError
 from knative_gateway.store.engines import Engine, PostgresqlEngine, SqliteEngine, Work
 from knative_gateway.store.migrations import migrate
+from knative_gateway.store.state_files import StateFiles
 from knative_gateway.store.writing import Writer
 
 WRITE_WAIT_S: Final = 3.0
@@ -44,8 +45,10 @@ class Database:
         """
         self.url: Final = _url(url)
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
+        self.files: Final = StateFiles(self.url.database or "")
+        """The files of SQLite; empty for PostgreSQL."""
         self._engine: Final[Engine] = (
-            PostgresqlEngine(self.url) if self.postgresql else SqliteEngine(self.url)
+            PostgresqlEngine(self.url) if self.postgresql else SqliteEngine(self.url, self.files)
         )
         self._writer: Final = Writer(self._engine, write_wait_s)
 
@@ -54,9 +57,11 @@ class Database:
 
         Raises:
             ConfigError: a newer gateway wrote the schema.
-            UnavailableError: the database cannot be reached.
+            UnavailableError: the database cannot be reached, or its file was removed.
         """
         await self.write(migrate)
+        if self.files.known:
+            self.files.opened()
 
     async def close(self) -> None:
         """Close the connections."""

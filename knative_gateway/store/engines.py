@@ -8,11 +8,15 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from knative_gateway.store.state_files import StateFiles
 
 CONNECT_S: Final = 10
 """Time limit for a connection to PostgreSQL."""
@@ -50,10 +54,13 @@ class Engine(Protocol):
 class SqliteEngine:
     """The engine of a SQLite file."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, files: StateFiles | None = None) -> None:
+        """`files`: the files that the database must have."""
+        self._files: Final = files or StateFiles(url.database or "")
         self._engine: Final = create_engine(url, pool_size=READERS + 1, max_overflow=0)
         self._readers: Final = ThreadPoolExecutor(READERS, thread_name_prefix="store-read")
         self._writer: Final = ThreadPoolExecutor(1, thread_name_prefix="store-write")
+        event.listen(self._engine, "do_connect", self._connecting)
         event.listen(self._engine, "connect", _connected)
         event.listen(self._engine, "begin", _begun)
 
@@ -65,7 +72,7 @@ class SqliteEngine:
         """See `Engine`."""
         # A transaction that reads first and takes the lock at its first write fails at once if another
         # process wrote in between.
-        return await self._run(self._writer, work, begin="BEGIN IMMEDIATE")
+        return await self._run(self._writer, partial(self._kept, work), begin="BEGIN IMMEDIATE")
 
     async def close(self) -> None:
         """See `Engine`. Waits for work that has begun."""
@@ -81,8 +88,25 @@ class SqliteEngine:
         self._readers.shutdown(wait=True)
         self._engine.dispose()
 
+    def _kept(self, work: Work[T], connection: Connection) -> T:
+        """Do work that commits. A commit to a file that was removed would be lost."""
+        self._files.require()
+        result = work(connection)
+        self._files.require()
+        return result
+
+    def _connecting(self, _dialect: object, _record: object, given: list[Any], options: Any) -> None:
+        if self._files.known:
+            self._files.require()
+            # SQLite must not create the file: another process has checked and locked it, and only its user
+            # may read it.
+            given[0] = f"file:{quote(self._files.path)}?mode=rw"
+            options["uri"] = True
+
     async def _run(self, threads: Executor, work: Work[T], *, begin: str = "BEGIN") -> T:
         def run() -> T:
+            # Here, because this is a thread already. The watch feed reads every two seconds at least.
+            self._files.look()
             with self._engine.connect().execution_options(**{_BEGIN: begin}) as connection:
                 return work(connection)
 

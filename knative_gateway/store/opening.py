@@ -17,6 +17,7 @@ from knative_gateway.store.cursors import SqlCursorStore
 from knative_gateway.store.database import Database
 from knative_gateway.store.feed import POLL_S, Feed
 from knative_gateway.store.resources import CHANGES_MAX, SqlResources
+from knative_gateway.store.state_files import Identities
 
 FILE_NAME: Final = "gateway.db"
 """The name of the SQLite file in the state directory."""
@@ -28,13 +29,15 @@ _CALLED_OFF_S: Final = 5.0
 class Store:
     """The parts of the store. `shared`: other replicas may use the store at the same time (PostgreSQL).
 
-    `notice` reports that another process may have written.
+    `notice` reports that another process may have written. `problem` returns why the store takes no changes,
+    as the last read or write found; None if it takes changes.
     """
 
     resources: SqlResources
     cursors: SqlCursorStore
     shared: bool
     notice: Callable[[], None]
+    problem: Callable[[], str | None]
 
 
 def sqlite_url(state_dir: Path) -> str:
@@ -49,27 +52,35 @@ async def open_store(
     changes_max: int = CHANGES_MAX,
     poll_s: float = POLL_S,
     tasks: Supervisor | None = None,
-    locked: bool = False,
+    files: Identities | None = None,
     wrote: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Store]:
     """Open the store at a URL (`sqlite:///FILE`, `postgresql://…`), and create or upgrade its schema.
 
-    `locked`: the parent of this process holds `store_lock` for its workers. `wrote` is called after each
-    write of objects by this process.
+    `files`: the files of `store_lock`, which the parent of this process holds for its workers. `wrote` is
+    called after each write of objects by this process.
 
     Raises:
         ConfigError: the URL is not valid, the file is in use, or a newer gateway wrote the schema.
         UnavailableError: the database cannot be reached.
     """
     database = Database(url)
-    with nullcontext() if locked else _alone(database):
+    if files is not None:
+        database.files.expect(files)
+    with nullcontext() if files is not None else _alone(database):
         feed = Feed(database, poll_s=poll_s, tasks=tasks, wrote=wrote)
         try:
             await _to_its_end(database.open())
             await _to_its_end(feed.start())
             resources = SqlResources(database, feed, changes_max=changes_max)
             shared = database.postgresql
-            yield Store(resources, SqlCursorStore(database), shared=shared, notice=feed.notice)
+            yield Store(
+                resources,
+                SqlCursorStore(database),
+                shared=shared,
+                notice=feed.notice,
+                problem=lambda: database.files.problem,
+            )
         finally:
             await feed.close()
             await database.close()
@@ -90,19 +101,27 @@ async def _to_its_end(step: Coroutine[None, None, None]) -> None:
         raise
 
 
-@contextmanager
-def store_lock(url: str) -> Iterator[int | None]:
-    """Lock the store of a gateway with several workers. Yields the descriptor that holds the lock; None for
-    PostgreSQL, which gateways share.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A locked SQLite file. A worker that inherits `descriptor` keeps the lock until it ends, even if its
+    parent is killed.
+    """
 
-    A worker that inherits the descriptor keeps the lock until it ends, even if its parent is killed.
+    descriptor: int
+    files: Identities
+
+
+@contextmanager
+def store_lock(url: str) -> Iterator[Held | None]:
+    """Lock the store of a gateway with several workers. Yields None for PostgreSQL, which gateways share.
 
     Raises:
         ConfigError: the URL is not valid.
         InUseError: another gateway uses the file.
     """
-    with _alone(Database(url)) as descriptor:
-        yield descriptor
+    database = Database(url)
+    with _alone(database) as descriptor:
+        yield None if descriptor is None else Held(descriptor, database.files.known)
 
 
 @contextmanager
@@ -113,8 +132,7 @@ def _alone(database: Database) -> Iterator[int | None]:
     if database.postgresql:
         yield None
         return
-    path = database.url.database
-    assert path, "checked when the URL was read"
+    path = database.files.path
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         descriptors = [
@@ -125,15 +143,16 @@ def _alone(database: Database) -> Iterator[int | None]:
     except OSError as error:
         message = f"the state database {path} cannot be opened: {error.strerror}"
         raise ConfigError(message) from None
-    # Close this descriptor before SQLite opens the file: closing any descriptor of a file drops all locks of
-    # the process on it.
-    os.close(descriptors[1])
+    # Both stay open: the inode of a file that is removed is not used again while a descriptor has it. They
+    # are closed last, because closing any descriptor of a file drops all locks of the process on it.
     try:
         try:
             fcntl.flock(descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             message = f"the state database {path} is in use by another process"
             raise InUseError(message) from None
+        database.files.locked()
         yield descriptors[0]
     finally:
-        os.close(descriptors[0])
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -34,10 +34,11 @@ class Crew(Collector):
         settings: Callable[[], bytes],
         *,
         inherited: Sequence[int] = (),
+        files: Mapping[str, Sequence[int]] | None = None,
         supervision: Supervision | None = None,
     ) -> None:
         """`settings` returns the settings of a worker that is started now. `inherited`: descriptors that
-        workers keep open.
+        workers keep open. `files`: the files of the state database.
         """
         self.ready: Final = asyncio.Event()
         """Set when all workers are ready for the first time."""
@@ -46,6 +47,7 @@ class Crew(Collector):
         self._count: Final = workers
         self._settings: Final = settings
         self._inherited: Final = tuple(inherited)
+        self._files: Final = files or {}
         self._supervision: Final = supervision or Supervision(workers)
         self.gathering: Final = Gathering(self)
         self._channels: Final[dict[int, Channel]] = {}
@@ -170,7 +172,7 @@ class Crew(Collector):
         self._processes[number] = process
         channel = self._channels[number] = await Channel.open(ours)
         log.info("worker_started", worker=number, pid=process.pid)
-        channel.send("boot", self._settings(), worker=number, leads=leads)
+        channel.send("boot", self._settings(), worker=number, leads=leads, files=self._files)
         if self._stopping:
             _send(process, signal.SIGTERM)
         self._tell(again=True)

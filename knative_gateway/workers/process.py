@@ -31,7 +31,13 @@ def main(descriptor: int) -> int:
         settings = files.settings(boot.payload)
         tags = {"worker": boot.fields["worker"]}
         logging_setup.configure(settings.log_format, settings.log_level, tags=tags)
-        link = ParentLink(end, leads=boot.fields["leads"], settings=boot.payload, words=files.words)
+        link = ParentLink(
+            end,
+            leads=boot.fields["leads"],
+            settings=boot.payload,
+            words=files.words,
+            files=boot.fields["files"],
+        )
         try:
             return server.run(settings, parent=link, reread=lambda: files.settings(link.settings))
         except GatewayError as error:

@@ -108,7 +108,10 @@ class Parent:
             if settings.amqp is None:
                 self._node = await stack.enter_async_context(embedded_node(settings, self._tasks))
             crew = self._crew = Crew(
-                settings.workers, self._of_worker, inherited=() if lock is None else (lock,)
+                settings.workers,
+                self._of_worker,
+                inherited=() if lock is None else (lock.descriptor,),
+                files={} if lock is None else lock.files,
             )
             if self._node is not None:
                 crew.gathering.registry.register(_NodeStarts(self._node))

@@ -128,7 +128,7 @@ def test_metrics_are_one_set_and_counters_do_not_fall_when_a_worker_is_killed(
 def test_the_next_leader_creates_and_deletes_logs_and_every_worker_serves_them(
     gateway: GatewayProcess,
 ) -> None:
-    broker = "{apiVersion: eventing.knative.dev/v1, kind: Broker, metadata: {name: late, namespace: default}}"
+    broker = _broker("late")
     _kill_one(gateway)
     for _ in range(2):  # a successor begins with an empty log
         gateway.apply(broker)
@@ -224,6 +224,26 @@ def test_a_worker_that_is_killed_starts_again_without_the_files_of_the_settings(
         assert gateway.stop() == 0, gateway.words
 
 
+def test_changes_are_refused_when_the_state_file_is_removed(tmp_path: Path) -> None:
+    """Also after the restart of a worker, which would otherwise begin with an empty file."""
+    with GatewayProcess(tmp_path, "--workers", "2") as gateway:
+        gateway.wait_ready()
+        gateway.apply(_broker("kept"))
+        folder = next(tmp_path.rglob("gateway.db")).parent
+        (folder / "gateway.db").rename(tmp_path / "aside")
+        _until(lambda: "gateway.db does not exist any more" in _get(gateway, "/readyz")[1])
+        with pytest.raises(RuntimeError, match="does not exist any more"):
+            gateway.apply(_broker("refused"))
+        os.kill(_workers(gateway)[0], signal.SIGKILL)
+        _until(lambda: "worker_not_started" in gateway.words)
+        assert _get(gateway, "/readyz")[0] == 503
+        assert not (folder / "gateway.db").exists()
+        (tmp_path / "aside").rename(folder / "gateway.db")
+        _until(lambda: _get(gateway, "/readyz")[0] == 200)
+        gateway.apply(_broker("taken"))
+        assert gateway.stop() == 0, gateway.words
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -255,6 +275,13 @@ def test_an_address_of_another_gateway_with_workers_is_refused(
     assert other.process is not None
     assert other.process.wait(60) == 2
     assert f"cannot listen on {gateway.http}" in other.words
+
+
+def _broker(name: str) -> str:
+    return (
+        "{apiVersion: eventing.knative.dev/v1, kind: Broker, "
+        f"metadata: {{name: {name}, namespace: default}}}}"
+    )
 
 
 def _until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -258,7 +258,11 @@ def shared_store(database: Database) -> Iterator[None]:
         try:
             await feed.start()
             yield Store(
-                SqlResources(database, feed), SqlCursorStore(database), shared=True, notice=feed.notice
+                SqlResources(database, feed),
+                SqlCursorStore(database),
+                shared=True,
+                notice=feed.notice,
+                problem=lambda: None,
             )
         finally:
             await feed.close()

@@ -54,15 +54,15 @@ async def test_a_file_is_one_process_s(tmp_path: Path) -> None:
 
 
 async def test_workers_share_the_file_that_their_parent_has_locked(tmp_path: Path) -> None:
-    with store_lock(sqlite_url(tmp_path)) as descriptor:
-        assert descriptor is not None
+    with store_lock(sqlite_url(tmp_path)) as held:
+        assert held is not None
         with pytest.raises(ConfigError, match="in use by another process"):
             async with open_store(sqlite_url(tmp_path)):
                 pass
         wrote = asyncio.Event()
         async with (
-            open_store(sqlite_url(tmp_path), locked=True, poll_s=600) as reader,
-            open_store(sqlite_url(tmp_path), locked=True, wrote=wrote.set) as writer,
+            open_store(sqlite_url(tmp_path), files=held.files, poll_s=600) as reader,
+            open_store(sqlite_url(tmp_path), files=held.files, wrote=wrote.set) as writer,
         ):
             watch = reader.resources.watch("", "ConfigMap", 1)
             change = asyncio.ensure_future(anext(watch))
@@ -70,7 +70,7 @@ async def test_workers_share_the_file_that_their_parent_has_locked(tmp_path: Pat
             await wrote.wait()
             reader.notice()
             assert (await change).key == KEY
-            inherited = os.dup(descriptor)
+            inherited = os.dup(held.descriptor)
     with pytest.raises(ConfigError, match="in use by another process"):
         async with open_store(sqlite_url(tmp_path)):
             pass
@@ -80,8 +80,8 @@ async def test_workers_share_the_file_that_their_parent_has_locked(tmp_path: Pat
 
 
 def test_replicas_share_a_database_without_a_lock() -> None:
-    with store_lock("postgresql://user@/gateway") as descriptor:
-        assert descriptor is None
+    with store_lock("postgresql://user@/gateway") as held:
+        assert held is None
 
 
 async def test_a_newer_gateway_s_state_is_left_alone(url: str) -> None:
