@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
 
     def shed(self) -> None:
         """Refuse the request that is arriving, because the connections hold too many bytes."""
-        if not self._queue or self._queue[0] is self._reader.current:
+        if self._receives():
             self._refuse(503, "the gateway is receiving too much: send the request again", (RETRY_LATER,))
         else:
             # The answers to earlier requests may take any time, and a refusal comes after them.
@@ -254,6 +254,9 @@ class Connection(asyncio.Protocol):
         match late:
             case Late.LINGERED:
                 self._transport.abort()
+            case Late.INCOMPLETE if self._receives():
+                self._refuse(408, "the request did not arrive in time: send it again")
+                self._count()
             case Late.UNREAD | Late.INCOMPLETE:
                 log.debug("connection_cut", peer=self.address("peername"), reason=late.value)
                 self._transport.abort()
@@ -330,6 +333,13 @@ class Connection(asyncio.Protocol):
             self.held_since = self.shared.clock()
         self.held, self._arrives = held, arrives
         self.shared.holdings.note(self, change, arrives=arrives)
+
+    def _receives(self) -> bool:
+        """Return whether a request is arriving and no earlier one waits for its answer."""
+        reader = self._reader
+        return (reader.is_in_head or reader.current is not None) and (
+            not self._queue or self._queue[0] is reader.current
+        )
 
     def _is_full(self) -> bool:
         """Return whether reading must pause."""

@@ -287,9 +287,9 @@ def test_a_request_that_takes_too_long_ends_the_connection(begun: bytes) -> None
     wire.send(begun)
     wire.look(after_s=20)
     wire.look(after_s=9)
-    assert not wire.transport.is_closed
+    assert not wire.transport.is_ended
     wire.look(after_s=2)
-    assert wire.transport.is_closed
+    assert wire.transport.is_ended
 
 
 def test_an_idle_connection_is_closed_but_not_over_a_request_that_is_here_unread() -> None:
