@@ -25,14 +25,17 @@ async def test_changes_are_refused_when_a_file_was_removed_or_replaced(
     with capture_logs() as lines:
         async with open_store(sqlite_url(tmp_path), poll_s=0.01) as store:
             await store.resources.write(KEY, {}, expected_version=0)
-            path.rename(aside)
+            aside.hardlink_to(path)
             if replaced:
-                path.write_bytes(aside.read_bytes())
+                (tmp_path / "other").write_bytes(path.read_bytes())
+                (tmp_path / "other").replace(path)  # at once: the feed looks at any time
+            else:
+                path.unlink()
             what = "was replaced" if replaced else "does not exist any more"
             with pytest.raises(UnavailableError, match=f"{path} {what}: put it back"):
                 await store.resources.write(KEY, {"a": 1}, expected_version=None)
             await until(lambda: f"{path} {what}" in (store.problem() or ""))
-            aside.rename(path)
+            aside.replace(path)
             await until(lambda: store.problem() is None)
             await store.resources.write(KEY, {"a": 2}, expected_version=None)
     errors = [line for line in lines if line["log_level"] == "error"]
