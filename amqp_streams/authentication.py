@@ -1,7 +1,7 @@
-"""Authentication other than passwords: the sections `external` (client certificates) and `oauth` (bearer
-tokens).
+"""Certificates and tokens: the sections `tls` (the listeners), `external` (client certificates) and `oauth`
+(bearer tokens).
 
-Both are read again on SIGHUP. `server/identity/certificates.py` and `server/identity/tokens.py` apply them.
+All are read again on SIGHUP. `server/identity/certificates.py` and `server/identity/tokens.py` apply them.
 """
 
 import re
@@ -26,6 +26,23 @@ class ClientCertificates(StrEnum):
 
     REQUIRED = "required"
     OPTIONAL = "optional"
+
+
+class TlsSettings(Settings):
+    """The certificate of the TLS listeners, and whether clients need one."""
+
+    certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
+    key: Path = Field(description="Private key of the certificate, PEM, not encrypted.")
+    client_ca: Path | None = Field(
+        default=None, description="Clients must show a certificate signed by one of these, PEM."
+    )
+    client_certificates: ClientCertificates = Field(
+        default=ClientCertificates.REQUIRED,
+        description=(
+            "`optional`: clients may connect without a certificate. A certificate that does not verify is"
+            " refused in both cases."
+        ),
+    )
 
 
 class CertificateName(StrEnum):

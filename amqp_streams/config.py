@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from amqp_streams.authentication import EXTERNAL_RULES_MAX, ClientCertificates, ExternalRule, OAuthSettings
+from amqp_streams.authentication import EXTERNAL_RULES_MAX, ExternalRule, OAuthSettings, TlsSettings
+from amqp_streams.kafka_settings import KafkaSettings, StoreKind
 from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import LogFormat, LogLevel
@@ -294,23 +295,6 @@ class ProducerSettings(Settings):
     )
 
 
-class TlsSettings(Settings):
-    """The certificate of the TLS listeners, and whether clients need one."""
-
-    certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
-    key: Path = Field(description="Private key of the certificate, PEM, not encrypted.")
-    client_ca: Path | None = Field(
-        default=None, description="Clients must show a certificate signed by one of these, PEM."
-    )
-    client_certificates: ClientCertificates = Field(
-        default=ClientCertificates.REQUIRED,
-        description=(
-            "`optional`: clients may connect without a certificate. A certificate that does not verify is"
-            " refused in both cases."
-        ),
-    )
-
-
 class AnonymousAccess(StrEnum):
     """From where a connection without a user is accepted."""
 
@@ -355,9 +339,15 @@ class Listener(Settings):
 class NodeSettings(Settings):
     """The settings of `amqp-streams serve`."""
 
-    data_dir: Path = Field(
-        description="Directory of the events. Created if it does not exist; locked while the node runs."
+    data_dir: Path | None = Field(
+        default=None,
+        description=(
+            "Directory of the events. Created if it does not exist; locked while the node runs. Required"
+            " unless `store` is `kafka`."
+        ),
     )
+    store: StoreKind = Field(default=StoreKind.DIRECTORY, description="Where the events are kept.")
+    kafka: KafkaSettings | None = None
     listen: tuple[Listener, ...] = Field(
         default=(Listener(host="127.0.0.1", port=5672),),
         description=(
@@ -441,6 +431,16 @@ class NodeSettings(Settings):
     log_level: LogLevel = Field(
         default=LogLevel.INFO, description="The least severe log line that is written."
     )
+
+    @model_validator(mode="after")
+    def _a_store_has_its_settings(self) -> Self:
+        if (self.store is StoreKind.KAFKA) != (self.kafka is not None):
+            message = "set --store kafka and --kafka-servers together"
+            raise ValueError(message)
+        if (self.store is StoreKind.DIRECTORY) != (self.data_dir is not None):
+            message = "set data_dir with the store 'directory' (the default), and only with it"
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _external_rules_need_certificates(self) -> Self:

@@ -75,9 +75,11 @@ def shared_by(file: Path) -> str | None:
 def unit_of(nodeid: str, root: Path) -> str:
     """The unit to which a test belongs."""
     file = nodeid.split("::", 1)[0]
-    if file.startswith(SPREAD):
+    shared = shared_by(root / file)
+    # Each fork with a test that needs brokers would start three of them.
+    if file.startswith(SPREAD) and shared != KAFKA:
         return nodeid
-    return shared_by(root / file) or file
+    return shared or file
 
 
 def units(nodeids: Sequence[str], root: Path) -> list[list[int]]:

@@ -11,17 +11,10 @@ from typing import Final
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
-from amqp_streams.authentication import ExternalRule, OAuthSettings
-from amqp_streams.config import (
-    GroupSettings,
-    Limits,
-    Listener,
-    LogSettings,
-    NodeSettings,
-    ProducerSettings,
-    TlsSettings,
-)
+from amqp_streams.authentication import ExternalRule, OAuthSettings, TlsSettings
+from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings
 from amqp_streams.errors import ConfigError
+from amqp_streams.kafka_settings import KafkaSettings
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from service_parts.errors import SettingError
 from service_parts.settings import sources
@@ -43,6 +36,7 @@ PREFIX: Final = "AMQP_STREAMS_"
 
 _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "groups": GroupSettings,
+    "kafka": KafkaSettings,
     "limits": Limits,
     "oauth": OAuthSettings,
     "producers": ProducerSettings,
@@ -79,6 +73,10 @@ _PATHS: Final = frozenset(
         ("tls", "client_ca"),
         ("oauth", "keys"),
         ("oauth", "secret_file"),
+        ("kafka", "ca"),
+        ("kafka", "certificate"),
+        ("kafka", "key"),
+        ("kafka", "password_file"),
     }
 )
 
@@ -171,7 +169,7 @@ def node_settings(
     in_environment = from_environment(environment, known, _LISTS)
     # Later sources replace earlier ones: file, environment, flags.
     given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
-    if ("data_dir",) not in given:
+    if not given.keys() & {("data_dir",), ("store",)}:
         message = (
             f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
         )

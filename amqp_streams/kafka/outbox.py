@@ -32,6 +32,8 @@ class Batch:
     bytes: int
     handed: int = 0
     """How many records were handed over, from the first."""
+    last_number: int | None = None
+    """The number of the last record, when it was delivered; None: Kafka did not say."""
     _ended: bool = field(default=False, init=False)
     _failure: StorageError | None = field(default=None, init=False)
 

@@ -31,6 +31,8 @@ _RETENTION_BYTES: Final = "retention.bytes"
 _SEGMENT_MS: Final = "segment.ms"
 _SEGMENT_BYTES: Final = "segment.bytes"
 _UNBOUNDED: Final = -1
+OF_RETENTION: Final = frozenset({_RETENTION_MS, _RETENTION_BYTES, _SEGMENT_MS, _SEGMENT_BYTES})
+"""What a change of a log's settings changes in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,17 @@ def refusal(topic: str, settings: TopicSettings) -> str | None:
     )
 
 
-def configuration_of(settings: LogSettings, *, message_bytes: int) -> dict[str, str]:
+def configuration_of(
+    settings: LogSettings, *, message_bytes: int, replicas: int = REPLICAS_MIN
+) -> dict[str, str]:
     """Kafka's configuration of the topic of a log, for its creation and for changes.
 
     Segments are not smaller or younger than Kafka allows. `message_bytes`: the largest message of the node.
+    `replicas`: those that the topic gets; a topic with one replica is weak, and would refuse all events if it
+    needed two.
     """
     return {
-        _IN_SYNC: str(IN_SYNC_MIN),
+        _IN_SYNC: str(min(IN_SYNC_MIN, replicas)),
         _UNCLEAN: "false",
         _TIMES: "LogAppendTime",
         _CLEANUP: "delete",

@@ -98,7 +98,8 @@ class _Attach:
 class Consumers:
     """The consumer links of a node, and attaches that wait.
 
-    `report` is called with each effect; `steal` ends a link of the same name.
+    `report` is called with each effect; `steal` ends a link of the same name. `shared`: other nodes write to
+    the same logs.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Consumers:
         elsewhere: ElsewhereOf,
         report: Callable[[Effect], None],
         steal: Steal,
+        shared: bool = False,
     ) -> None:
         self.writes = Writes(states)
         self._states = states
@@ -118,7 +120,7 @@ class Consumers:
         self.cursors = KeptCursors(
             states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions
         )
-        self.reading = Reading()
+        self.reading = Reading(others=shared)
         self.lookups = Lookups()
         self._links = links
         self._elsewhere = elsewhere

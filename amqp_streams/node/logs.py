@@ -1,5 +1,6 @@
 """The logs of a node by address, created on demand if configured, and their counters."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -41,7 +42,9 @@ class Logs:
         self._new_id = new_id
         self._auto_create_partitions = auto_create_partitions
         self._partitions_max = partitions_max
-        self.counters: dict[str, LogCounters] = {name: LogCounters() for name in store.logs}
+        # Other nodes create logs as well, which nothing reports.
+        self.counters: dict[str, LogCounters] = defaultdict(LogCounters)
+        self.counters.update({name: LogCounters() for name in store.logs})
 
     def at(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
         """The log at an address, created now if that is configured and permitted.
@@ -51,6 +54,7 @@ class Logs:
         """
         log = self._store.logs.get(address)
         if log is not None:
+            self.counters[address]
             return log
         shown = address[:128]
         if self._auto_create_partitions and LOG_NAME.fullmatch(address):

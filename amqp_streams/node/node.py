@@ -17,7 +17,7 @@ from amqp_streams.node.figures import Figures, group_figures
 from amqp_streams.node.informed import Informed
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
-from amqp_streams.node.permits import require_attach
+from amqp_streams.node.permits import require_attach, require_available
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, RequestSteps, carry_out
 from amqp_streams.node.subscriptions import Subscriptions
@@ -37,6 +37,7 @@ from amqp_streams.streams.attach import (
     Producing,
     Relaying,
     Replying,
+    refuse_receiver_properties,
     requested_partition,
 )
 from amqp_streams.streams.consuming.reader import Later, Passed, Picked, Room, Run
@@ -96,6 +97,7 @@ class Node:
             elsewhere=self._elsewhere,
             report=self._effects.append,
             steal=self._steal,
+            shared=store.others is not None,
         )
         self._subscriptions = Subscriptions(
             store.logs, self._consumers.cursors, self._consumers.writes, self._effects.append
@@ -103,14 +105,16 @@ class Node:
         # Before the first attach: a log that is missing may have been deleted by an interrupted request.
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held, self.lookups = 0, self._consumers.reading.held, self._consumers.lookups
+        self.grown: Final = self._consumers.reading.grown
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
                 store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere
             ).operations(),
-            names.CURSOR_TYPE: CursorRequests(*kept).operations(),
-            names.GROUP_TYPE: GroupRequests(*kept).operations(),
         }
+        if store.others is None:
+            self._types[names.CURSOR_TYPE] = CursorRequests(*kept).operations()
+            self._types[names.GROUP_TYPE] = GroupRequests(*kept).operations()
 
     @property
     def counters(self) -> dict[str, LogCounters]:
@@ -130,6 +134,7 @@ class Node:
         permissions = self.access.of(request.identity)
         # Before the log is looked up: a refusal must not reveal whether the log exists.
         require_attach(permissions, request)
+        require_available(request, shared=self._store.others is not None)
         log = None if request.address is None else self._addressed(request, request.address, permissions)
         if log is not None and request.consumer and not request.wants_info:
             return self._consumers.attach(request, log, now_ms)
@@ -173,13 +178,7 @@ class Node:
                     {"field": "target"},
                 )
             return Relaying(permissions)
-        for name in (names.CONSUMER_GROUP, names.EPOCH):
-            if name in request.properties:
-                raise PeerError(
-                    names.INVALID_FIELD,
-                    f"link property {name} is only for receivers",
-                    {"field": "properties"},
-                )
+        refuse_receiver_properties(request)
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
@@ -294,9 +293,14 @@ class Node:
         """
         return self._logs.create(name, settings)
 
-    def _deleted(self, log: StoredLog) -> None:
+    def lost(self, log: StoredLog, reason: str, now_ms: int) -> None:
+        """Close the links of a log that was deleted elsewhere (`Others.on_lost`)."""
+        self._now_ms = now_ms
+        self._deleted(log, reason)
+
+    def _deleted(self, log: StoredLog, reason: str | None = None) -> None:
         """Close the links of a deleted log, and remove its groups and cursors."""
-        error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
+        error = PeerError(names.RESOURCE_DELETED, reason or f"log {log.name!r} was deleted")
         # The consumers first: they still refer to the groups and cursors of the log.
         self._consumers.forget(log, self._now_ms, error)
         self._intake.forget(log)

@@ -1,4 +1,6 @@
-"""Access rules for links: the right that an attach needs, and links to close when rules change."""
+"""Whether a link may attach: by access rules, also when they change, and by what shared logs can do."""
+
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
@@ -14,6 +16,8 @@ from amqp_streams.streams.attach import (
     Producing,
     Relaying,
 )
+
+_ON_SHARED: Final = "available on logs that several nodes share (--store kafka)"
 
 
 def require_attach(permissions: Permissions, request: AttachRequest) -> None:
@@ -33,6 +37,17 @@ def require_attach(permissions: Permissions, request: AttachRequest) -> None:
         permissions.require(Right.INFO, address.removesuffix(names.INFO_SUFFIX))
     else:
         permissions.require(Right.RECEIVE, address, _group(request))
+
+
+def require_available(request: AttachRequest, *, shared: bool) -> None:
+    """Refuse an attach that needs what shared logs do not have. `shared`: other nodes use the same logs.
+
+    Raises:
+        PeerError: amqp:not-implemented.
+    """
+    what = _needs_one_place(request) if shared else None
+    if what is not None:
+        raise PeerError(names.NOT_IMPLEMENTED, f"{what} are not yet {_ON_SHARED}")
 
 
 def revoked(permissions: Permissions, grant: Grant | Pending) -> PeerError | None:
@@ -64,3 +79,17 @@ def _needed(grant: Grant | Pending) -> tuple[Right, str, str | None] | None:
 def _group(request: AttachRequest) -> str | None:
     group = request.properties.get(names.CONSUMER_GROUP)
     return group if isinstance(group, str) and group else None
+
+
+def _needs_one_place(request: AttachRequest) -> str | None:
+    properties = request.properties
+    if not request.consumer:
+        numbered = names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities
+        return "idempotent producers" if numbered or names.PRODUCER_ID in properties else None
+    if request.wants_info:
+        return None
+    if properties.get(names.CONSUMER_GROUP) is not None:
+        return "consumer groups"
+    if properties.get(names.EPOCH) is not None:
+        return "epochs of consumers"
+    return "durable subscriptions" if request.durable or request.no_source else None

@@ -20,8 +20,10 @@ class Reading:
     Consumers of several partitions are notified of each commit of their log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, others: bool = False) -> None:
+        """`others`: other nodes write to the same partitions."""
         self.held = Held()
+        self._others = others
         self._waiting: dict[Partition, dict[Consuming, None]] = {}
         self._followers: dict[str, dict[Consuming, None]] = {}
 
@@ -50,6 +52,9 @@ class Reading:
         return picked
 
     def _wait(self, consumer: Consuming) -> None:
+        if self._others:
+            for partition in consumer.partitions:
+                partition.follow()
         if len(consumer.partitions) > 1:
             # Registered once and not for each wait: see `Reader.followed`.
             consumer.reader.followed = True
@@ -60,10 +65,12 @@ class Reading:
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> Collection[Consuming]:
         """The consumers that waited for records of these partitions."""
+        return self.grown(partition for partition in partitions if partition not in done.failures)
+
+    def grown(self, partitions: Iterable[Partition]) -> Collection[Consuming]:
+        """The consumers that waited for records of these partitions, which have more records now."""
         woken: dict[Consuming, None] = {}
         for partition in partitions:
-            if partition in done.failures:
-                continue
             woken.update(
                 [
                     (consumer, None)

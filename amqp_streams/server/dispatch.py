@@ -41,16 +41,6 @@ from amqp_streams.streams.attach import (
 )
 from amqp_streams.wire.types import UInt
 
-OFFERED: Final = (
-    names.CAPABILITY_EVENT_STREAMS,
-    names.CAPABILITY_ANONYMOUS_RELAY,
-    names.CAPABILITY_FILTEX_SQL,
-    names.CAPABILITY_FILTEX_PROPERTIES,
-    names.CAPABILITY_FILTEX_GROUPS,
-    names.CAPABILITY_BATCHED_DELIVERIES,
-    names.CAPABILITY_IDEMPOTENT_PRODUCER,
-    names.CAPABILITY_BATCHED_SENDS,
-)
 _PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
 """How many links, including refused ones, a connection may have in Proton, as a multiple of `limits.links`. A
@@ -225,7 +215,9 @@ class Dispatch:
         self.container = text(self._engine.peer_container) or ""
         self.opened = True
         properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
-        self._engine.open(container_id=self._service.container_id, offered=OFFERED, properties=properties)
+        self._engine.open(
+            container_id=self._service.container_id, offered=self._service.offered, properties=properties
+        )
         # The connection checks for silence itself: Proton does not know when the node has paused reading.
         self._engine.leave_silence_to_caller()
         try:

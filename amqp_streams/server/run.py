@@ -32,6 +32,7 @@ from amqp_streams.server.listening.listener import Listeners, listen
 from amqp_streams.server.listening.sockets import Admission
 from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.observing.metrics import Metrics
+from amqp_streams.server.opening import open_store
 from amqp_streams.server.reload import (
     Reread,
     reload_certificates,
@@ -42,7 +43,6 @@ from amqp_streams.server.reload import (
     warn_if_open,
 )
 from amqp_streams.server.service import EventService
-from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.ports import Store
 from service_parts.open_files import raise_open_files
 
@@ -96,7 +96,7 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, node.reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
-        opened = store or open_directory(settings, loop)
+        opened = store or await open_store(settings, loop)
         # Not earlier: during recovery SIGTERM ends the process at once, which loses nothing.
         for (
             number,
@@ -114,25 +114,6 @@ async def serve(
             loop.remove_signal_handler(number)
     log.info("stopped", clean=clean)
     return 0
-
-
-def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the data directory, recover it, and log the findings.
-
-    Raises:
-        StorageError: it is locked or too damaged to read, or the disk fails.
-    """
-    store = DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
-    for finding in store.findings:
-        write = {Severity.NOTE: log.info, Severity.WARNING: log.warning, Severity.DAMAGE: log.error}
-        write[finding.severity](
-            "recovery",
-            severity=str(finding.severity),
-            file=str(finding.file),
-            position=finding.position,
-            detail=finding.words,
-        )
-    return store
 
 
 class Server:
@@ -154,6 +135,8 @@ class Server:
         self._admin: AdminServer | None = None
         self._listeners: Listeners | None = None
         self._reload_when_ready = False
+        self._place: Final = str(settings.data_dir or "Kafka")
+        """Where the events are, for people."""
 
     async def start(self, store: Store) -> None:
         """Bind all listeners and accept connections. From here on, this object owns the store.
@@ -203,7 +186,7 @@ class Server:
             "ready",
             logs=len(store.logs),
             sync=str(settings.sync),
-            data_dir=str(settings.data_dir),
+            store=self._place,
             loops=compiled.KIND,
         )
 
@@ -244,7 +227,7 @@ class Server:
             said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
             if said.get("partitions", found.settings.partitions) != found.settings.partitions:
                 message = (
-                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir},"
+                    f"log {name!r} has {found.settings.partitions} partitions in {self._place},"
                     f" but the configuration has {wanted.partitions}: the number is fixed when the log is"
                     " created. Change the configuration, or delete the log"
                 )

@@ -12,7 +12,7 @@ import contextlib
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Protocol
@@ -23,6 +23,7 @@ from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import LogDeletedError, PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.proton.pointers import Pointer
+from amqp_streams.server.capabilities import offered
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.effects import Effects
@@ -34,8 +35,9 @@ from amqp_streams.server.observing.audit import Audit
 from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.picture import picture
 from amqp_streams.server.regular import Regular
-from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store
+from amqp_streams.storage.ports import CommitDone, CommitQueue, Partition, Store, StoredLog
 from amqp_streams.streams.access import Access, Identity
+from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.receipts import Part, Wait
 from amqp_streams.streams.redirects import Redirects
 
@@ -102,6 +104,7 @@ class EventService:
         self.settings = settings
         self.limits: Limits = settings.limits
         self.container_id = settings.container_id
+        self.offered = offered(shared=store.others is not None)
         self.store = store
         self.node = Node(
             store,
@@ -153,6 +156,8 @@ class EventService:
         store.on_commit = self._committed
         store.states.on_written = self._state_written
         self.node.lookups.on_answer = self._looked_up
+        if store.others is not None:
+            store.others.on_grown, store.others.on_lost = self._grown, self._lost
 
     # -- clock and log lines
 
@@ -231,10 +236,7 @@ class EventService:
         self._count(waiting, done)
         self.on_commit(done)
         # Only after the producers' outcomes were written: consumers must not see an event first (laws above).
-        for consumer in self.node.committed(done, partitions):
-            link = self.effects.consumer(consumer)
-            if link is not None:
-                self.pump_later(link)
+        self._wake(self.node.committed(done, partitions))
         if self._pumps:
             self._pump()
         if not self._waiting:
@@ -259,6 +261,13 @@ class EventService:
             link.owner.flush()
 
     # -- events out
+
+    def _wake(self, consumers: Iterable[Consuming]) -> None:
+        """Pump the links of these consumers: there are records for them."""
+        for consumer in consumers:
+            link = self.effects.consumer(consumer)
+            if link is not None:
+                self.pump_later(link)
 
     def pump_later(self, link: Pumped) -> None:
         """Pump a link in a later loop iteration."""
@@ -328,10 +337,19 @@ class EventService:
 
         Links get the partitions that this node serves now, or are detached with a link redirect.
         """
-        for consumer in self.node.reassociate():
-            link = self.effects.consumer(consumer)
-            if link is not None:
-                self.pump_later(link)
+        self._wake(self.node.reassociate())
+        self.effects.carry_out()
+
+    # -- other nodes
+
+    def _grown(self, partitions: Sequence[Partition]) -> None:
+        """Other nodes wrote to these partitions."""
+        self._wake(self.node.grown(partitions))
+
+    def _lost(self, lost: StoredLog, reason: str) -> None:
+        """A log was deleted elsewhere."""
+        log.warning("log_lost", log=lost.name, reason=reason)
+        self.node.lost(lost, reason, self.monotonic_ms())
         self.effects.carry_out()
 
     # -- time

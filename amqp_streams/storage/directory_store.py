@@ -69,6 +69,7 @@ class DirectoryStore:
         now_ms: Callable[[], int],
         threads: bool,
     ) -> None:
+        self.others: Final = None
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.findings: Final[tuple[Finding, ...]] = tuple(opened.findings)
         """What opening found, of every severity, in the order in which it was found."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.questions import Question
+from amqp_streams.storage.questions import Others, Question
 
 STATE_KEY_BYTES_MAX: Final = 2048
 """The longest key of `States`, in UTF-8."""
@@ -192,12 +192,13 @@ class Use(NamedTuple):
 class StoreFacts:
     """The current figures of a whole store.
 
-    `full`: why appends are refused (the disk is full); None: they are accepted. `commit_ms`: how long the
-    disk has worked on the commit in flight, 0 without one. `ahead_ms`: by log, how far its last timestamp is
-    ahead of the clock, if by more than a minute. `uses`: the store's bounds, by name.
+    `full`: why appends are refused (the disk is full). `away`: why the store does not answer. `commit_ms`:
+    how long the disk has worked on the commit in flight, 0 without one. `ahead_ms`: by log, how far its last
+    timestamp is ahead of the clock, if by more than a minute. `uses`: the store's bounds, by name.
     """
 
     full: str | None = None
+    away: str | None = None
     commit_ms: int = 0
     ahead_ms: Mapping[str, int] = field(default_factory=dict)
     uses: Mapping[str, Use] = field(default_factory=dict)
@@ -302,6 +303,9 @@ class Partition(Protocol):
             CorruptionError, StorageError: as in `read`.
         """
 
+    def follow(self) -> None:
+        """A reader waits at `end`: notice records of other nodes (`Store.others`). Cheap, called often."""
+
     def facts(self) -> PartitionFacts:
         """The current figures. Cheap: reads no file."""
 
@@ -348,6 +352,10 @@ class Store(Protocol):
 
     Set by the owner.
     """
+
+    @property
+    def others(self) -> "Others[Partition, StoredLog] | None":
+        """What other nodes do with these logs; None: they belong to this node alone. It never changes."""
 
     @property
     def logs(self) -> Mapping[str, "StoredLog"]:
@@ -438,9 +446,14 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredLog:
-    """A log and its partitions in order: the AMQP address of partition i has the symbol str(i)."""
+    """A log and its partitions in order: the AMQP address of partition i has the symbol str(i).
+
+    `refusal`: why producers are refused. `promise`: what `accepted` means; None: what the sync mode says.
+    """
 
     name: str
     settings: LogSettings
     incarnation: str
     partitions: tuple[Partition, ...]
+    refusal: str | None = None
+    promise: str | None = None

@@ -1,9 +1,31 @@
-"""Questions to a store whose answers may need another machine, as values: see `Store.ask`."""
+"""Questions to a store whose answers may need another machine, as values: see `Store.ask`.
 
+And what a store says by itself about other nodes: `Store.others`.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from amqp_streams.config import LogSettings
+
+P = TypeVar("P")
+L = TypeVar("L")
+
+
+@dataclass(slots=True, eq=False)
+class Others(Generic[P, L]):
+    """What other nodes do with the logs of a store. The owner of the store sets the functions.
+
+    They are called on the event loop's thread. A log that another node created appears in `Store.logs`
+    without a call. What must be decided in one place is not available on logs of several nodes: consumer
+    groups, cursors, numbered producers.
+    """
+
+    on_grown: Callable[[Sequence[P]], None] = lambda _partitions: None
+    """The ends of these partitions moved without a commit of this node."""
+    on_lost: Callable[[L, str], None] = lambda _log, _reason: None
+    """This log does not exist any more. Its links get the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,19 @@ class Leave:
 Effect = Granted | Denied | Closed | Ended | Leave
 
 
+def refuse_receiver_properties(request: AttachRequest) -> None:
+    """Refuse a sender's attach with link properties that only receivers may have.
+
+    Raises:
+        PeerError: it has one.
+    """
+    for name in (names.CONSUMER_GROUP, names.EPOCH):
+        if name in request.properties:
+            raise PeerError(
+                names.INVALID_FIELD, f"link property {name} is only for receivers", {"field": "properties"}
+            )
+
+
 def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | None:
     """The partition that the link asks to be bound to; None if it asks for none. Spec: 4.1, 4.3, 4.6.1.
 

@@ -27,7 +27,7 @@ def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> dict
         names.INFO_LOG: log.name,
         names.INFO_INCARNATION: log.incarnation,
         **{setting.name: getattr(log.settings, setting.field) for setting in _SHOWN},
-        names.INFO_SYNC: sync,
+        names.INFO_SYNC: log.promise or sync,
     }
 
 

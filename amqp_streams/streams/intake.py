@@ -113,7 +113,12 @@ class Intake:
         """The grant of a link.
 
         All links of a log share one round-robin, so that links with one event each also spread.
+
+        Raises:
+            PeerError: the log refuses producers.
         """
+        if log.refusal is not None:
+            raise PeerError(names.NOT_ALLOWED, log.refusal)
         # By incarnation: a log that is created again begins anew.
         turns = self._turns.setdefault(log.incarnation, RoundRobin())
         return Producing(

@@ -158,6 +158,9 @@ class MemoryPartition:
             failure=str(self.failure) if self.failure else None,
         )
 
+    def follow(self) -> None:
+        """See `Partition.follow`."""
+
     def make_visible(self, chunk: Chunk) -> None:
         """Take a committed chunk into the log."""
         if self.gaps:

@@ -43,6 +43,7 @@ class MemoryStore:
         self._unseen: Final[dict[str, StoredLog]] = {}
         self._arrived: Final[dict[str, list[tuple[MemoryPartition, Chunk]]]] = {}
         self.states: Final = states or MemoryStates()
+        self.others: Final = None
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.auto = auto
         self.closed = False

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from amqp_streams.authentication import ExternalRule, OAuthSettings
-from amqp_streams.config import NodeSettings, TlsSettings
+from amqp_streams.authentication import ExternalRule, OAuthSettings, TlsSettings
+from amqp_streams.config import NodeSettings
 from service_parts.tokens.algorithms import TokenAlgorithm
 
 TLS = {"certificate": "c.pem", "key": "k.pem"}

@@ -31,6 +31,27 @@ _setting = setting_option(PREFIX)
     help="The folder of all stored data. Created if it does not exist, locked while the node runs.",
 )
 @_setting(
+    "store",
+    metavar="directory|kafka",
+    help="Where the events are kept.  [default: directory]",
+)
+@_setting("kafka", "servers", metavar="HOST:PORT,...", help="Brokers of the Kafka cluster to begin with.")
+@_setting(
+    "kafka", "prefix", metavar="NAME", help="A log is a topic PREFIX.log.NAME.  [default: amqp-streams]"
+)
+@_setting(
+    "kafka",
+    "weak",
+    is_flag=True,
+    default=None,
+    help="Accept events for topics that can lose them when one broker is lost.",
+)
+@_setting("kafka", "tls", is_flag=True, default=None, help="Connect to the brokers with TLS.")
+@_setting("kafka", "ca", metavar="FILE", help="Authorities that sign the brokers' certificates, PEM.")
+@_setting("kafka", "login", metavar="MECHANISM", help="PLAIN (with TLS), SCRAM-SHA-256 or SCRAM-SHA-512.")
+@_setting("kafka", "user", metavar="NAME", help="The user of the login to Kafka.")
+@_setting("kafka", "password_file", metavar="FILE", help="A file with the password of that user.")
+@_setting(
     "listen",
     metavar="HOST:PORT",
     multiple=True,
@@ -140,6 +161,7 @@ def serve(
       amqp-streams serve --config node.toml --check
       amqp-streams serve --schema > node.schema.json
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
+      amqp-streams serve --store kafka --kafka-servers a:9092,b:9092,c:9092 --log temps:4
       amqp-streams serve --data-dir data --users users --listen-tls 0.0.0.0:5671 \\
         --tls-certificate c.pem --tls-key k.pem
     """

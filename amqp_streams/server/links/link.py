@@ -58,6 +58,7 @@ class Service(Protocol):
     unfinished: Unfinished
     limits: Limits
     container_id: str
+    offered: tuple[str, ...]
 
     @property
     def effects(self) -> "LinkEffects":

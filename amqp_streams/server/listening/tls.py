@@ -9,8 +9,7 @@ from typing import Final
 
 import structlog
 
-from amqp_streams.authentication import ClientCertificates
-from amqp_streams.config import TlsSettings
+from amqp_streams.authentication import ClientCertificates, TlsSettings
 from amqp_streams.errors import ConfigError
 from service_parts.certificate_files import CertificateFileError, load_authorities, load_certificate
 

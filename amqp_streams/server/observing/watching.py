@@ -23,6 +23,7 @@ class StoreWatch:
 
     def __init__(self) -> None:
         self._full = False
+        self._away = False
         self._stuck = False
         self._jumped = False
         self._ahead: set[str] = set()
@@ -39,6 +40,12 @@ class StoreWatch:
                 log.error("disk_full", reason=facts.full)
             else:
                 log.info("disk_has_room")
+        if (facts.away is not None) != self._away:
+            self._away = facts.away is not None
+            if self._away:
+                log.error("store_away", reason=facts.away)
+            else:
+                log.info("store_answers")
         if (facts.commit_ms >= COMMIT_STUCK_MS) != self._stuck:
             self._stuck = not self._stuck
             if self._stuck:
@@ -57,6 +64,8 @@ def hindrance(facts: StoreFacts) -> str | None:
     """Why the store accepts no events now; None if it accepts events."""
     if facts.full is not None:
         return facts.full
+    if facts.away is not None:
+        return facts.away
     if facts.commit_ms >= COMMIT_STUCK_MS:
         return f"the disk has not answered for {facts.commit_ms // 1000} seconds"
     return None

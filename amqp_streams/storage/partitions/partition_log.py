@@ -319,6 +319,9 @@ class PartitionLog:
             return self.end
         return tail[index].base + bisect_right(tail[index].timestamps, after_ms)
 
+    def follow(self) -> None:
+        """See `Partition.follow`."""
+
     def facts(self) -> PartitionFacts:
         """See `Partition.facts`."""
         first: int | None = self.segments.first_timestamp_ms

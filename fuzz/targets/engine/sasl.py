@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from argon2 import PasswordHasher
 
-from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings
-from amqp_streams.config import AnonymousAccess, TlsSettings
+from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings, TlsSettings
+from amqp_streams.config import AnonymousAccess
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.testing_amqp import InMemoryNode

@@ -162,7 +162,10 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
         )
         return own.union(*(flags(one) for one in inner if one is not None))
 
-    assert {flag for flag in flags(main) if "password" in flag} == {"--password-stdin"}
+    assert {flag for flag in flags(main) if "password" in flag} == {
+        "--password-stdin",
+        "--kafka-password-file",
+    }
     assert {flag for flag in flags(main) if "token" in flag} == {"--token-file"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from amqp_streams.authentication import TlsSettings
 from amqp_streams.cli.settings import node_settings, settable, variable_of
 from amqp_streams.config import (
     AnonymousAccess,
@@ -19,7 +20,6 @@ from amqp_streams.config import (
     NodeSettings,
     Sync,
     SyncMode,
-    TlsSettings,
 )
 from amqp_streams.errors import ConfigError
 from service_parts.settings.sources import Name, flag_of

@@ -8,9 +8,9 @@ from typing import Any
 
 from argon2 import PasswordHasher
 
-from amqp_streams.authentication import ClientCertificates
+from amqp_streams.authentication import ClientCertificates, TlsSettings
 from amqp_streams.client import Client, RetryPolicy, SaslOptions, TlsOptions, connect
-from amqp_streams.config import Listener, LogSettings, NodeSettings, TlsSettings
+from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.run import Server

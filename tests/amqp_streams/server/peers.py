@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp_streams.config import Listener, TlsSettings
+from amqp_streams.authentication import TlsSettings
+from amqp_streams.config import Listener
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.listening.listener import Listeners
 

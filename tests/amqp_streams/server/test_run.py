@@ -95,13 +95,13 @@ from amqp_streams.config import Listener, NodeSettings
 import amqp_streams.server.run  # the name is also that of its function
 node = sys.modules["amqp_streams.server.run"]
 
-opened = node.open_directory
+opened = node.open_store
 
-def hung_up(settings, loop):
+async def hung_up(settings, loop):
     os.kill(os.getpid(), signal.SIGHUP)
-    return opened(settings, loop)
+    return await opened(settings, loop)
 
-node.open_directory = hung_up
+node.open_store = hung_up
 settings = NodeSettings(data_dir=Path(sys.argv[1]), listen=(Listener(host="127.0.0.1", port=0),))
 with _hangups_held():
     os.kill(os.getpid(), signal.SIGHUP)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from amqp_streams.authentication import ClientCertificates
-from amqp_streams.config import TlsSettings
+from amqp_streams.authentication import ClientCertificates, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.listening.tls import TlsContext, server_context
 from tests.amqp_streams.server.peers import Authority, openssl

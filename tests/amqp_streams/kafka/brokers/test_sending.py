@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
 from amqp_streams.kafka.outbox import Ended
-from amqp_streams.kafka.sending import Sender, SendingPartition
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster
 

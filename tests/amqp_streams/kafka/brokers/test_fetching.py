@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from amqp_streams.errors import StorageError
-from amqp_streams.kafka.fetching import Fetcher, OvertakenError, Place
+from amqp_streams.kafka.brokers.fetching import Fetcher, OvertakenError, Place
 from amqp_streams.storage.ports import LATER, Chunk, ReadRequest
 from amqp_streams.testing import ManualLoop
 from bench.products.kafka_cluster import Cluster

@@ -233,12 +233,14 @@ class _Flight:
         self.failure: str | None = None
         self.fatal = False
 
-    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failure = self.failure or error.str()
             self.fatal = self.fatal or error.fatal()
         self.left -= 1
         if not self.left:
+            # Reports are in the order of the records.
+            self.batch.last_number = message.offset()
             self.sender.reported(self)
 
 

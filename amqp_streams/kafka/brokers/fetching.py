@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -66,6 +66,13 @@ class OvertakenError(StorageError):
         super().__init__(f"the records before {start} were removed")
 
 
+class TailReads(Protocol):
+    """Brings the new records of some partitions."""
+
+    def await_records(self, place: Place, number: int, request: ReadRequest) -> bool:
+        """Let a read wait, if the record with this number will be brought; returns whether it will be."""
+
+
 class Fetcher:
     """Reads the records of topics of our own logs. `loop_call`: see `Results`."""
 
@@ -85,6 +92,8 @@ class Fetcher:
         self._local: Final = threading.local()
         self._tails: Final[list[_Tail]] = []
         self._fetching: Final = Fetching(self._thread, readers)
+        self.tail: TailReads | None = None
+        """Brings new records without a read; None: each read asks Kafka."""
 
     def read(
         self, place: Place, at: int, end: int, bytes_max: int, request: ReadRequest | None
@@ -97,12 +106,18 @@ class Fetcher:
         """
         found = self._spans.find(place, at, end, bytes_max)
         if found is not MISSING:
+            if request is not None:
+                request.cancel()
             return found
         missing = self._spans.uncovered(place, at)
         if request is None:
             self._spans.add(place, self._load(place, missing))
             return self.read(place, at, end, bytes_max, None)
         pending = request.pending
+        if pending is not None and not isinstance(pending, Fetch):
+            request.cancel()
+        if self.tail is not None and self.tail.await_records(place, missing, request):
+            return LATER
         if isinstance(pending, Fetch) and pending.key == (place, missing):
             if not pending.ended:
                 return LATER

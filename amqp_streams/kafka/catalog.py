@@ -1,0 +1,174 @@
+"""The logs that are topics of a cluster, as the node knows them. Decides what news of Kafka change."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
+from amqp_streams.kafka.brokers.fetching import Place
+from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.settings import log_settings, refusal
+from amqp_streams.kafka.topics import TopicNames, topic_changes
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.storage.questions import Others
+
+_GONE_MAX: Final = 1000
+
+
+class Catalog:
+    """Logs by name, topics by name, and partitions by place.
+
+    `make`: makes a partition of a log. `dropped`: a partition is in no log any more.
+    """
+
+    def __init__(
+        self,
+        names: TopicNames,
+        *,
+        weak: bool,
+        make: Callable[[str, Place, Extent, int], KafkaPartition],
+        dropped: Callable[[KafkaPartition], None],
+    ) -> None:
+        self.others: Final[Others[Partition, StoredLog]] = Others()
+        self.logs: Final[dict[str, StoredLog]] = {}
+        self.topics: Final[dict[str, FoundTopic]] = {}
+        self.partitions: Final[dict[Place, KafkaPartition]] = {}
+        self.places: tuple[Place, ...] = ()
+        """The partitions to look at. May be read in any thread."""
+        self.changes = 0
+        """How many changes of topics this node has made. May be read in any thread."""
+        self._gone: Final[deque[tuple[str, int]]] = deque(maxlen=_GONE_MAX)
+        """Identities of topics that are gone: a broker that is behind the others may still show them."""
+        self._names: Final = names
+        self._weak: Final = weak
+        self._make: Final = make
+        self._dropped: Final = dropped
+        self._suspected: dict[str, tuple[str, int] | None] = {}
+        """Topics that were gone or changed at the last look: identity now. Two looks must agree."""
+
+    def wanted(self, topic: str) -> bool:
+        """Whether a topic is a log."""
+        return self._names.log_of(topic) is not None
+
+    def log_of(self, topic: str) -> str:
+        """The name of the log of a topic."""
+        name = self._names.log_of(topic)
+        assert name is not None, "only topics of logs are looked at"
+        return name
+
+    def topic_of(self, stored: StoredLog) -> str:
+        """The name of the topic of a log."""
+        return self._names.of_log(stored.name)
+
+    def moved(self, extents: Mapping[Place, Extent]) -> None:
+        """Take in where partitions begin and end."""
+        grown = [
+            self.partitions[place]
+            for place, extent in extents.items()
+            if place in self.partitions and self.partitions[place].move(extent)
+        ]
+        if grown:
+            self.others.on_grown(grown)
+
+    def compare(self, topics: Mapping[str, FoundTopic], extents: Mapping[Place, Extent]) -> None:
+        """Add logs that others made, and remove those that are gone or other ones."""
+        known = {name: identity(found) for name, found in self.topics.items()}
+        now = {name: identity(found) for name, found in topics.items()}
+        changes = topic_changes(
+            {name: f"{each}" for name, each in known.items()}, {name: f"{each}" for name, each in now.items()}
+        )
+        before, self._suspected = (
+            self._suspected,
+            {name: now.get(name) for name in (*changes.gone, *changes.remade)},
+        )
+        for name, each in self._suspected.items():
+            # A broker may be behind the others for a moment: two looks must agree.
+            if name in before and before[name] == each:
+                stored = self.logs[self.log_of(name)]
+                reason = (
+                    f"log {stored.name!r} was deleted"
+                    if name not in now
+                    else f"log {stored.name!r} was deleted and created again, or its partitions have changed"
+                )
+                self.remove(stored, reason)
+                self.others.on_lost(stored, reason)
+        for name, found in topics.items():
+            last = self.topics.get(name)
+            if last is None and identity(found) not in self._gone:
+                self.add(found, extents)
+            elif last is not None and last != found and identity(last) == identity(found):
+                self.change(found)
+
+    def change(self, found: FoundTopic) -> None:
+        """The settings of a topic changed elsewhere."""
+        self.topics[found.name] = found
+        stored = self.logs[self.log_of(found.name)]
+        self.logs[stored.name] = replace(
+            stored,
+            settings=log_settings(found.settings),
+            refusal=self._refusal(found),
+            promise=_promise(found),
+        )
+        for place in found.places:
+            self.partitions[place].message_bytes = found.settings.largest_message
+
+    def known(self, found: FoundTopic, extents: Mapping[Place, Extent]) -> StoredLog:
+        """The log of a topic that was found: a look may have found it before."""
+        known = self.topics.get(found.name)
+        if known is not None and identity(known) == identity(found):
+            return self.logs[self.log_of(found.name)]
+        if known is not None:
+            stored = self.logs[self.log_of(found.name)]
+            reason = f"log {stored.name!r} was deleted and created again"
+            self.remove(stored, reason)
+            self.others.on_lost(stored, reason)
+        return self.add(found, extents)
+
+    def add(self, found: FoundTopic, extents: Mapping[Place, Extent]) -> StoredLog:
+        """Add the log of a topic."""
+        name = self.log_of(found.name)
+        partitions = []
+        for place in found.places:
+            extent = extents.get(place, Extent(0, 0))
+            partition = self._make(name, place, extent, found.settings.largest_message)
+            self.partitions[place] = partition
+            partitions.append(partition)
+        stored = StoredLog(
+            name,
+            log_settings(found.settings),
+            found.id,
+            tuple(partitions),
+            refusal=self._refusal(found),
+            promise=_promise(found),
+        )
+        self.logs[name], self.topics[found.name] = stored, found
+        self._places_changed()
+        return stored
+
+    def remove(self, stored: StoredLog, reason: str) -> None:
+        """Remove a log. Its partitions give and take nothing any more, for this reason."""
+        del self.logs[stored.name], self.topics[self.topic_of(stored)]
+        self._gone.append((stored.incarnation, len(stored.partitions)))
+        for partition in stored.partitions:
+            assert isinstance(partition, KafkaPartition)
+            del self.partitions[partition.place]
+            partition.lose(reason)
+            self._dropped(partition)
+        self._places_changed()
+
+    def _places_changed(self) -> None:
+        # One tuple after the other: a thread reads it.
+        self.places = tuple(self.partitions)
+
+    def _refusal(self, found: FoundTopic) -> str | None:
+        return None if self._weak else refusal(found.name, found.settings)
+
+
+def identity(found: FoundTopic) -> tuple[str, int]:
+    """What makes a topic another log: its id, and how many partitions it has."""
+    return found.id, found.settings.partitions
+
+
+def _promise(found: FoundTopic) -> str:
+    return f"replicated {found.settings.promise}"

@@ -1,0 +1,99 @@
+"""[io] Looks at Kafka regularly: where partitions begin and end, and which topics exist.
+
+A thread asks; the results go to the event loop. Other nodes and other programs change Kafka as well, so what
+the node knows is at most as old as the time between two looks.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams.errors import StorageError
+from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
+from amqp_streams.kafka.brokers.fetching import Place
+from amqp_streams.kafka.catalog import Catalog
+
+LOOK_S: Final = 1.0
+"""The time between two looks at the partitions."""
+TOPICS_EVERY: Final = 2
+"""Each second look is at the topics as well."""
+
+log = logging.getLogger("amqp_streams.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What Kafka said. `topics`: None if it was not asked. `failure`: why it did not answer.
+
+    `changes`: how many changes of topics the node had made when the look began.
+    """
+
+    changes: int
+    extents: Mapping[Place, Extent]
+    topics: Mapping[str, FoundTopic] | None = None
+    failure: str | None = None
+
+
+class Looker:
+    """Looks until it is closed. `on_look` is called on the event loop's thread."""
+
+    def __init__(
+        self,
+        administration: Administration,
+        catalog: Catalog,
+        *,
+        loop_call: Callable[..., object],
+        on_look: Callable[[Look], None],
+    ) -> None:
+        self._administration: Final = administration
+        self._catalog: Final = catalog
+        self._loop_call: Final = loop_call
+        self._on_look: Final = on_look
+        self._stopping: Final = threading.Event()
+        self._handled: Final = threading.Event()
+        self._thread: Final = threading.Thread(target=self._run, name="kafka-looks", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. A question that Kafka does not answer is waited for."""
+        self._stopping.set()
+        self._handled.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.wait(LOOK_S):
+            number += 1
+            try:
+                look = self._look(with_topics=number % TOPICS_EVERY == 0)
+            except StorageError as error:
+                look = Look(self._catalog.changes, {}, failure=str(error))
+            except Exception as error:
+                # The thread must live: the next look may succeed.
+                log.exception("kafka_look_failed")
+                look = Look(self._catalog.changes, {}, failure=f"{type(error).__name__}: {error}")
+            self._handled.clear()
+            self._loop_call(self._handle, look)
+            # A busy loop must not collect looks.
+            self._handled.wait()
+
+    def _look(self, *, with_topics: bool) -> Look:
+        changes, places = self._catalog.changes, self._catalog.places
+        topics = None
+        if with_topics or not places:
+            topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
+            # A new log must not be shown without its events.
+            new = (place for found in topics.values() for place in found.places)
+            places = tuple(dict.fromkeys((*places, *new)))
+        return Look(changes, self._administration.extents(places), topics)
+
+    def _handle(self, look: Look) -> None:
+        self._handled.set()
+        if not self._stopping.is_set():
+            self._on_look(look)

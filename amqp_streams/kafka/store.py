@@ -1,0 +1,389 @@
+"""[io] All logs of a Kafka cluster that belong to nodes with this prefix: see `Store`.
+
+Any number of nodes use the same topics at once. A node keeps nothing that another one needs: logs are topics,
+and everything else of this store ends with its process.
+"""
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Final, assert_never, overload
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.kafka.brokers.administration import Administration, Extent, FoundTopic
+from amqp_streams.kafka.brokers.fetching import Fetcher, Place
+from amqp_streams.kafka.brokers.following import Follower
+from amqp_streams.kafka.brokers.jobs import Job, Jobs
+from amqp_streams.kafka.brokers.sending import Sender, SendingPartition
+from amqp_streams.kafka.catalog import Catalog, identity
+from amqp_streams.kafka.looking import Look, Looker
+from amqp_streams.kafka.outbox import Ended
+from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.settings import OF_RETENTION, RECORD_OVERHEAD, configuration_of
+from amqp_streams.kafka.spans import Span
+from amqp_streams.kafka.states import LocalStates
+from amqp_streams.kafka.topics import TopicNames
+from amqp_streams.log_settings import log_name
+from amqp_streams.storage.ports import (
+    Chunk,
+    CommitDone,
+    Later,
+    Partition,
+    ReadRequest,
+    StoredLog,
+    StoreFacts,
+)
+from amqp_streams.storage.questions import Create, Delete, Find, Question, Refresh, Update
+
+_CLOSE_S: Final = 10.0
+
+log = logging.getLogger("amqp_streams.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """How a store uses Kafka.
+
+    `connection`: the settings of librdkafka for servers and security. `replicas`: of topics that are made.
+    `weak`: producers may use topics that can lose accepted events. `message_bytes`: the largest message.
+    """
+
+    connection: Mapping[str, object]
+    names: TopicNames = field(default_factory=TopicNames)
+    replicas: int = 3
+    weak: bool = False
+    readers: int = 8
+    message_bytes: int = 16 << 20
+
+
+class KafkaStore:
+    """See `Store`. `loop_call`: calls a function on the event loop's thread, from any thread."""
+
+    def __init__(self, options: KafkaOptions, *, loop_call: Callable[..., object]) -> None:
+        """Open the logs that exist. Waits for Kafka.
+
+        Raises:
+            StorageError: Kafka does not answer.
+        """
+        self.on_commit: Callable[[CommitDone], None] = _ignore
+        self._options: Final = options
+        self._loop_call: Final = loop_call
+        self.states: Final = LocalStates(self._call)
+        self._administration: Final = Administration(options.connection)
+        self._catalog: Final = Catalog(
+            options.names, weak=options.weak, make=self._partition, dropped=self._dropped
+        )
+        self.others: Final = self._catalog.others
+        self._sending: Final[dict[SendingPartition, KafkaPartition]] = {}
+        """Also those of deleted logs, until their appends have ended."""
+        self._begun: Final[dict[KafkaPartition, deque[float]]] = {}
+        self._unsent: Final[dict[KafkaPartition, None]] = {}
+        self._pending_bytes = 0
+        self._away: str | None = None
+        self._broken: str | None = None
+        self._closed = False
+        topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
+        extents = self._administration.extents(place for found in topics.values() for place in found.places)
+        self._jobs: Final = Jobs(self._call)
+        self._fetcher: Final = Fetcher(options.connection, loop_call=self._call, readers=options.readers)
+        self._sender: Final = Sender(
+            {**options.connection, "message.max.bytes": options.message_bytes + RECORD_OVERHEAD},
+            loop_call=self._call,
+            on_ended=self._ended,
+        )
+        self._follower: Final = Follower(
+            options.connection,
+            loop_call=self._call,
+            on_records=self._brought,
+            on_missing=self._missing,
+            on_ended=self._follower_ended,
+        )
+        self._fetcher.tail = self._follower
+        self._looker: Final = Looker(
+            self._administration, self._catalog, loop_call=self._call, on_look=self._looked
+        )
+        for found in topics.values():
+            self._catalog.add(found, extents)
+        self._looker.start()
+
+    # -- logs
+
+    @property
+    def logs(self) -> Mapping[str, StoredLog]:
+        """See `Store.logs`."""
+        return self._catalog.logs
+
+    def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
+        """See `Store.create`. The incarnation is the id of the topic. Waits for Kafka."""
+        return self._jobs.wait(self._creating(Create(name, settings, incarnation)))
+
+    def update(self, name: str, settings: LogSettings) -> StoredLog:
+        """See `Store.update`. Waits for Kafka."""
+        return self._jobs.wait(self._updating(Update(name, settings)))
+
+    def delete(self, name: str) -> None:
+        """See `Store.delete`. Waits for Kafka."""
+        self._jobs.wait(self._deleting(name))
+
+    def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:
+        """See `Store.ask`."""
+        match question:
+            case Create():
+                return self._jobs.answer(request, question, partial(self._creating, question))
+            case Update():
+                return self._jobs.answer(request, question, partial(self._updating, question))
+            case Delete(name):
+                return self._jobs.answer(request, question, partial(self._deleting, name))
+            case Find(name):
+                return self._jobs.answer(request, question, partial(self._finding, name))
+            case Refresh():
+                return self._jobs.answer(request, question, partial(self._refreshing, question))
+            case _:
+                assert_never(question)
+
+    def _creating(self, question: Create) -> Job[StoredLog]:
+        name, options = log_name(question.name), self._options
+        if name in self._catalog.logs:
+            message = f"log {name} exists"
+            raise ValueError(message)
+        configuration = configuration_of(
+            question.settings, message_bytes=options.message_bytes, replicas=options.replicas
+        )
+        made = options.names.of_log(name), question.settings.partitions, options.replicas, configuration
+        return Job(partial(self._administration.create, *made), self._created, change=True)
+
+    def _created(self, found: FoundTopic) -> StoredLog:
+        self._catalog.changes += 1
+        return self._catalog.known(found, dict.fromkeys(found.places, Extent(0, 0)))
+
+    def _updating(self, question: Update) -> Job[StoredLog]:
+        stored = self._catalog.logs[question.name]
+        if question.settings.partitions != len(stored.partitions):
+            message = f"log {question.name} has {len(stored.partitions)} partitions forever"
+            raise ValueError(message)
+        configuration = configuration_of(question.settings, message_bytes=0)
+        changed = {key: value for key, value in configuration.items() if key in OF_RETENTION}
+        found = self._catalog.topics[self._catalog.topic_of(stored)]
+        return Job(partial(self._administration.alter, found, changed), self._updated, change=True)
+
+    def _updated(self, found: FoundTopic) -> StoredLog:
+        self._catalog.changes += 1
+        name = self._catalog.log_of(found.name)
+        # It may have been deleted meanwhile.
+        if identity(found) == identity(self._catalog.topics[found.name]):
+            self._catalog.change(found)
+        return self._catalog.logs[name]
+
+    def _deleting(self, name: str) -> Job[None]:
+        stored = self._catalog.logs[name]
+
+        def deleted(_nothing: None) -> None:
+            self._catalog.changes += 1
+            now = self._catalog.logs.get(name)
+            if now is not None and now.incarnation == stored.incarnation:
+                self._catalog.remove(now, f"log {name} was deleted")
+
+        return Job(partial(self._administration.delete, self._catalog.topic_of(stored)), deleted, change=True)
+
+    def _finding(self, name: str) -> Job[StoredLog | None]:
+        topic, administration = self._options.names.of_log(name), self._administration
+
+        def find() -> tuple[FoundTopic, Mapping[Place, Extent]] | None:
+            found = administration.describe([topic]).get(topic)
+            return None if found is None else (found, administration.extents(found.places))
+
+        def known(found: tuple[FoundTopic, Mapping[Place, Extent]] | None) -> StoredLog | None:
+            return None if found is None else self._catalog.known(*found)
+
+        return Job(find, known)
+
+    def _refreshing(self, question: Refresh) -> Job[None]:
+        log = self._catalog.logs.get(question.log)
+        wanted = [] if log is None else [log.partitions[index] for index in question.partitions]
+        places = [each.place for each in wanted if isinstance(each, KafkaPartition)]
+        return Job(partial(self._administration.extents, places), self._catalog.moved)
+
+    def allow_numbers(self) -> None:
+        """See `Store.allow_numbers`."""
+        message = "numbered producers are not available on Kafka"
+        raise StorageError(message)
+
+    def allow_formats(self) -> None:
+        """See `Store.allow_formats`. A record has its format."""
+
+    # -- records
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `Store.pending_bytes`."""
+        return self._pending_bytes
+
+    def commit(self) -> None:
+        """See `Store.commit`."""
+        if not self._unsent:
+            return
+        now, unsent = perf_counter(), tuple(self._unsent)
+        self._unsent.clear()
+        for partition in unsent:
+            self._begun.setdefault(partition, deque()).append(now)
+            if partition.failure is not None:
+                self._fail(partition)
+        self._sender.send()
+
+    def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:  # noqa: ARG002
+        """See `Store.apply_retention`. Kafka does it by itself."""
+        return []
+
+    def facts(self) -> StoreFacts:
+        """See `Store.facts`."""
+        return StoreFacts(away=self._broken or self._away)
+
+    def close(self, *, within_s: float | None = None) -> bool:
+        """See `Store.close`. A node on Kafka has nothing to recover."""
+        if self._closed:
+            return True
+        self._closed = True
+        self.commit()
+        clean = self._sender.close(_CLOSE_S if within_s is None else within_s)
+        self.on_commit = _ignore
+        self._looker.close()
+        self._follower.close()
+        self._fetcher.close()
+        self._jobs.close()
+        return clean
+
+    # -- for the partitions
+
+    def send(
+        self, partition: KafkaPartition, values: Sequence[bytes], keys: Sequence[bytes | None], size: int
+    ) -> None:
+        """See `Room.send`."""
+        self._sender.append(partition.sending, values, keys, size)
+        self._unsent[partition] = None
+        self._pending_bytes += size
+
+    def fetch(
+        self, partition: KafkaPartition, at: int, bytes_max: int, request: ReadRequest | None
+    ) -> Chunk | Later | None:
+        """See `Room.fetch`."""
+        self._follower.touch(partition.place)
+        return self._fetcher.read(partition.place, at, partition.end, bytes_max, request)
+
+    @overload
+    def first_after(self, partition: KafkaPartition, after_ms: int, request: None) -> int: ...
+    @overload
+    def first_after(
+        self, partition: KafkaPartition, after_ms: int, request: ReadRequest | None
+    ) -> int | Later: ...
+    def first_after(
+        self, partition: KafkaPartition, after_ms: int, request: ReadRequest | None
+    ) -> int | Later:
+        """See `Room.first_after`."""
+        begin = partial(self._seeking, partition, after_ms)
+        if request is None:
+            return self._jobs.wait(begin())
+        return self._jobs.answer(request, (partition.place, after_ms), begin)
+
+    def _seeking(self, partition: KafkaPartition, after_ms: int) -> Job[int]:
+        # A record that comes while Kafka looks is not skipped.
+        end = partition.end
+
+        def sought(found: int | None) -> int:
+            if found is not None and found >= partition.end:
+                self._catalog.moved({partition.place: Extent(partition.start, found + 1)})
+            return end if found is None else found
+
+        return Job(partial(self._administration.first_after, partition.place, after_ms), sought)
+
+    def follow(self, partition: KafkaPartition) -> None:
+        """See `Room.follow`."""
+        if partition.failure is None:
+            self._follower.follow(partition.place, partition.end)
+
+    # -- results of the threads, on the event loop's thread
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        # A loop that is closed needs no results any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop_call(function, *arguments)
+
+    def _ended(self, sending: SendingPartition, ended: Sequence[Ended]) -> None:
+        """Batches of a partition ended: move its end, then report."""
+        partition = self._sending[sending]
+        for batch, failure in ended:
+            self._pending_bytes -= batch.bytes
+            begun = self._begun[partition].popleft() if self._begun.get(partition) else perf_counter()
+            if failure is None and batch.last_number is not None and batch.last_number >= partition.end:
+                partition.end = batch.last_number + 1
+            error = partition.failure if failure is not None and partition.failure is not None else failure
+            failures: dict[Partition, StorageError] = {} if error is None else {partition: error}
+            self.on_commit(
+                CommitDone(
+                    partition.queue,
+                    batch.sequence,
+                    len(batch),
+                    batch.bytes,
+                    perf_counter() - begun,
+                    failures,
+                )
+            )
+
+    def _brought(self, spans: Sequence[tuple[Place, Span]]) -> None:
+        """The follower brought records: they can be read now."""
+        grown: list[Partition] = []
+        for place, span in spans:
+            self._fetcher.add(place, span)
+            partition = self._catalog.partitions.get(place)
+            if partition is not None and span.end > partition.end:
+                partition.end = span.end
+                grown.append(partition)
+        if grown:
+            self.others.on_grown(grown)
+
+    def _partition(self, log: str, place: Place, extent: Extent, message_bytes: int) -> KafkaPartition:
+        partition = KafkaPartition(self, log, place, extent, message_bytes)
+        self._sending[partition.sending] = partition
+        return partition
+
+    def _dropped(self, partition: KafkaPartition) -> None:
+        """A log is gone."""
+        self._follower.unfollow(partition.place)
+        self._fetcher.forget(partition.place)
+        # Not from within the change: a commit must not end before its caller knows of the change.
+        self._call(self._fail, partition)
+
+    def _fail(self, partition: KafkaPartition) -> None:
+        """Fail what a partition of a lost log has not stored."""
+        if partition.sending in self._sending:
+            self._sender.fail(partition.sending, str(partition.failure))
+            # Everything has ended: what Kafka reports later means nothing.
+            del self._sending[partition.sending]
+
+    def _missing(self, place: Place, at: int) -> None:
+        """The follower asked for a position that Kafka does not have."""
+        partition = self._catalog.partitions.get(place)
+        if partition is None:
+            return
+        # Retention removed it, or records were lost: a read of the position learns which.
+        log.warning("kafka_position_missing place=%s position=%d", place, at)
+        self.others.on_grown([partition])
+
+    def _follower_ended(self, reason: str) -> None:
+        self._broken = reason
+
+    def _looked(self, look: Look) -> None:
+        """Take in a look at Kafka."""
+        self._away = None if look.failure is None else f"Kafka does not answer: {look.failure}"
+        self._catalog.moved(look.extents)
+        # A look that began before a change of this node does not know it.
+        if look.topics is not None and look.changes == self._catalog.changes:
+            self._catalog.compare(look.topics, look.extents)
+
+
+def _ignore(_done: CommitDone) -> None:
+    pass

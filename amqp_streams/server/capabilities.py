@@ -1,0 +1,22 @@
+"""The capabilities that a node offers when a connection opens."""
+
+from typing import Final
+
+from amqp_streams import names
+
+OFFERED: Final = (
+    names.CAPABILITY_EVENT_STREAMS,
+    names.CAPABILITY_ANONYMOUS_RELAY,
+    names.CAPABILITY_FILTEX_SQL,
+    names.CAPABILITY_FILTEX_PROPERTIES,
+    names.CAPABILITY_FILTEX_GROUPS,
+    names.CAPABILITY_BATCHED_DELIVERIES,
+    names.CAPABILITY_IDEMPOTENT_PRODUCER,
+    names.CAPABILITY_BATCHED_SENDS,
+)
+_NOT_SHARED: Final = {names.CAPABILITY_IDEMPOTENT_PRODUCER}
+
+
+def offered(*, shared: bool) -> tuple[str, ...]:
+    """The capabilities of this node. `shared`: its logs are shared with other nodes."""
+    return tuple(each for each in OFFERED if not (shared and each in _NOT_SHARED))

@@ -1,0 +1,77 @@
+"""Two nodes on one Kafka cluster: what one accepts, the other serves, also when one of them is gone."""
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.products.kafka_cluster import Cluster
+from examples.node import NodeProcess
+from tests.acceptance.conftest import Cli
+
+LOG = "temps"
+PROGRAM = Path(sys.executable).with_name("amqp-streams")
+
+
+class KafkaNode(NodeProcess):
+    """A node that keeps nothing in its folder but its words."""
+
+    def command(self) -> list[str]:
+        """See `NodeProcess.command`."""
+        command = super().command()
+        at = command.index("--data-dir")
+        return [*command[:at], *command[at + 2 :]]
+
+
+@pytest.fixture
+def start(kafka: Cluster, tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Starts nodes that share logs with no other test."""
+    prefix, nodes = f"t{uuid.uuid4().hex[:12]}", list[NodeProcess]()
+
+    def started(folder: str, *options: str) -> NodeProcess:
+        where = ("--store", "kafka", "--kafka-servers", kafka.servers, "--kafka-prefix", prefix)
+        node = KafkaNode(tmp_path / folder, *where, *options, log=f"{LOG}:2")
+        nodes.append(node)
+        return node.start()
+
+    try:
+        yield started
+        for node in nodes:
+            assert "Traceback" not in node.words, node.words
+    finally:
+        for node in nodes:
+            node.__exit__()
+
+
+def test_events_pass_from_node_to_node_and_outlive_them(start: Callable[..., NodeProcess], cli: Cli) -> None:
+    first, second = start("first"), start("second")
+    follower = subprocess.Popen(
+        [PROGRAM, "receive", LOG, "--follow", "--format", "body", "--from", "earliest", "--max", "60"],
+        env={**second.environment(), "AMQP_STREAMS_URL": second.url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for begin in (0, 20, 40):
+            cli(first, "send", LOG, "--key", "k", given="".join(f"{begin + n}\n" for n in range(20)))
+        printed, _ = follower.communicate(timeout=60)
+    finally:
+        follower.kill()
+    assert printed.split() == [str(number) for number in range(60)]
+    first.kill()
+    cli(second, "send", LOG, "--key", "k", given="60\n")
+    second.kill()
+    third = start("third")
+    printed = cli(third, "receive", LOG, "--format", "body")
+    assert printed.split() == [str(number) for number in range(61)]
+
+
+def test_what_needs_one_place_for_all_nodes_is_refused(start: Callable[..., NodeProcess], cli: Cli) -> None:
+    node = start("node")
+    refused = "are not yet available on logs that several nodes share"
+    assert refused in cli(node, "receive", LOG, "--group", "g", status=1)
+    assert refused in cli(node, "receive", LOG, "--durable", "d", status=1)
+    assert "replicated 2/3" in cli(node, "info", LOG)

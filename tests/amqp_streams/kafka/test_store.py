@@ -1,0 +1,181 @@
+"""The store on Kafka passes the suite that every store passes (docs/stores.md), and some tests of its own."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.kafka.store import KafkaOptions, KafkaStore
+from amqp_streams.kafka.topics import TopicNames
+from amqp_streams.storage.ports import LATER, Chunk, Partition, ReadRequest
+from amqp_streams.testing import ManualLoop
+from bench.products.kafka_cluster import Cluster
+from tests.amqp_streams.storage.conformance import (
+    test_answers,
+    test_commits,
+    test_formats,
+    test_logs,
+    test_numbers,
+    test_records,
+    test_retention,
+    test_states,
+    test_times,
+)
+from tests.amqp_streams.storage.conftest import NOW, Hand, entries, read_all, stamps
+
+SUITE = (
+    test_answers,
+    test_commits,
+    test_formats,
+    test_logs,
+    test_numbers,
+    test_records,
+    test_retention,
+    test_states,
+    test_times,
+)
+RETENTION = "Kafka removes records by itself: test_retention_by_kafka_moves_the_start"
+NUMBERED = "numbered producers are not available on Kafka"
+TIMES = "the brokers give the times: test_times_are_those_of_the_brokers_and_can_be_sought"
+EXCEPTIONS = {
+    **dict.fromkeys([name for name in vars(test_retention) if name.startswith("test_")], RETENTION),
+    **dict.fromkeys([name for name in vars(test_numbers) if name.startswith("test_")], NUMBERED),
+    "test_header_sizes_and_timestamps_stay_with_their_records": TIMES,
+    "test_facts_describe_the_present_state": "Kafka says neither bytes nor times of a partition cheaply",
+    "test_timestamps_never_decrease_though_the_clock_does": TIMES,
+    "test_a_clock_that_jumps_by_months_within_a_commit_stops_nothing": TIMES,
+    "test_seeking_a_timestamp_gives_the_first_record_after_it": TIMES,
+}
+"""The tests of the suite that a store on Kafka does not pass, and why."""
+
+
+def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    return {name: test for name, test in vars(module).items() if name.startswith("test_")}
+
+
+# Here, and not in the suite's own files: all tests with brokers share one cluster.
+globals().update(
+    {name: test for module in SUITE for name, test in _tests(module).items() if name not in EXCEPTIONS}
+)
+
+
+def opened(cluster: Cluster, names: TopicNames) -> Hand:
+    """A node's store, whose loop is the test."""
+    loop = ManualLoop()
+    connection = {"bootstrap.servers": cluster.servers, "log_level": 0}
+    return Hand(KafkaStore(KafkaOptions(connection, names, readers=2), loop_call=loop.call), loop)
+
+
+@pytest.fixture
+def names() -> TopicNames:
+    """Names of topics that no other test has."""
+    return TopicNames(f"t{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def hand(kafka: Cluster, names: TopicNames) -> Iterator[Hand]:
+    """A hand for a store without logs."""
+    hand = opened(kafka, names)
+    yield hand
+    hand.store.close()
+
+
+@pytest.fixture
+def partition(hand: Hand) -> Partition:
+    """The one partition of a new log."""
+    return hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+
+
+def test_the_exceptions_are_tests_of_the_suite() -> None:
+    assert EXCEPTIONS.keys() <= {name for module in SUITE for name in _tests(module)}
+
+
+def test_times_are_those_of_the_brokers_and_can_be_sought(hand: Hand, partition: Partition) -> None:
+    before = time.time_ns() // 1_000_000
+    for number in range(6):
+        hand.write(partition, b"%d" % number, b"", now_ms=NOW)
+        time.sleep(0.003)
+    written = list(zip([number for number, _ in entries(partition)], stamps(partition), strict=True))
+    assert before - 60_000 < written[0][1] <= written[-1][1] < before + 60_000
+    for after_ms in range(written[0][1] - 2, written[-1][1] + 2):
+        naive = next((number for number, stamp in written if stamp > after_ms), partition.end)
+        assert partition.seek_timestamp(after_ms) == naive
+
+
+def test_retention_by_kafka_moves_the_start(hand: Hand) -> None:
+    settings = LogSettings(retention_bytes=1 << 20, segment_bytes=1 << 20)
+    partition = hand.store.create("log", settings, incarnation="i").partitions[0]
+    for _ in range(6):
+        hand.write(partition, *[b"x" * 100_000] * 6)
+    hand.loop.run_until(lambda: partition.start > 0)
+    chunk = partition.read(0, 1)
+    assert chunk is not None
+    assert chunk.base == partition.start
+
+
+def test_what_another_node_does_is_seen(hand: Hand, kafka: Cluster, names: TopicNames) -> None:
+    other = opened(kafka, names)
+    assert hand.store.others is not None
+    grown, lost = list[Partition](), list[str]()
+    hand.store.others.on_grown = grown.extend
+    hand.store.others.on_lost = lambda _log, reason: lost.append(reason)
+    logs = hand.store.logs
+    try:
+        theirs = other.store.create("log", LogSettings(partitions=2), incarnation="i").partitions[1]
+        hand.loop.run_until(lambda: "log" in logs)
+        assert logs["log"].incarnation == other.store.logs["log"].incarnation
+        ours = logs["log"].partitions[1]
+        ours.follow()
+        other.write(theirs, b"a", b"b")
+        hand.loop.run_until(lambda: ours in grown)
+        assert read_all(ours) == [b"a", b"b"]
+        other.store.update("log", LogSettings(partitions=2, retention_ms=3_600_000))
+        hand.loop.run_until(lambda: logs["log"].settings.retention_ms == 3_600_000)
+        assert logs["log"].partitions[1] is ours
+        other.store.delete("log")
+        other.store.create("log", LogSettings(partitions=2), incarnation="i")
+        hand.loop.run_until(lambda: bool(lost))
+        assert "deleted" in lost[0]
+        with pytest.raises(StorageError, match="deleted"):
+            ours.append([b"c"], bytes(1), NOW)
+        hand.loop.run_until(lambda: "log" in logs and logs["log"].partitions[1] is not ours)
+        assert logs["log"].partitions[1].end == 0
+    finally:
+        other.store.close()
+
+
+def test_a_reader_that_waits_gets_what_comes(hand: Hand, partition: Partition) -> None:
+    hand.write(partition, b"old")
+    partition.follow()
+    hand.write(partition, b"new")
+    ready: list[int] = []
+    request = ReadRequest("owner", lambda: ready.append(1))
+    while (found := partition.read(1, 100, request)) is LATER:
+        ready.clear()
+        hand.loop.run_until(lambda: bool(ready))
+    assert isinstance(found, Chunk)
+    assert (found.base, found.messages[0]) == (1, b"new")
+
+
+def test_a_topic_that_may_lose_events_refuses_producers(kafka: Cluster, names: TopicNames) -> None:
+    for weak in (False, True):
+        options = KafkaOptions(
+            {"bootstrap.servers": kafka.servers, "log_level": 0}, names, replicas=1, weak=weak, readers=1
+        )
+        store = KafkaStore(options, loop_call=ManualLoop().call)
+        log = store.logs.get("log") or store.create("log", LogSettings(), incarnation="i")
+        assert (log.refusal is None) == weak
+        assert weak or "1 replicas (at least 3 are needed)" in str(log.refusal)
+        assert log.promise == "replicated 1/1"
+        store.close()
+
+
+def test_a_store_does_not_open_without_kafka() -> None:
+    options = KafkaOptions({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(StorageError, match="the topics cannot be listed"):
+        KafkaStore(options, loop_call=ManualLoop().call)
