@@ -93,10 +93,11 @@ class Crew(Collector):
             channel.send("reload", settings)
 
     def ask(self) -> Sequence[int]:
-        """Ask all workers for their metrics. Returns whom."""
+        """Ask all workers for their metrics. Returns those that will answer: not those that hang."""
+        late = self._supervision.late(self._now())
         for channel in self._channels.values():
-            channel.send("collect")
-        return list(self._channels)
+            channel.offer("collect")
+        return [number for number in self._channels if number not in late]
 
     def answer(self, worker: int, text: bytes) -> None:
         """Send a worker the metrics of all."""
@@ -194,7 +195,7 @@ class Crew(Collector):
             case "report":
                 problem, is_up = message.fields["problem"], message.fields["up"]
                 self._do(self._supervision.reported(number, problem, up=is_up, now_s=self._now()))
-                if self._supervision.problem is None:
+                if self._supervision.problem(self._now()) is None:
                     self.ready.set()
             case "failed":
                 self._supervision.failed(number, message.fields["reason"], self._now())
@@ -226,7 +227,8 @@ class Crew(Collector):
 
     def _tell(self, *, again: bool = False) -> None:
         """Send the state of the gateway to all workers: when it has changed, or `again`."""
-        state = self._supervision.problem, self._supervision.trouble(self._now())
+        now_s = self._now()
+        state = self._supervision.problem(now_s), self._supervision.trouble(now_s)
         if again or state != self._state:
             self._state = state
             for channel in self._channels.values():

@@ -18,7 +18,7 @@ class Asked(Protocol):
     """The workers."""
 
     def ask(self) -> Sequence[int]:
-        """Ask all workers for their metrics. Returns whom."""
+        """Ask all workers for their metrics. Returns those that will answer."""
 
     def answer(self, worker: int, text: bytes) -> None:
         """Send a worker the metrics of all."""

@@ -6,7 +6,7 @@ Laws: at most one worker leads, and it runs. Another worker leads only after the
 before a restart never decreases while a worker keeps ending early, and it has a bound.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -19,8 +19,11 @@ class Times:
     - `pause`: the pause before the first restart. It doubles each time the worker ends early.
     - `pause_max`: the longest pause.
     - `stable`: a worker that has run this long is restarted after the first pause again.
-    - `silent`: a worker that has not reported for this time is not healthy.
+    - `late`: with a worker that has not reported for this time, the gateway is not ready.
     - `hung`: a worker that has not reported for this time is killed.
+    - `begin`: the same for a worker that starts: many workers that start at once share the cores.
+    - `silent`: with a worker that has not reported for this time, and that still runs, the gateway is not
+      healthy.
     - `gap`: after this time without an input, the parent itself was stopped, for example with the machine.
       That time does not count: the reports of the workers have not been read yet.
     """
@@ -28,8 +31,10 @@ class Times:
     pause: float = 0.1
     pause_max: float = 30.0
     stable: float = 10.0
-    silent: float = 15.0
-    hung: float = 60.0
+    late: float = 5.0
+    hung: float = 20.0
+    begin: float = 60.0
+    silent: float = 75.0
     gap: float = 5.0
 
 
@@ -160,10 +165,14 @@ class Supervision:
         """When `tick` must be called; None: after the next input."""
         return min((at for one in self._workers if (at := self._at(one)) is not None), default=None)
 
-    @property
-    def problem(self) -> str | None:
-        """Why the gateway is not ready; None if all workers are ready."""
-        return self._first(lambda one: one.problem)
+    def problem(self, now_s: float) -> str | None:
+        """Return why the gateway is not ready; None if all workers are ready and report."""
+        return self._first(lambda one: one.problem or self._silence(one, now_s, self._times.late))
+
+    def late(self, now_s: float) -> Collection[int]:
+        """Return the workers that have not reported for a while."""
+        found = enumerate(self._silence(one, now_s, self._times.late) for one in self._workers)
+        return {number for number, words in found if words is not None}
 
     @property
     def running(self) -> int:
@@ -171,8 +180,8 @@ class Supervision:
         return sum(one.phase is not Phase.WAITING for one in self._workers)
 
     def trouble(self, now_s: float) -> str | None:
-        """Return which worker does not report; None if all running workers do."""
-        return self._first(lambda one: self._silence(one, now_s))
+        """Return which worker has not reported for so long that killing it did not help; None if none."""
+        return self._first(lambda one: self._silence(one, now_s, self._times.silent))
 
     # -- decisions
 
@@ -212,18 +221,21 @@ class Supervision:
 
     def _hung(self, now_s: float) -> Iterator[Effect]:
         for number, one in enumerate(self._workers):
-            if one.phase in {Phase.STARTING, Phase.UP} and now_s - one.heard_s >= self._times.hung:
+            if one.phase in {Phase.STARTING, Phase.UP} and now_s - one.heard_s >= self._patience(one):
                 one.phase = Phase.KILLED
                 yield Kill(number)
 
     def _at(self, one: _Worker) -> float | None:
         if one.phase is Phase.WAITING:
             return one.due_s
-        return None if one.phase is Phase.KILLED else one.heard_s + self._times.hung
+        return None if one.phase is Phase.KILLED else one.heard_s + self._patience(one)
 
-    def _silence(self, one: _Worker, now_s: float) -> str | None:
+    def _patience(self, one: _Worker) -> float:
+        return self._times.begin if one.phase is Phase.STARTING else self._times.hung
+
+    def _silence(self, one: _Worker, now_s: float, after_s: float) -> str | None:
         silent_s = now_s - one.heard_s
-        if one.phase is Phase.WAITING or silent_s < self._times.silent:
+        if one.phase is Phase.WAITING or silent_s < after_s:
             return None
         return f"it has not answered for {silent_s:.0f} s"
 

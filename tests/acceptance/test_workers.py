@@ -158,6 +158,21 @@ def test_a_worker_that_is_killed_makes_the_gateway_not_ready_until_it_is_back(
     assert f"pid={_workers(gateway)[-1]}" in gateway.words
 
 
+def test_a_worker_that_hangs_makes_the_gateway_not_ready_and_delays_no_metrics(
+    gateway: GatewayProcess,
+) -> None:
+    hangs = _workers(gateway)[-1]
+    os.kill(hangs, signal.SIGSTOP)
+    try:
+        # A connection to the worker that hangs gets no answer: the next may go to another one.
+        _until(lambda: "it has not answered for" in _get(gateway, "/readyz", timeout=2.0)[1])
+        assert _get(gateway, "/healthz", timeout=2.0) == (200, "alive\n")
+        assert "knative_gateway_workers_wanted 3.0" in _get(gateway, "/metrics", timeout=2.0)[1]
+    finally:
+        os.kill(hangs, signal.SIGCONT)
+    _until(lambda: _get(gateway, "/readyz", timeout=2.0) == (200, "ready\n"))
+
+
 def test_the_parent_s_death_leaves_no_orphans_and_the_next_start_finds_everything_free(
     tmp_path: Path, server: SubscriberServer, came: Came
 ) -> None:
@@ -299,17 +314,19 @@ def _kill_one(gateway: GatewayProcess) -> None:
     _until(lambda: _get(gateway, "/readyz")[0] == 200)
 
 
-def _get(gateway: GatewayProcess, path: str, token: str | None = None) -> tuple[int, str]:
+def _get(
+    gateway: GatewayProcess, path: str, token: str | None = None, *, timeout: float = 30.0
+) -> tuple[int, str]:
     """Each request has a connection of its own: the kernel chooses the worker."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     while True:
-        connection = http.client.HTTPConnection(gateway.http, timeout=30)
+        connection = http.client.HTTPConnection(gateway.http, timeout=timeout)
         try:
             connection.request("GET", path, headers=headers)
             with connection.getresponse() as answer:
                 return answer.status, answer.read().decode()
         except (OSError, http.client.HTTPException):
-            continue  # its worker was killed
+            continue  # its worker was killed, or hangs
         finally:
             connection.close()
 

@@ -11,7 +11,7 @@ from knative_gateway.running.channel import Channel
 from knative_gateway.running.parent import ParentLink
 from knative_gateway.workers import crew as module
 from knative_gateway.workers.crew import Crew
-from knative_gateway.workers.supervision import GiveUp
+from knative_gateway.workers.supervision import GiveUp, Supervision, Times
 
 
 class Member:
@@ -38,9 +38,11 @@ class Member:
 class OneProcess(Crew):
     """Its workers are links in this process."""
 
-    def __init__(self, workers: int, error: Exception | None = None) -> None:
+    def __init__(
+        self, workers: int, error: Exception | None = None, supervision: Supervision | None = None
+    ) -> None:
         """`error`: why no worker can start."""
-        super().__init__(workers, lambda: b"")
+        super().__init__(workers, lambda: b"", supervision=supervision)
         self.links: dict[int, ParentLink] = {}
         self.error = error
 
@@ -90,5 +92,24 @@ async def test_the_error_with_which_a_worker_does_not_start_reaches_the_parent()
     crew = OneProcess(2, ConfigError("tokens: t is not valid CSV"))
     crew.start()
     assert await asyncio.wait_for(crew.gave_up, 20) == GiveUp(2, "TOKENS: T IS NOT VALID CSV")
+    await crew.stop(0.0)
+    await asyncio.sleep(0)
+
+
+async def test_a_worker_that_hangs_is_named_by_the_others_and_its_metrics_are_not_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for each in (parent, module):
+        monkeypatch.setattr(each, "BEAT_S", 0.05)
+    crew = OneProcess(2, supervision=Supervision(2, Times(late=0.5, hung=600.0)))
+    crew.start()
+    await asyncio.wait_for(crew.ready.wait(), 20)
+    crew.links[1]._tasks[1].cancel()  # it reports nothing more
+    async with asyncio.timeout(20):
+        while not str(crew.links[0].problem).startswith("worker 1: it has not answered for"):  # noqa: ASYNC110  a link has no event
+            await asyncio.sleep(0.01)
+        while crew.ask() != [0]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert crew.links[0].trouble is None
     await crew.stop(0.0)
     await asyncio.sleep(0)

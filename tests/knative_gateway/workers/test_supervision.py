@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 
 from knative_gateway.workers.supervision import Effect, GiveUp, Kill, Lead, Start, Supervision, Times
 
-TIMES = Times(pause=1.0, pause_max=8.0, stable=10.0, silent=15.0, hung=60.0, gap=5.0)
+TIMES = Times(pause=1.0, pause_max=8.0, stable=10.0, late=5.0, hung=20.0, begin=60.0, silent=75.0, gap=5.0)
 KILLED = -9
 
 
@@ -37,13 +37,13 @@ def test_the_first_worker_starts_alone_and_leads_and_the_others_follow_when_it_i
     assert supervision.begin(0.0) == [Start(0, leads=True)]
     assert supervision.reported(0, "starting", up=False, now_s=1.0) == []
     assert up(supervision, 0, 2.0, "not whole") == [Start(1, leads=False), Start(2, leads=False)]
-    assert supervision.problem == "worker 0: not whole"
+    assert supervision.problem(2.0) == "worker 0: not whole"
     assert up(supervision, 0, 3.0) == []
-    assert supervision.problem == "worker 1: it is starting"
+    assert supervision.problem(3.0) == "worker 1: it is starting"
     assert [*up(supervision, 1, 3.0), *up(supervision, 2, 3.0)] == []
     assert [supervision.leader, supervision.running] == [0, 3]
     assert up(supervision, 2, 4.0) == []
-    assert supervision.problem is None
+    assert supervision.problem(4.0) is None
 
 
 @pytest.mark.parametrize("status", [1, 2])
@@ -66,15 +66,15 @@ def test_why_a_worker_does_not_start_is_named_until_it_is_up() -> None:
     assert supervision.tick(101.0) == [Start(1, leads=False)]
     supervision.failed(1, "the state database: locked", 102.0)
     supervision.ended(1, 1, 102.0)
-    assert supervision.problem == (
+    assert supervision.problem(102.0) == (
         "worker 1: it did not start: the state database: locked; it is started again after 2.0 s"
     )
     assert supervision.tick(104.0) == [Start(1, leads=False)]
-    assert supervision.problem == "worker 1: it is starting again after: the state database: locked"
-    assert up(supervision, 1, 105.0) == []
-    assert supervision.problem is None
+    assert supervision.problem(104.0) == "worker 1: it is starting again after: the state database: locked"
+    assert [*up(supervision, 0, 105.0), *up(supervision, 1, 105.0)] == []
+    assert supervision.problem(105.0) is None
     supervision.ended(1, KILLED, 106.0)
-    assert supervision.problem == "worker 1: it ended with status -9; it is started again after 4.0 s"
+    assert supervision.problem(106.0) == "worker 1: it ended with status -9; it is started again after 4.0 s"
 
 
 def test_a_first_worker_that_is_killed_before_it_is_up_starts_again_and_leads() -> None:
@@ -88,7 +88,7 @@ def test_a_first_worker_that_is_killed_before_it_is_up_starts_again_and_leads() 
 def test_the_leader_s_end_makes_another_running_worker_lead_at_once() -> None:
     supervision = started()
     assert supervision.ended(0, KILLED, 100.0) == [Lead(1)]
-    assert supervision.problem == "worker 0: it ended with status -9; it is started again after 1.0 s"
+    assert supervision.problem(100.0) == "worker 0: it ended with status -9; it is started again after 1.0 s"
     assert supervision.tick(101.0) == [Start(0, leads=False)]
     assert up(supervision, 0, 102.0) == []
     assert supervision.leader == 1
@@ -121,16 +121,37 @@ def test_the_pause_doubles_up_to_its_bound_and_a_stable_run_resets_it() -> None:
 
 def test_a_worker_that_does_not_report_is_named_then_killed_once_and_started_again() -> None:
     supervision = started(2)
-    for second in range(1, 60):
+    for second in range(1, 20):
         assert up(supervision, 0, float(second)) == []
-    assert supervision.trouble(14.0) is None
-    assert supervision.trouble(20.0) == "worker 1: it has not answered for 20 s"
-    assert supervision.next_s == 60.0
-    assert supervision.tick(60.0) == [Kill(1)]
-    assert supervision.tick(61.0) == [], "it may take a moment to end"
-    assert up(supervision, 1, 61.0) == [], "a late report does not bring it back"
-    supervision.ended(1, KILLED, 62.0)
-    assert supervision.tick(63.0) == [Start(1, leads=False)]
+    assert supervision.problem(4.0) is None
+    assert supervision.late(4.0) == set()
+    assert supervision.problem(5.0) == "worker 1: it has not answered for 5 s"
+    assert supervision.late(5.0) == {1}
+    assert supervision.trouble(19.0) is None, "not healthy would end all workers"
+    assert supervision.next_s == 20.0
+    assert supervision.tick(20.0) == [Kill(1)]
+    assert supervision.tick(21.0) == [], "it may take a moment to end"
+    assert up(supervision, 1, 21.0) == [], "a late report does not bring it back"
+    supervision.ended(1, KILLED, 22.0)
+    assert supervision.tick(23.0) == [Start(1, leads=False)]
+    assert supervision.late(23.0) == set()
+
+
+def test_a_worker_that_starts_may_be_silent_for_longer() -> None:
+    """Many workers that start at once share the cores."""
+    supervision = Supervision(1, TIMES)
+    supervision.begin(0.0)
+    for second in range(1, 60):
+        assert supervision.tick(float(second)) == []
+    assert supervision.tick(60.0) == [Kill(0)]
+
+
+def test_a_worker_that_cannot_be_killed_makes_the_gateway_not_healthy() -> None:
+    supervision = started(2)
+    for second in range(1, 76):
+        up(supervision, 0, float(second))
+    assert supervision.trouble(74.0) is None
+    assert supervision.trouble(75.0) == "worker 1: it has not answered for 75 s"
 
 
 def test_after_a_stop_of_the_parent_no_worker_is_killed_for_reports_that_were_not_read_yet() -> None:
@@ -138,7 +159,7 @@ def test_after_a_stop_of_the_parent_no_worker_is_killed_for_reports_that_were_no
     assert supervision.tick(1_000.0) == []
     assert supervision.trouble(1_000.0) is None
     assert up(supervision, 0, 1_000.0) == []
-    assert supervision.next_s == 1_060.0
+    assert supervision.next_s == 1_020.0
 
 
 class Workers(RuleBasedStateMachine):
@@ -208,6 +229,6 @@ def test_one_worker_leads_at_most_and_it_runs_whatever_ends_when() -> None:
 @given(st.integers(1, 64))
 def test_the_gateway_is_ready_exactly_when_all_are(workers: int) -> None:
     supervision = started(workers)
-    assert supervision.problem is None
+    assert supervision.problem(0.0) is None
     up(supervision, workers - 1, 1.0, "the event log node is unreachable")
-    assert supervision.problem == f"worker {workers - 1}: the event log node is unreachable"
+    assert supervision.problem(1.0) == f"worker {workers - 1}: the event log node is unreachable"
