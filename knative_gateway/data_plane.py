@@ -51,11 +51,19 @@ def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
 class GatewayDataPlane:
     """Keeps ingress and dispatcher consistent. The dispatcher calls `changed`; see `ports.DataPlane`."""
 
-    def __init__(self, ingress: Taking, gather_s: float = GATHER_S) -> None:
+    def __init__(
+        self,
+        ingress: Taking,
+        gather_s: float = GATHER_S,
+        *,
+        forget: Callable[[str], None] = lambda _log: None,
+    ) -> None:
+        """`forget`: called with the log of each route that accepts events no longer."""
         self.dispatcher: Pushing
         self.on_change: Callable[[str], None] = lambda _path: None
         self._ingress: Final = ingress
         self._gather_s: Final = gather_s
+        self._forget: Final = forget
         self._wanted = Routes(0, {})
         self._taking: dict[str, Route] = {}
         """The routes for which the ingress accepts events."""
@@ -78,6 +86,10 @@ class GatewayDataPlane:
         # First the ingress: an event that is accepted after its route was removed would stay without a
         # subscriber.
         self._ingress.use(Routes(routes.version, self._taking))
+        for path, route in before.items():
+            if path not in self._taking:
+                # The link to the log ends with it. Its failure would be that of the log of a successor.
+                self._forget(route.log)
         gone = [path for path in self._served if path not in self._taking]
         for path in gone:
             del self._served[path]

@@ -197,7 +197,7 @@ class Gateway:
             True,
             addressed(store.resources) if self._shares(store) else None,
         )
-        data_plane = GatewayDataPlane(ingress)
+        data_plane = GatewayDataPlane(ingress, forget=event_log.forget)
         sender = self._sender = await enter("sender", Sender(send_settings(settings), allowed))
         dispatcher = await self._start_dispatcher(event_log, store, sender, data_plane)
         GatewayFigures(self).register(

@@ -190,6 +190,12 @@ class AmqpEventLog:
         """
         self._appender.post(log, message, report)
 
+    def forget(self, log: str) -> None:
+        """Stop appending to a log that is not served any more, and fail its waiting appends. The next append
+        begins as if the log was new.
+        """
+        self._appender.forget(log)
+
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """Return the offset of the last event of each partition; None for an empty partition.
 

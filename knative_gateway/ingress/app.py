@@ -188,6 +188,8 @@ class Ingress:
                 await self._authorizer.may_send(request.authorization, route)
             body = await self._body(request, receive) if own is None else own
             size = len(body)
+            if not self.serves(route):
+                return answers.NOT_FOUND  # the route was removed while the body arrived
             events = events_from_http(headers, body, count_max=self.limits.batch_events)
             arrival = self.arrival() if route.kind == BROKER else None
             # The common case without the tasks and the list that `_store` needs.

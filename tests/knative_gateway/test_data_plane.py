@@ -21,7 +21,9 @@ class Both:
         self.by_path: dict[str, Route] = {}
         self.not_placed: Mapping[str, str] = {}
         self.heard: asyncio.Queue[str] = asyncio.Queue()
-        self.plane = GatewayDataPlane(self, gather_s=0)
+        self.plane = GatewayDataPlane(
+            self, gather_s=0, forget=lambda log: self.told.append(("forgotten", [log]))
+        )
         self.plane.dispatcher = Pushing(self)
         self.plane.on_change = self.heard.put_nowait
 
@@ -74,7 +76,11 @@ async def test_a_removed_broker_takes_no_events_before_its_subscribers_leave() -
     await both.serve(BROKER, CHANNEL)
     both.told.clear()
     both.plane.use(routes(CHANNEL))
-    assert both.told == [("ingress", [CHANNEL.path]), ("dispatcher", [CHANNEL.path])]
+    assert both.told == [
+        ("ingress", [CHANNEL.path]),
+        ("forgotten", [BROKER.log]),
+        ("dispatcher", [CHANNEL.path]),
+    ]
     assert both.heard.get_nowait() == BROKER.path
     assert both.plane.served(BROKER.path) is None
 
@@ -107,7 +113,7 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
     both.told.clear()
     both.by_path = {}
     both.plane.use(routes(replace(BROKER, uid="another")))
-    assert both.told[0] == ("ingress", [])
+    assert both.told[:2] == [("ingress", []), ("forgotten", [BROKER.log])]
     assert both.plane.served(BROKER.path) is None
 
 

@@ -169,6 +169,28 @@ async def test_a_body_that_does_not_come_is_waited_for_a_while(app: Ingress) -> 
     assert sent[0]["status"] == 408
 
 
+@pytest.mark.parametrize("successor", [(), (replace(BROKER, uid="another"),)])
+async def test_an_event_for_a_broker_that_is_removed_while_the_body_arrives_is_not_stored(
+    app: Ingress, log: MemoryEventLog, successor: tuple[Route, ...]
+) -> None:
+    """Also if a successor has the same path and the same name of the log."""
+
+    async def receive() -> dict[str, object]:
+        app.use(routes(*successor, version=2))
+        return {"type": "http.request", "body": b"x", "more_body": False}
+
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    headers = [(f"ce-{name}".encode(), b"1.0") for name in ("specversion", "id", "source", "type")]
+    scope = {"type": "http", "method": "POST", "path": BROKER.path, "headers": [(b"host", b"x"), *headers]}
+    await app(scope, receive, send)  # type: ignore[arg-type]
+    assert sent[0]["status"] == 404
+    assert not any(log.logs[BROKER.log])
+
+
 async def test_a_client_that_leaves_gets_no_answer_and_stores_nothing(
     app: Ingress, log: MemoryEventLog
 ) -> None:
