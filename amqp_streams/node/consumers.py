@@ -85,6 +85,11 @@ class _Attach:
         return None if self.group_link is None else self.group_link.group
 
     @property
+    def sought(self) -> dict[int, int]:
+        """The positions of the time of the filters, as far as the store has answered."""
+        return {} if self.lookup is None else self.lookup.found
+
+    @property
     def bound_to(self) -> int | None:
         """The partition that the link is, or will be, bound to.
 
@@ -218,14 +223,14 @@ class Consumers:
         partitions = _here(attach.log, elsewhere)
         if partitions == consumer.partitions:
             return False
-        start = partial(start_position, attach.filters)
+        start = partial(start_position, attach.filters, sought=attach.sought)
         # First the cursor: the positions of new partitions come from it.
         if consumer.progress is not None:
             self.cursors.widen(consumer.progress, partitions, start)
         self.reading.forget(consumer)
         consumer.partitions, consumer.announce = partitions, True
         self._count(attach, len(partitions))
-        consumer.reader.associate(_positions(attach.filters, partitions, consumer.progress))
+        consumer.reader.associate(_positions(attach, partitions, consumer.progress))
         return True
 
     def begin(self, incarnations: Collection[str]) -> None:
@@ -321,7 +326,7 @@ class Consumers:
                 attach.log,
                 attach.group,
                 self._partitions(attach),
-                partial(start_position, attach.filters),
+                partial(start_position, attach.filters, sought=attach.sought),
                 safe,
             )
         except PeerError as error:
@@ -342,7 +347,7 @@ class Consumers:
         group_link, filters, partitions = attach.group_link, attach.filters, self._partitions(attach)
         agnostic = group_link is None and attach.partition is None
         if progress is not None and agnostic:  # the redirects may have changed while the attach waited
-            self.cursors.widen(progress, partitions, partial(start_position, filters))
+            self.cursors.widen(progress, partitions, partial(start_position, filters, sought=attach.sought))
         batching = attach.batching
         read_bytes = None if batching is None else batching.bytes
         consumer = Consuming(
@@ -351,7 +356,7 @@ class Consumers:
             partitions,
             not agnostic,
             Reader(
-                _positions(filters, partitions, progress),
+                _positions(attach, partitions, progress),
                 filters if progress is None else resumed_filters(filters),
                 read_bytes=read_bytes,
                 held=self.reading.held,
@@ -421,10 +426,11 @@ def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
 
 
 def _positions(
-    filters: Compiled, partitions: Iterable[Partition], progress: Progress | None
+    attach: _Attach, partitions: Iterable[Partition], progress: Progress | None
 ) -> list[tuple[Partition, int]]:
     """Where a reader begins in each partition."""
+    filters, sought = attach.filters, attach.sought
     if progress is None:
-        return [(each, start_position(filters, each)) for each in partitions]
+        return [(each, start_position(filters, each, sought)) for each in partitions]
     resumed, kept = resumed_filters(filters), progress.cursor.positions
-    return [(each, resumed_position(resumed, each, kept[each.index])) for each in partitions]
+    return [(each, resumed_position(resumed, each, kept[each.index], sought)) for each in partitions]

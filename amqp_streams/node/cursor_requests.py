@@ -6,7 +6,7 @@ Laws: a cursor or group with links is not changed (409). A user without the righ
 same answer as if it did not exist. A change is answered when it is on the disk.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,9 +14,9 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.node.cursors import KeptCursors
 from amqp_streams.node.groups import Groups
-from amqp_streams.node.lookups import prepared
+from amqp_streams.node.lookups import Answering, sought
 from amqp_streams.node.requests import Operations, RequestSteps, durable, listed
-from amqp_streams.node.writes import Wait, Writes
+from amqp_streams.node.writes import Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
@@ -69,13 +69,13 @@ class CursorRequests:
 
     def update(self, request: Request) -> RequestSteps:
         """Move a cursor."""
-        yield from _looked_up(self.logs, request, self._changeable)
-        return (yield from durable(self.writes, partial(self._update, request)))
+        found = yield from _sought(self.logs, request, self._changeable)
+        return (yield from durable(self.writes, partial(self._update, request, found)))
 
-    def _update(self, request: Request) -> Answer:
+    def _update(self, request: Request, found: Mapping[int, int]) -> Answer:
         log = asked_log(self.logs, request)
         cursor = self._changeable(request, log)
-        self.cursors.reset(cursor, requested_positions(request, log))
+        self.cursors.reset(cursor, requested_positions(request, log, found))
         return Answer(management.OK, "moved", self._described(log, cursor))
 
     def delete(self, request: Request) -> RequestSteps:
@@ -159,13 +159,13 @@ class GroupRequests:
 
     def update(self, request: Request) -> RequestSteps:
         """Move the cursor of a group."""
-        yield from _looked_up(self.logs, request, self._changeable)
-        return (yield from durable(self.writes, partial(self._update, request)))
+        found = yield from _sought(self.logs, request, self._changeable)
+        return (yield from durable(self.writes, partial(self._update, request, found)))
 
-    def _update(self, request: Request) -> Answer:
+    def _update(self, request: Request, found: Mapping[int, int]) -> Answer:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
-        positions = requested_positions(request, log)
+        positions = requested_positions(request, log, found)
         cursor = self._kept(log, group)
         # Without a cursor, the next start of a member is its own choice: a position would have no effect.
         if cursor is None:
@@ -260,16 +260,16 @@ def asked_log(logs: Mapping[str, StoredLog], request: Request) -> StoredLog:
     return log
 
 
-def _looked_up(
+def _sought(
     logs: Mapping[str, StoredLog], request: Request, check: Callable[[Request, StoredLog], object]
-) -> Generator[Wait, None, None]:
-    """Prepare the lookup of a time that a change will do. A change that is refused looks nothing up."""
+) -> Answering[dict[int, int]]:
+    """The positions of the time that a change goes to. A change that is refused looks nothing up."""
     try:
         log = asked_log(logs, request)
         check(request, log)
     except (RequestError, PeerError):
-        return  # the change itself decides: only its answer waits for earlier changes
-    yield from prepared(*requested_lookup(request, log), request.connection)
+        return {}  # the change itself decides: only its answer waits for earlier changes
+    return (yield from sought(*requested_lookup(request, log), request.connection))
 
 
 def missing(request: Request, words: str) -> Exception:

@@ -1,7 +1,8 @@
 """The logs of a node by address, created on demand if configured, and their counters."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -11,9 +12,12 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.log_settings import LOG_NAME
+from amqp_streams.node.lookups import Answering, asked
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog, Use
+from amqp_streams.storage.questions import Create, Delete
 from amqp_streams.streams.access import EVERYTHING, Permissions
+from amqp_streams.streams.steps import finish
 
 _COMPARED_MAX: Final = 500
 """The most names that an unknown name is compared with."""
@@ -58,14 +62,37 @@ class Logs:
             return log
         shown = address[:128]
         if self._auto_create_partitions and LOG_NAME.fullmatch(address):
-            if not permissions.allows(Right.MANAGE, address):
-                refusal = permissions.refusal(Right.MANAGE, address)
-                raise PeerError(
-                    refusal.condition,
-                    f"no log named {shown!r}, and it cannot be created: {refusal.description}",
-                )
-            return self.create(address, LogSettings(partitions=self._auto_create_partitions))
+            self._require_creating(address, permissions)
+            return self.create(address, self._created_settings)
         raise PeerError(names.NOT_FOUND, f"no log named {shown!r}{self._advice(address, permissions)}")
+
+    def arriving(
+        self, address: str, permissions: Permissions, connection: Hashable
+    ) -> Answering[StoredLog | None]:
+        """Create the log at an address that does not exist, if that is configured and permitted.
+
+        Raises:
+            PeerError: it is not permitted.
+            StorageError: the store failed.
+        """
+        if not self._auto_create_partitions or not LOG_NAME.fullmatch(address):
+            return None
+        self._require_creating(address, permissions)
+        with suppress(ValueError):  # another node, or another attach, was first
+            return (yield from self.creating(address, self._created_settings, connection))
+        return self._store.logs.get(address)
+
+    @property
+    def _created_settings(self) -> LogSettings:
+        return LogSettings(partitions=self._auto_create_partitions)
+
+    def _require_creating(self, address: str, permissions: Permissions) -> None:
+        if not permissions.allows(Right.MANAGE, address):
+            refusal = permissions.refusal(Right.MANAGE, address)
+            raise PeerError(
+                refusal.condition,
+                f"no log named {address[:128]!r}, and it cannot be created: {refusal.description}",
+            )
 
     def _advice(self, address: str, permissions: Permissions) -> str:
         """The advice for an unknown address: a similar name, a valid form, or how to create the log."""
@@ -87,7 +114,11 @@ class Logs:
         }
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
-        """Create a log. Raises the same as `Node.create`."""
+        """Create a log at once. Raises the same as `Node.create`."""
+        return finish(self.creating(name, settings, None))
+
+    def creating(self, name: str, settings: LogSettings, connection: Hashable) -> Answering[StoredLog]:
+        """Create a log. Raises the same as `Node.create`. None as `connection`: the caller cannot wait."""
         if (
             sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions
             > self._partitions_max
@@ -97,11 +128,17 @@ class Logs:
                 " limit 'partitions'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-        log = self._store.create(name, settings, incarnation=self._new_id())
+        log = yield from asked(self._store, Create(name, settings, self._new_id()), connection)
+        assert log is not None, "the answer to a creation is the log"
         self.counters[name] = LogCounters()
         return log
 
-    def delete(self, name: str) -> None:
-        """Delete a log and its events. Raises StorageError: the disk failed."""
-        self._store.delete(name)
+    def deleting(self, name: str, connection: Hashable) -> Answering[None]:
+        """Delete a log and its events. None as `connection`: the caller cannot wait.
+
+        Raises:
+            KeyError: the log does not exist.
+            StorageError: the disk failed.
+        """
+        yield from asked(self._store, Delete(name), connection)
         self.counters.pop(name, None)

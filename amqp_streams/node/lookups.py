@@ -1,48 +1,68 @@
-"""Lookups of a time that wait for the store, so that nothing else waits for them.
+"""Answers of the store that come later, so that nothing else waits for them.
 
-A lookup makes the store read what the same lookup needs; then the caller looks the time up at once. Laws: a
-lookup advances with each answer of the store, however little the store keeps in memory; a cancelled lookup
-calls nothing.
+Laws: a lookup advances with each answer of the store, however little the store keeps in memory; a cancelled
+lookup calls nothing.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from amqp_streams.node.writes import Wait
-from amqp_streams.storage.ports import LATER, Partition, ReadRequest
+from amqp_streams.storage.answering import at_once
+from amqp_streams.storage.ports import LATER, Later, Partition, ReadRequest, Store, StoredLog
+from amqp_streams.storage.questions import Question
+
+T = TypeVar("T")
+Answering = Generator[Wait, None, T]
 
 
-def prepared(
+def asked(store: Store, question: Question, connection: Hashable) -> Answering[StoredLog | None]:
+    """The answer of the store; raises like `Store.ask`. None as `connection`: the caller cannot wait."""
+    if connection is None:
+        return at_once(store, question)
+    return (yield from _answer(partial(store.ask, question), connection))
+
+
+def sought(
     partitions: Iterable[Partition], after_ms: int | None, connection: Hashable
-) -> Generator[Wait, None, None]:
-    """Prepare a lookup within a request. None as `connection`: the caller cannot wait.
+) -> Answering[dict[int, int]]:
+    """The first position after a time, by partition. Empty without a time, or if the caller cannot wait.
 
     Raises:
         StorageError: the disk failed.
     """
-    if after_ms is None or connection is None:
-        return
+    found: dict[int, int] = {}
+    if after_ms is not None and connection is not None:
+        for partition in partitions:
+            found[partition.index] = yield from _answer(
+                partial(partition.seek_timestamp, after_ms), connection
+            )
+    return found
+
+
+def _answer(call: Callable[[ReadRequest], T | Later], connection: Hashable) -> Answering[T]:
     request = ReadRequest(connection, lambda: None)
     try:
-        for partition in partitions:
-            while True:
-                wait = Wait()
-                request.ready = partial(wait.ended, None, 0)
-                if partition.seek_timestamp(after_ms, request) is not LATER:
-                    break
-                yield wait
+        while True:
+            wait = Wait()
+            request.ready = partial(wait.ended, None, 0)
+            answer = call(request)
+            if answer is not LATER:
+                return answer
+            yield wait
     finally:
         request.cancel()
 
 
 @dataclass(slots=True, eq=False)
 class Lookup:
-    """A lookup for an attach. `sought`: the partitions that are prepared, by number."""
+    """A lookup for an attach. `found`: the positions that the store has answered, by partition."""
 
     after_ms: int
     request: ReadRequest
-    sought: set[int] = field(default_factory=set)
+    found: dict[int, int] = field(default_factory=dict)
 
     def waits(self, partitions: Iterable[Partition]) -> bool:
         """Whether the store will answer later. If it has no more to read, the attach can continue.
@@ -51,15 +71,16 @@ class Lookup:
             StorageError: the disk failed.
         """
         for partition in partitions:
-            if partition.index not in self.sought:
-                if partition.seek_timestamp(self.after_ms, self.request) is LATER:
+            if partition.index not in self.found:
+                position = partition.seek_timestamp(self.after_ms, self.request)
+                if position is LATER:
                     return True
-                self.sought.add(partition.index)
+                self.found[partition.index] = position
         return False
 
 
 class Lookups:
-    """The lookups of attaches.
+    """The attaches that wait for answers.
 
     `on_answer`: set by the shell, called when the store has answered; then the shell calls `proceed`. None:
     the shell cannot wait.
@@ -67,7 +88,7 @@ class Lookups:
 
     def __init__(self) -> None:
         self.on_answer: Callable[[], None] | None = None
-        self._answered: dict[Lookup, Callable[[int], None]] = {}
+        self._answered: dict[Hashable, Callable[[int], None]] = {}
 
     def begin(self, after_ms: int | None, connection: Hashable, then: Callable[[int], None]) -> Lookup | None:
         """A lookup that calls `then` with the time of the node after each answer. None: nothing can wait."""
@@ -75,7 +96,7 @@ class Lookups:
             return None
         request = ReadRequest(connection, lambda: None)
         lookup = Lookup(after_ms, request)
-        request.ready = partial(self._ready, lookup, then)
+        request.ready = partial(self.ready, lookup, then)
         return lookup
 
     def cancel(self, lookup: Lookup | None) -> None:
@@ -84,13 +105,18 @@ class Lookups:
             lookup.request.cancel()
             self._answered.pop(lookup, None)
 
-    def proceed(self, now_ms: int) -> None:
-        """Continue the attaches whose lookups were answered."""
-        while self._answered:
-            lookup = next(iter(self._answered))
-            self._answered.pop(lookup)(now_ms)
+    def forget(self, key: Hashable) -> None:
+        """Do not call what `ready` was given for `key`."""
+        self._answered.pop(key, None)
 
-    def _ready(self, lookup: Lookup, then: Callable[[int], None]) -> None:
-        self._answered[lookup] = then
+    def proceed(self, now_ms: int) -> None:
+        """Continue the attaches whose questions were answered."""
+        while self._answered:
+            key = next(iter(self._answered))
+            self._answered.pop(key)(now_ms)
+
+    def ready(self, key: Hashable, then: Callable[[int], None]) -> None:
+        """The store has answered `key`: call `then` in `proceed`."""
+        self._answered[key] = then
         if self.on_answer is not None:
             self.on_answer()

@@ -11,10 +11,11 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSettings
 from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node.arrivals import Arrivals
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.cursor_requests import CursorRequests, GroupRequests
-from amqp_streams.node.figures import Figures, group_figures
-from amqp_streams.node.informed import Informed
+from amqp_streams.node.information.figures import Figures, group_figures
+from amqp_streams.node.information.informed import Informed
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach, require_available
@@ -37,6 +38,7 @@ from amqp_streams.streams.attach import (
     Producing,
     Relaying,
     Replying,
+    addressed_log,
     refuse_receiver_properties,
     requested_partition,
 )
@@ -106,6 +108,7 @@ class Node:
         self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms, self.held, self.lookups = 0, self._consumers.reading.held, self._consumers.lookups
         self.grown: Final = self._consumers.reading.grown
+        self._arrivals = Arrivals(store, self._logs, self.lookups, self._decide, self._effects.append)
         kept = store.logs, self._consumers.groups, self._consumers.cursors, self._consumers.writes
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(
@@ -130,12 +133,18 @@ class Node:
             PeerError: the attach is refused.
             StorageError: a log could not be created on demand.
         """
-        self._now_ms = now_ms
         permissions = self.access.of(request.identity)
         # Before the log is looked up: a refusal must not reveal whether the log exists.
         require_attach(permissions, request)
         require_available(request, shared=self._store.others is not None)
-        log = None if request.address is None else self._addressed(request, request.address, permissions)
+        return self._arrivals.attach(request, permissions, now_ms)
+
+    def _decide(self, request: AttachRequest, now_ms: int) -> Grant | Pending:
+        self._now_ms = now_ms
+        permissions = self.access.of(request.identity)
+        require_attach(permissions, request)
+        name = addressed_log(request)
+        log = None if name is None else self.log(name, permissions)
         if log is not None and request.consumer and not request.wants_info:
             return self._consumers.attach(request, log, now_ms)
         # A producer or a receiver without a source ends its older link only after it was granted.
@@ -146,13 +155,6 @@ class Node:
             self._steal(request, now_ms)
         self._links.add(request, grant)
         return grant
-
-    def _addressed(self, request: AttachRequest, address: str, permissions: Permissions) -> StoredLog | None:
-        """The log of an address; None if the address is not about a log."""
-        if address == names.MANAGEMENT or request.dynamic:
-            return None
-        name = address.removesuffix(names.INFO_SUFFIX) if request.wants_info else address
-        return self.log(name, permissions)
 
     def _granted(
         self, request: AttachRequest, log: StoredLog | None, permissions: Permissions
@@ -202,6 +204,8 @@ class Node:
         """Forget a link or a waiting attach. `closed`: the peer closed it, and did not just disconnect."""
         self._now_ms = now_ms
         self._let_go(link)
+        if isinstance(link, Pending) and self._arrivals.forget(link):
+            return
         if isinstance(link, Consuming | Pending):
             self._consumers.end(link, now_ms)
         # Only a close by the client ends the subscription: a lost connection must not lose its cursor.

@@ -13,10 +13,11 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
-from amqp_streams.node.lookups import prepared
+from amqp_streams.node.lookups import Answering, asked, sought
 from amqp_streams.node.writes import Wait, Writes
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
+from amqp_streams.storage.questions import Find, Refresh, Update
 from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
@@ -149,7 +150,7 @@ class LogRequests:
             names.EXTENTS: self.extents,
         }
 
-    def create(self, request: Request) -> Answer:
+    def create(self, request: Request) -> RequestSteps:
         """Create a log."""
         name = management.requested_name(request)
         request.permissions.require(Right.MANAGE, name)
@@ -157,13 +158,18 @@ class LogRequests:
         # After the check of the right: a user without it must not learn which logs exist.
         if name in self.store.logs:
             raise RequestError(management.CONFLICT, f"log {name!r} already exists")
-        return Answer(management.CREATED, "created", self._described(self.logs.create(name, settings)))
+        try:
+            log = yield from self.logs.creating(name, settings, request.connection)
+        except ValueError:  # another request, or another node, has created it meanwhile
+            raise RequestError(management.CONFLICT, f"log {name!r} already exists") from None
+        return Answer(management.CREATED, "created", self._described(log))
 
-    def read(self, request: Request) -> Answer:
+    def read(self, request: Request) -> RequestSteps:
         """The settings and state of a log."""
         name = management.requested_name(request)
         if not request.permissions.sees(name):
             raise request.permissions.refusal(Right.INFO, name)
+        yield from self._refreshed(name, request.connection)
         return Answer(management.OK, "OK", self._described(self._found(name)))
 
     def query(self, request: Request) -> Steps[Answer]:
@@ -176,6 +182,9 @@ class LogRequests:
     def extents(self, request: Request) -> RequestSteps:
         """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
+        for name in wanted.logs:
+            if request.permissions.sees(name):
+                yield from self._refreshed(name, request.connection)
         found = [
             (log, partitions)
             for name in wanted.logs
@@ -189,7 +198,7 @@ class LogRequests:
                 " logs"
             )
             raise RequestError(management.BAD_REQUEST, description)
-        return self._extents(found, wanted.after_ms, request.connection)
+        return (yield from self._extents(found, wanted.after_ms, request.connection))
 
     def _asked(
         self, request: Request, name: str, wanted: Extents
@@ -222,45 +231,66 @@ class LogRequests:
             elsewhere, entries = self.elsewhere(log), list[Value]()
             for first in range(0, len(partitions), _STEP):
                 step = partitions[first : first + _STEP]
-                yield from prepared(step, after_ms, connection)
-                entries += [info.partition_extent(each, after_ms, elsewhere) for each in step]
+                positions = yield from sought(step, after_ms, connection)
+                entries += [
+                    info.partition_extent(each, after_ms, elsewhere, positions.get(each.index))
+                    for each in step
+                ]
                 yield None
             extents.append(info.log_extent(log, entries))
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
 
-    def update(self, request: Request) -> Answer:
+    def update(self, request: Request) -> RequestSteps:
         """Change the settings of a log."""
-        log = self._managed(request)
+        log = yield from self._managed(request)
         settings = management.requested_settings(request, log.settings)
         # Events with a key would change their partition: see `routing.py`.
         if settings.partitions != log.settings.partitions:
             raise RequestError(
                 management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created"
             )
-        return Answer(management.OK, "updated", self._described(self.store.update(log.name, settings)))
+        try:
+            updated = yield from asked(self.store, Update(log.name, settings), request.connection)
+        except KeyError:
+            raise _missing(log.name) from None
+        assert updated is not None, "the answer to an update is the log"
+        return Answer(management.OK, "updated", self._described(updated))
 
     def delete(self, request: Request) -> RequestSteps:
         """Delete a log, its events and its cursors."""
-        incarnation = self._managed(request).incarnation
+        marked = yield from self._managed(request)
         # In this order: a crash after the mark lets the next start complete what is missing. Without the mark
         # (a full disk), cursors of the deleted log may stay in the file, which is better than the log itself.
-        yield self.ending(self._managed(request))
-        log = self._managed(request)
-        if log.incarnation != incarnation:  # another request has deleted and created it meanwhile
+        yield self.ending(marked)
+        log = self._found(marked.name)
+        if log.incarnation != marked.incarnation:  # another request has deleted and created it meanwhile
             raise RequestError(management.NOT_FOUND, f"log {log.name!r} was deleted by another request")
-        self.logs.delete(log.name)
+        try:
+            yield from self.logs.deleting(log.name, request.connection)
+        except KeyError:
+            raise _missing(log.name) from None
         self.deleted(log)
         return Answer(management.NO_CONTENT, "deleted", {})
 
-    def _managed(self, request: Request) -> StoredLog:
+    def _managed(self, request: Request) -> Answering[StoredLog]:
         name = management.requested_name(request)
         request.permissions.require(Right.MANAGE, name)
+        if name not in self.store.logs:
+            yield from asked(self.store, Find(name), request.connection)
         return self._found(name)
+
+    def _refreshed(self, name: str, connection: int | None) -> Answering[None]:
+        """Let the store learn what other nodes did with the log of this name, if it exists."""
+        log = self.store.logs.get(name)
+        if log is None:
+            log = yield from asked(self.store, Find(name), connection)
+        if log is not None:
+            yield from asked(self.store, Refresh(name, tuple(range(len(log.partitions)))), connection)
 
     def _found(self, name: str) -> StoredLog:
         log = self.store.logs.get(name)
         if log is None:
-            raise RequestError(management.NOT_FOUND, f"no log named {name!r}")
+            raise _missing(name)
         return log
 
     def _described(self, log: StoredLog) -> dict[Value, Value]:
@@ -269,3 +299,7 @@ class LogRequests:
             **management.described_settings(log.settings),
             **info.log_info(log, self.sync, self.elsewhere(log)),
         }
+
+
+def _missing(name: str) -> RequestError:
+    return RequestError(management.NOT_FOUND, f"no log named {name!r}")

@@ -264,7 +264,7 @@ class Dispatch:
                 self._grant(pointer, request, grant)
         service.effects.carry_out(owner)
 
-    def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
+    def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Grant | PeerError) -> None:
         """Answer a pending attach."""
         # The real link takes its place, so it is counted only once.
         del self.links[pointer]
@@ -295,7 +295,7 @@ class Dispatch:
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
         # Credit that arrived while the attach was pending caused no pump.
-        elif isinstance(link, ConsumerLink) and links.credit(pointer) > 0:
+        elif isinstance(link, ConsumerLink | InfoLink) and links.credit(pointer) > 0:
             self._service.pump_later(link)
         elif isinstance(link, OutgoingLink) and links.wants_drain(pointer):
             self._owner.owe_flow(link)

@@ -45,6 +45,7 @@ from amqp_streams.storage.ports import (
     STATE_KEYS_MAX,
     CommitDone,
     CommitQueue,
+    Later,
     Partition,
     ReadRequest,
     StoredLog,
@@ -264,7 +265,7 @@ class DirectoryStore:
         step = Call(partial(catalog.checkpoint_and_delete, self._files, self._root, checkpoint, trash))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
-    def ask(self, question: Question, request: ReadRequest) -> StoredLog | None:  # noqa: ARG002  no other machine
+    def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:  # noqa: ARG002  no other machine
         """See `Store.ask`."""
         return at_once(self, question)
 

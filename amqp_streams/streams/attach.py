@@ -167,7 +167,7 @@ Grant = Producing | Relaying | Consuming | Informing | Managing | Replying | Kep
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """An attach that is not yet answered: it waits for a partition, or for its epoch on the disk.
+    """An attach that is not yet answered: it waits for the store, a partition, or its epoch on the disk.
 
     Spec: 4.5.1, 4.5.2.
     """
@@ -184,6 +184,14 @@ class Granted:
 
     pending: Pending
     grant: Consuming
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The store has answered for a pending attach. It is granted, or waits again under another name."""
+
+    pending: Pending
+    grant: Grant | Pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +233,15 @@ class Leave:
     within_ms: int
 
 
-Effect = Granted | Denied | Closed | Ended | Leave
+Effect = Granted | Decided | Denied | Closed | Ended | Leave
+
+
+def addressed_log(request: AttachRequest) -> str | None:
+    """The name of the log that an attach is about; None if it is about none."""
+    address = request.address
+    if address is None or address == names.MANAGEMENT or request.dynamic:
+        return None
+    return address.removesuffix(names.INFO_SUFFIX) if request.wants_info else address
 
 
 def refuse_receiver_properties(request: AttachRequest) -> None:

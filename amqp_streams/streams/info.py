@@ -37,18 +37,22 @@ def log_extent(log: StoredLog, partitions: list[Value]) -> dict[Value, Value]:
 
 
 def partition_extent(
-    partition: Partition, after_ms: int | None, elsewhere: Redirected = NOWHERE
+    partition: Partition, after_ms: int | None, elsewhere: Redirected = NOWHERE, found: int | None = None
 ) -> dict[Value, Value]:
     """Start and end of a partition as numbers; with `after_ms` also the first event after that time.
+
+    `found`: its position, if it is known.
 
     Raises:
         StorageError: the disk failed.
     """
     facts = partition.facts()
-    found: dict[Value, Value] = (
-        {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
+    sought: dict[Value, Value] = (
+        {}
+        if after_ms is None
+        else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms) if found is None else found)}
     )
-    return found | {
+    return sought | {
         names.INFO_PARTITION: Symbol(str(partition.index)),
         names.EXTENT_EARLIEST: ULong(facts.start),
         names.EXTENT_NEXT: ULong(facts.end),

@@ -6,7 +6,7 @@ Law: as in a source's filter, the given offset or timestamp is excluded: the nex
 it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from amqp_streams import names
@@ -23,8 +23,12 @@ _WAYS: Final = (
 )
 
 
-def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
+def requested_positions(
+    request: Request, log: StoredLog, sought: Mapping[int, int] | None = None
+) -> dict[int, int]:
     """By partition, the position that the request sets.
+
+    `sought`: the answers of `seek_timestamp` by partition, as far as they are known.
 
     Raises:
         RequestError: the request has no target or several, or an unknown partition or offset.
@@ -40,7 +44,8 @@ def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
         raise RequestError(BAD_REQUEST, f"the request has {len(given)} targets: give {_WAYS}")
     partitions = _partitions(body.get(names.INFO_PARTITION), log)
     target = _READERS[given[0]](body[given[0]], partitions)
-    return {partition.index: target(partition) for partition in partitions}
+    known = sought or {}
+    return {each.index: known[each.index] if each.index in known else target(each) for each in partitions}
 
 
 def requested_lookup(request: Request, log: StoredLog) -> tuple[tuple[Partition, ...], int | None]:

@@ -22,6 +22,7 @@ from amqp_streams.server.links.pending import KeptLink, PendingLink
 from amqp_streams.streams.attach import (
     Closed,
     Consuming,
+    Decided,
     Denied,
     Effect,
     Ended,
@@ -117,7 +118,7 @@ class Effects:
     def _perform(self, effect: Effect, by: Owner | None) -> AnyLink | None:
         """Carry out one effect. Returns the link that it concerned, if that link still exists."""
         match effect:
-            case Granted(pending, grant):
+            case Granted(pending, grant) | Decided(pending, grant):
                 return self._answer(pending, grant)
             case Denied(pending, error):
                 return self._answer(pending, error)
@@ -141,11 +142,17 @@ class Effects:
             case _:
                 assert_never(effect)
 
-    def _answer(self, pending: Pending, outcome: Consuming | PeerError) -> AnyLink | None:
+    def _answer(self, pending: Pending, outcome: Grant | Pending | PeerError) -> AnyLink | None:
         link = self._links.pop(pending, None)
+        if isinstance(outcome, Pending):
+            if isinstance(link, PendingLink) and link.waits_on(outcome):
+                self._links[outcome] = link
+            else:
+                self._node.detach(outcome, self._now_ms())
+            return link
         if isinstance(link, PendingLink) and link.answer(outcome):
             return link
         # the client left while the attach was being decided: return the grant
-        if isinstance(outcome, Consuming):
+        if not isinstance(outcome, PeerError):
             self._node.detach(outcome, self._now_ms())
         return None

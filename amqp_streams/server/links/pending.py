@@ -13,9 +13,9 @@ from amqp_streams.errors import PeerError
 from amqp_streams.proton import links
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import Link, OutgoingLink, Owner, Service
-from amqp_streams.streams.attach import Consuming, Kept, Pending
+from amqp_streams.streams.attach import Grant, Kept, Pending
 
-Answer = Callable[[Consuming | PeerError], None]
+Answer = Callable[[Grant | PeerError], None]
 Detach = Callable[[PeerError | None], None]
 
 
@@ -33,7 +33,14 @@ class PendingLink(Link[Pending]):
         super().__init__(service, owner, pointer, grant.request.link, grant)
         self._answer = answer
 
-    def answer(self, outcome: Consuming | PeerError) -> bool:
+    def waits_on(self, grant: Pending) -> bool:
+        """Wait for the next decision. Returns False if the client has left."""
+        if not self.alive or self.closing:
+            return False
+        self.grant = grant
+        return True
+
+    def answer(self, outcome: Grant | PeerError) -> bool:
         """Grant or deny the attach.
 
         Returns False if the client has left, in which case the grant must be returned to the node.

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from amqp_streams.node import Node
-from amqp_streams.node.figures import GroupFigures
+from amqp_streams.node.information.figures import GroupFigures
 from amqp_streams.storage.ports import PartitionFacts, StoredLog, Use
 
 # How many consumer links have figures of their own (each partition counts). The others are only counted.

@@ -14,6 +14,8 @@ from amqp_streams.storage.ports import Partition
 from amqp_streams.wire.offsets import Latest
 from amqp_streams.wire.types import Value
 
+Sought = Mapping[int, int]
+_NOTHING: Final[Sought] = {}
 NEW_EVENTS: Final = Bounds(after=(Latest(),))
 
 
@@ -27,15 +29,16 @@ def source_filters(filters: Mapping[str, Value]) -> Compiled:
     return compiled if compiled.in_force else replace(compiled, bounds=NEW_EVENTS)
 
 
-def start_position(filters: Compiled, partition: Partition) -> int:
+def start_position(filters: Compiled, partition: Partition, sought: Sought = _NOTHING) -> int:
     """The number of the first record to look at.
 
-    Greater than `end` if the start offset does not exist yet.
+    Greater than `end` if the start offset does not exist yet. `sought`: the answers of `seek_timestamp` by
+    partition, as far as they are known.
     """
     bounds = filters.bounds
     position = max(partition.start, bounds.first(partition.end))
     if bounds.after_ms is not None:
-        position = max(position, partition.seek_timestamp(bounds.after_ms))
+        position = max(position, _first_after(partition, bounds.after_ms, sought))
     return position
 
 
@@ -48,13 +51,20 @@ def resumed_filters(filters: Compiled) -> Compiled:
     )
 
 
-def resumed_position(filters: Compiled, partition: Partition, position: int) -> int:
+def resumed_position(
+    filters: Compiled, partition: Partition, position: int, sought: Sought = _NOTHING
+) -> int:
     """The number of the first record to look at, from a cursor.
 
-    If it is below `start`, retention removed records.
+    If it is below `start`, retention removed records. `sought`: as in `start_position`.
     """
     bounds = filters.bounds
     position = max(position, bounds.first(partition.end))
     if bounds.after_ms is not None:
-        position = max(position, partition.seek_timestamp(bounds.after_ms))
+        position = max(position, _first_after(partition, bounds.after_ms, sought))
     return position
+
+
+def _first_after(partition: Partition, after_ms: int, sought: Sought) -> int:
+    found = sought.get(partition.index)
+    return partition.seek_timestamp(after_ms) if found is None else found

@@ -10,6 +10,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.policy import AccessRule, Right
 from amqp_streams.streams.access import Access, Identity
+from amqp_streams.streams.steps import finish
 from amqp_streams.testing import MemoryStore
 
 
@@ -48,7 +49,7 @@ def test_a_log_is_found_counted_and_gone() -> None:
     made = known.create("temps", LogSettings(partitions=2))
     assert known.at("temps") is made
     assert known.counters == {"temps": LogCounters()}
-    known.delete("temps")
+    finish(known.deleting("temps", None))
     assert known.counters == {}
     with pytest.raises(PeerError, match="log create temps") as refused:
         known.at("temps")
@@ -64,7 +65,7 @@ def test_logs_that_were_there_before_are_counted_from_the_start() -> None:
 def test_an_incarnation_is_never_given_twice() -> None:
     known = logs(MemoryStore())
     first = known.create("temps", LogSettings())
-    known.delete("temps")
+    finish(known.deleting("temps", None))
     assert known.create("temps", LogSettings()).incarnation != first.incarnation
 
 

@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.node.lookups import Lookups, prepared
-from amqp_streams.node.writes import Wait
+from amqp_streams.node.lookups import Lookups, asked, sought
 from amqp_streams.storage.ports import Partition
-from amqp_streams.testing import FaultyFiles
+from amqp_streams.storage.questions import Create, Find
+from amqp_streams.streams.steps import finish
+from amqp_streams.testing import FaultyFiles, Lateness, ManualLoop, MemoryStore
 from tests.amqp_streams.storage.conftest import NOW, SMALL, Hand, open_inline
 
 PARTITIONS = 6
@@ -80,24 +81,44 @@ def test_nothing_is_looked_up_without_a_time_or_for_a_shell_that_cannot_wait() -
     assert lookups.begin(None, 1, lambda _now_ms: None) is None
 
 
-def test_a_request_prepares_its_lookups_in_steps(cold: Hand) -> None:
-    steps, answers, waits = prepared(partitions(cold), NOW + 5, 1), list[int](), 0
-    for wait in steps:
-        assert isinstance(wait, Wait)
+def test_a_request_gets_its_positions_in_steps(cold: Hand) -> None:
+    steps, answers, waits = sought(partitions(cold), NOW + 5, 1), list[int](), 0
+    found: dict[int, int] | None = None
+    while found is None:
+        try:
+            wait = next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
         waits += 1
         assert waits <= WAITS_MAX
         wait.then(partial(answers.append, waits))
         cold.loop.run_until(lambda waits=waits: answers[-1:] == [waits])  # type: ignore[misc]  # a default of a lambda
     assert waits >= PARTITIONS
-    assert not list(prepared(partitions(cold), NOW, None))
-    assert not list(prepared(partitions(cold), None, 1))
+    assert found == dict.fromkeys(range(PARTITIONS), 6)
+    assert finish(sought(partitions(cold), NOW, None)) == {}
+    assert finish(sought(partitions(cold), None, 1)) == {}
     cold.store.close()
 
 
 def test_a_request_that_ends_gives_up_its_lookup(cold: Hand) -> None:
-    steps, answers = prepared(partitions(cold), NOW + 5, 1), list[int]()
+    steps, answers = sought(partitions(cold), NOW + 5, 1), list[int]()
     next(steps).then(lambda: answers.append(1))
     steps.close()
     cold.loop.run_ready()
     assert not answers
     cold.store.close()
+
+
+def test_a_question_waits_for_the_store_or_is_answered_at_once() -> None:
+    loop, answers = ManualLoop(), list[int]()
+    store = MemoryStore(late=Lateness(loop.call))
+    steps = asked(store, Create("log", LogSettings(), "i"), 1)
+    next(steps).then(lambda: answers.append(1))
+    assert not store.logs
+    loop.run_ready()
+    assert answers == [1]
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value is store.logs["log"]
+    assert finish(asked(store, Find("log"), None)) is store.logs["log"]

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -15,8 +16,9 @@ from amqp_streams.config import Sync
 from amqp_streams.storage import DirectoryStore, Finding, Tuning
 from amqp_streams.storage.disk.files import Files
 from amqp_streams.storage.disk.work import Executor, LoopCall, Results, Task, run
-from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
-from amqp_streams.testing import FaultyFiles
+from amqp_streams.storage.ports import CommitDone, Later, Partition, ReadRequest, Store, StoredLog
+from amqp_streams.storage.questions import Question
+from amqp_streams.testing import FaultyFiles, Lateness
 from tests.simulation.machine.schedule import MS, Schedule
 
 ROOT: Final = Path("/data")
@@ -68,6 +70,8 @@ class Backend(Protocol):
         """Return the findings of the last opening."""
 
 
+LATE: Final = 0.5
+"""The share of processes whose store answers questions later, as one on a network does."""
 COLD: Final = 0.2
 """The share of reads whose bytes are not in the cache of the simulated system."""
 
@@ -151,8 +155,21 @@ class SimulatedStore(DirectoryStore):
 
     def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor, Executor]:
         self.ends = {}
+        self.late = Lateness(partial(self._later, loop_call)) if self.disk.late else None
         self.threads = [LaggingExecutor(self.disk, self._files, self._results) for _ in range(3)]
         return self.threads[0], self.threads[1], self.threads[2]
+
+    def ask(self, question: Question, request: ReadRequest) -> StoredLog | Later | None:
+        if self.late is None:
+            return super().ask(question, request)
+        return self.late.answer(request, question, partial(super().ask, question, request))
+
+    def _later(self, loop_call: LoopCall, call: Callable[[], object]) -> None:
+        process = self.disk.process
+        self.disk.schedule.after(
+            self.disk.choices.choice((100, 1 * MS, 20 * MS)),
+            lambda: loop_call(call) if process == self.disk.process else None,
+        )
 
     def _reader(self, threads: bool, number: int) -> Executor:
         return Reader(self.disk, self._files, self._results)
@@ -208,12 +225,14 @@ class Directory:
         self.store: SimulatedStore | None = None
         self.files.fault = self._fault
         # Choices of its own: those of the disk stay as they are.
-        choices = Random(0)
-        self.files.cold = lambda: choices.random() < COLD
+        self.choices = Random(0)
+        self.late = False
+        self.files.cold = lambda: self.choices.random() < COLD
 
     def open(self, loop_call: LoopCall, now_ms: Callable[[], int], watcher: Watcher) -> Store:
         """See `Backend`."""
         self.process += 1
+        self.late = self.choices.random() < LATE
         disk, seen = self, watcher
 
         class Opened(SimulatedStore):

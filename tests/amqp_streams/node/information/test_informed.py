@@ -3,7 +3,7 @@
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.node.informed import ANSWERS_MAX, KEPT_MS, Informed
+from amqp_streams.node.information.informed import ANSWERS_MAX, KEPT_MS, Informed
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import info
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere

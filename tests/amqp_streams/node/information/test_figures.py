@@ -1,7 +1,7 @@
 """Figures of groups are those of the links and the cursors that there are."""
 
 from amqp_streams import names
-from amqp_streams.node.figures import Figures
+from amqp_streams.node.information.figures import Figures
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 
 
