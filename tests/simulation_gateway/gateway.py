@@ -45,18 +45,19 @@ TIMED: Final = (api_app, api_startup, dispatcher, connection, sending, ingress_a
 
 class Disk:
     """The threads of the store. `away`: each access fails. `lying`: it fails after it was carried out, half
-    of the time. `stalled`: nothing is carried out for now.
+    of the time. `stalled`: nothing is carried out for now. `slow`: each access takes up to two seconds.
     """
 
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
-        self.away = self.lying = self.stalled = False
+        self.away = self.lying = self.stalled = self.slow = False
         self._loop: Final = loop
         self._random: Final = random
         loop.disk = self._work
 
     def _work(self, func: Callable[..., Any], process: Process | None) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._loop.call_later(self._random.choice((1, 1, 2)) / 1000, self._run, func, process, future)
+        took_ms = self._random.randint(20, 2000) if self.slow else self._random.choice((1, 1, 2))
+        self._loop.call_later(took_ms / 1000, self._run, func, process, future)
         return future
 
     def _run(self, func: Callable[..., Any], process: Process | None, future: asyncio.Future[Any]) -> None:

@@ -1,7 +1,7 @@
 """The faults of gateways, log node, disk, network and sites."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from tests.simulation_gateway.gateway import Replica
@@ -41,14 +41,20 @@ class Misfortunes:
             self.retention,
             self.disk_away,
             self.disk_stalled,
+            self.disk_slow,
             self.no_descriptors,
             self.slow_network,
             self.killed,
             self.restarted,
             self.users.recreate_broker,
         )
-        if self.world.kind is Kind.RESTARTS:
-            of_all = (self.restarted,)
+        of_kind: Mapping[Kind, Callable[[], Awaitable[None]]] = {
+            Kind.RESTARTS: self.restarted,
+            Kind.LOGS: self.log_deleted,
+            Kind.SLOW_DATABASE: self.disk_slow,
+        }
+        if self.world.kind in of_kind:
+            of_all = (of_kind[self.world.kind],)
         elif self.world.kind is not Kind.ANY:
             of_all = of_one
         return self.random.choice(of_all if self.random.random() < 0.3 else of_one)
@@ -161,6 +167,12 @@ class Misfortunes:
             await self.world.sleep(10, 20_000)
             self.world.disk.stalled = False
 
+    async def disk_slow(self) -> None:
+        """Deliveries do not wait for the database, so this is nothing unusual for a healthy subscriber."""
+        self.world.disk.slow = True
+        await self.world.sleep(100, 20_000)
+        self.world.disk.slow = False
+
     async def no_descriptors(self) -> None:
         async with self.world.unusual():
             self.world.network.descriptors_left = False
@@ -224,7 +236,7 @@ async def heal(world: World) -> None:
         site.picks_max = 0
     node.up, node.stalled, node.full = True, False, False
     node.wake()
-    disk.away = disk.lying = disk.stalled = False
+    disk.away = disk.lying = disk.stalled = disk.slow = False
     world.disk_away_since = None
     for replica in world.replicas:
         await replica.start()

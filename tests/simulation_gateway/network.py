@@ -16,7 +16,7 @@ from tests.simulation_gateway.loop import CURRENT, Process, VirtualLoop
 
 HIGH: Final = 64 << 10
 LOW: Final = 16 << 10
-EARLIER_MS: Final = 6
+EARLIER_MS: Final = 2
 BUSY_MS: Final = 100
 """How much time may pass between two steps of one task on a busy machine."""
 Address = tuple[str, int]

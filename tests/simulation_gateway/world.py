@@ -64,8 +64,8 @@ LARGE: Final = Size(storm_ms=(120_000,), brokers=(2, 3))
 
 
 class Kind(Enum):
-    """What may befall a world. In all kinds but `ANY`, nothing befalls log node, disk and network as a whole,
-    so that what is promised without such faults is checked in the whole run.
+    """What may befall a world. In all kinds but `ANY`, nothing else befalls log node, disk and network as a
+    whole, so that what is promised without such faults is checked in the whole run.
     """
 
     ANY = auto()
@@ -77,6 +77,10 @@ class Kind(Enum):
     """Gateways stop in order, and start again. Some subscribers always refuse a few events."""
     LATE = auto()
     """Some subscribers accept connections just before attempts time out, and time passes while code runs."""
+    LOGS = auto()
+    """The log node loses whole logs."""
+    SLOW_DATABASE = auto()
+    """The state database is slow."""
 
 
 ROLES: Final = {
@@ -107,7 +111,9 @@ class World:
         self.is_replicated: Final = self.random.random() < 0.3
         self.size = self.random.choices((SMALL, MEDIUM, LARGE), (16, 3, 1))[0]
         steady = Random(f"{seed} steadiness")
-        self.kind: Final = steady.choices(tuple(Kind), (6, 1, 1, 1, 1))[0] if self.size is SMALL else Kind.ANY
+        self.kind: Final = (
+            steady.choices(tuple(Kind), (6, 1, 1, 1, 1, 1, 1))[0] if self.size is SMALL else Kind.ANY
+        )
         if self.kind is not Kind.ANY:
             self.size = STEADY
         self.look_ms = 1000
@@ -298,12 +304,16 @@ class World:
                 )
                 - connections.idle,
             }
+            logs = {
+                uid: worker.wanted.log for worker in dispatcher.workers.values() for uid in worker.dispatchers
+            }
             for _, each, lag in dispatcher.subscribers():
-                name = each.spec.name
+                name, log = each.spec.name, self.node.logs.get(logs[each.spec.uid])
                 figures[f"{name} in flight"] = each.figures.in_flight
                 figures[f"{name} waiting"] = each.figures.waiting
                 figures[f"{name} held"] = each.state.held.used
-                figures[f"{name} lag"] = lag.events
+                # A reader learns with the next event that retention has removed others.
+                figures[f"{name} lag"] = 0 if log is None or any(log.removed) else lag.events
                 figures[f"{name} open"] = sum(part.window.open for part in each.partitions.values())
                 figures[f"{name} attempts"] = len(each._first_attempts) + len(each._tasks) - len(each._idle)
             found += [f"{replica.name}: {name} {value}" for name, value in figures.items() if value]
