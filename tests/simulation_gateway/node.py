@@ -177,6 +177,9 @@ class NodeClient:
         self.node.logs.pop(log, None)
         self.node.wake()
 
+    def forget(self, log: str) -> None:
+        """See `AmqpEventLog.forget`. This client has no links."""
+
     async def append(self, log: str, message: bytes) -> None:
         self._alive()
         # What was handed over is stored even if its caller does not wait.
