@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from service_parts.settings.fields import Settings
 
 SERVERS_MAX: Final = 100
+TOPICS_MAX: Final = 1000
 
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\],/]+):([0-9]{1,5})")
 
@@ -29,8 +30,12 @@ class KafkaLogin(StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
+def _listed(value: object) -> object:
+    return value.split(",") if isinstance(value, str) else value
+
+
 def _servers(value: object) -> object:
-    texts = value.split(",") if isinstance(value, str) else value
+    texts = _listed(value)
     if isinstance(texts, list | tuple):
         for text in texts:
             found = _SERVER.fullmatch(str(text))
@@ -49,6 +54,13 @@ class KafkaSettings(Settings):
         description="Brokers to begin with, `HOST:PORT` with commas. The node finds the other brokers.",
     )
     prefix: str = Field(default="amqp-streams", description="A log NAME is the topic `PREFIX.log.NAME`.")
+    topics: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        max_length=TOPICS_MAX,
+        description=(
+            "Existing topics that are logs with the same names: their records are those of Kafka clients."
+        ),
+    )
     replicas: int = Field(
         default=3, ge=1, le=32, description="Replicas of the topics of logs that the node creates."
     )

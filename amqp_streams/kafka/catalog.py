@@ -7,6 +7,7 @@ from typing import Final
 
 from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
+from amqp_streams.kafka.foreign import ForeignTopic
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.settings import log_settings, refusal
 from amqp_streams.kafka.topics import TopicNames, topic_changes
@@ -19,7 +20,8 @@ _GONE_MAX: Final = 1000
 class Catalog:
     """Logs by name, topics by name, and partitions by place.
 
-    `make`: makes a partition of a log. `dropped`: a partition is in no log any more.
+    A log is *plain* if other programs use its topic (`TopicNames.plain`). `make`: makes a partition of a log.
+    `dropped`: a partition is in no log any more.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Catalog:
             settings=log_settings(found.settings),
             refusal=self._refusal(found),
             promise=_promise(found),
+            foreign=self._foreign(found),
         )
         for place in found.places:
             self.partitions[place].message_bytes = found.settings.largest_message
@@ -141,6 +144,7 @@ class Catalog:
             tuple(partitions),
             refusal=self._refusal(found),
             promise=_promise(found),
+            foreign=self._foreign(found),
         )
         self.logs[name], self.topics[found.name] = stored, found
         self._places_changed()
@@ -161,6 +165,11 @@ class Catalog:
         # One tuple after the other: a thread reads it.
         self.places = tuple(self.partitions)
 
+    def _foreign(self, found: FoundTopic) -> ForeignTopic | None:
+        if found.name not in self._names.plain:
+            return None
+        return ForeignTopic(found.name, found.settings.compacted, found.settings.largest_message)
+
     def _refusal(self, found: FoundTopic) -> str | None:
         return None if self._weak else refusal(found.name, found.settings)
 
@@ -171,4 +180,5 @@ def identity(found: FoundTopic) -> tuple[str, int]:
 
 
 def _promise(found: FoundTopic) -> str:
-    return f"replicated {found.settings.promise}"
+    times = "" if found.settings.append_times else "; times of producers"
+    return f"replicated {found.settings.promise}{times}"

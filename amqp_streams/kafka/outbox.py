@@ -20,14 +20,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from amqp_streams.errors import StorageError
+from amqp_streams.kafka.records.plain import PlainRecord
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition that end together. `sequence`: the number of its commit."""
+    """Records of one partition that end together. `sequence`: the number of its commit.
+
+    `values`: the values of records, or whole records with headers.
+    """
 
     sequence: int
-    values: Sequence[bytes]
+    values: Sequence[bytes | PlainRecord]
     keys: Sequence[bytes | None]
     bytes: int
     handed: int = 0
@@ -61,7 +65,7 @@ class Outbox:
         """The number of the batch that takes the next append."""
         self.pending_bytes = 0
         """Bytes of all records that have not ended."""
-        self._values: list[bytes] = []
+        self._values: list[bytes | PlainRecord] = []
         self._keys: list[bytes | None] = []
         self._bytes = 0
         self._flights: Final[deque[Batch]] = deque()
@@ -77,7 +81,7 @@ class Outbox:
         """Whether records may be handed over: no failure, or every batch that was begun has ended since."""
         return not self._failed
 
-    def append(self, values: Sequence[bytes], keys: Sequence[bytes | None], size: int) -> None:
+    def append(self, values: Sequence[bytes | PlainRecord], keys: Sequence[bytes | None], size: int) -> None:
         """Add records to the next batch. `size`: their bytes, as the node counts them."""
         assert len(values) == len(keys) > 0
         self._values.extend(values)

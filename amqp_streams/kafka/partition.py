@@ -9,6 +9,7 @@ from amqp_streams.kafka.brokers.fetching import OvertakenError, Place
 from amqp_streams.kafka.brokers.sending import SendingPartition
 from amqp_streams.kafka.outbox import Outbox
 from amqp_streams.kafka.records import amqp
+from amqp_streams.kafka.records.plain import PlainRecord, plain_record
 from amqp_streams.storage.ports import (
     LATER,
     Chunk,
@@ -43,7 +44,11 @@ class Room(Protocol):
     """What a partition needs of its store."""
 
     def send(
-        self, partition: "KafkaPartition", values: Sequence[bytes], keys: Sequence[bytes | None], size: int
+        self,
+        partition: "KafkaPartition",
+        values: Sequence[bytes | PlainRecord],
+        keys: Sequence[bytes | None],
+        size: int,
     ) -> None:
         """Add records to the next batch of a partition."""
 
@@ -68,12 +73,22 @@ class Room(Protocol):
 
 
 class KafkaPartition:
-    """See `Partition`. `message_bytes`: the largest message that the topic takes."""
+    """See `Partition`. `message_bytes`: the largest message that the topic takes. `plain`: see `Catalog`."""
 
     gaps: Final = True
     times_may_fall: Final = True
 
-    def __init__(self, room: Room, log: str, place: Place, extent: Extent, message_bytes: int) -> None:
+    def __init__(
+        self,
+        room: Room,
+        log: str,
+        place: Place,
+        extent: Extent,
+        message_bytes: int,
+        *,
+        plain: bool = False,
+    ) -> None:
+        self.plain: Final = plain
         self.log: Final = log
         self.index: Final = place.partition
         self.place: Final = place
@@ -99,6 +114,14 @@ class KafkaPartition:
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         if self.failure is not None:
             raise self.failure
+        size = sum(map(len, messages))
+        if self.plain:
+            if formats is not None:
+                message = f"topic {self.place.topic!r} cannot keep message-formats other than 0"
+                raise StorageError(message)
+            records = [plain_record(message) for message in messages]
+            self._room.send(self, records, [None] * len(records), size)
+            return
         values = amqp.values(messages, header_sizes, formats)
         if (largest := max(map(len, values))) > self.message_bytes:
             message = (
@@ -106,7 +129,7 @@ class KafkaPartition:
                 f" ({self.message_bytes} bytes): raise its max.message.bytes"
             )
             raise StorageError(message)
-        self._room.send(self, values, [_key(message) for message in messages], sum(map(len, messages)))
+        self._room.send(self, values, [_key(message) for message in messages], size)
 
     @overload
     def read(self, at: int, bytes_max: int) -> Chunk | None: ...

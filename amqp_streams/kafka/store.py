@@ -24,6 +24,7 @@ from amqp_streams.kafka.catalog import Catalog, identity
 from amqp_streams.kafka.looking import Look, Looker
 from amqp_streams.kafka.outbox import Ended
 from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.records.plain import PlainRecord
 from amqp_streams.kafka.settings import OF_RETENTION, RECORD_OVERHEAD, configuration_of
 from amqp_streams.kafka.spans import Span
 from amqp_streams.kafka.states import LocalStates
@@ -84,13 +85,21 @@ class KafkaStore:
         self._begun: Final[dict[KafkaPartition, deque[float]]] = {}
         self._unsent: Final[dict[KafkaPartition, None]] = {}
         self._pending_bytes = 0
+        self._stale: Final[dict[Place, None]] = {}
+        """Partitions of topics of other programs with records that this node has sent since it asked."""
+        self._ends: Final = ReadRequest("ends", self._answered_ends)
         self._away: str | None = None
         self._broken: str | None = None
         self._closed = False
         topics = self._administration.describe(filter(self._catalog.wanted, self._administration.names()))
         extents = self._administration.extents(place for found in topics.values() for place in found.places)
         self._jobs: Final = Jobs(self._call)
-        self._fetcher: Final = Fetcher(options.connection, loop_call=self._call, readers=options.readers)
+        plain = options.names.plain
+        for missing in sorted(plain - topics.keys()):
+            log.warning("kafka_topic_missing topic=%s", missing)
+        self._fetcher: Final = Fetcher(
+            options.connection, loop_call=self._call, readers=options.readers, plain=plain
+        )
         self._sender: Final = Sender(
             {**options.connection, "message.max.bytes": options.message_bytes + RECORD_OVERHEAD},
             loop_call=self._call,
@@ -102,6 +111,7 @@ class KafkaStore:
             on_records=self._brought,
             on_missing=self._missing,
             on_ended=self._follower_ended,
+            plain=plain,
         )
         self._fetcher.tail = self._follower
         self._looker: Final = Looker(
@@ -168,6 +178,7 @@ class KafkaStore:
             raise ValueError(message)
         configuration = configuration_of(question.settings, message_bytes=0)
         changed = {key: value for key, value in configuration.items() if key in OF_RETENTION}
+        self._require_own(stored)
         found = self._catalog.topics[self._catalog.topic_of(stored)]
         return Job(partial(self._administration.alter, found, changed), self._updated, change=True)
 
@@ -181,6 +192,7 @@ class KafkaStore:
 
     def _deleting(self, name: str) -> Job[None]:
         stored = self._catalog.logs[name]
+        self._require_own(stored)
 
         def deleted(_nothing: None) -> None:
             self._catalog.changes += 1
@@ -189,6 +201,11 @@ class KafkaStore:
                 self._catalog.remove(now, f"log {name} was deleted")
 
         return Job(partial(self._administration.delete, self._catalog.topic_of(stored)), deleted, change=True)
+
+    def _require_own(self, stored: StoredLog) -> None:
+        if stored.foreign is not None:
+            message = f"topic {stored.name!r} belongs to other programs: change it with Kafka's tools"
+            raise StorageError(message)
 
     def _finding(self, name: str) -> Job[StoredLog | None]:
         topic, administration = self._options.names.of_log(name), self._administration
@@ -260,7 +277,11 @@ class KafkaStore:
     # -- for the partitions
 
     def send(
-        self, partition: KafkaPartition, values: Sequence[bytes], keys: Sequence[bytes | None], size: int
+        self,
+        partition: KafkaPartition,
+        values: Sequence[bytes | PlainRecord],
+        keys: Sequence[bytes | None],
+        size: int,
     ) -> None:
         """See `Room.send`."""
         self._sender.append(partition.sending, values, keys, size)
@@ -318,8 +339,13 @@ class KafkaStore:
         for batch, failure in ended:
             self._pending_bytes -= batch.bytes
             begun = self._begun[partition].popleft() if self._begun.get(partition) else perf_counter()
-            if failure is None and batch.last_number is not None and batch.last_number >= partition.end:
-                partition.end = batch.last_number + 1
+            # In a topic of other programs a transaction may hold the record back.
+            if failure is None and partition.plain:
+                self._stale[partition.place] = None
+                self._ask_ends()
+            last = None if failure is not None or partition.plain else batch.last_number
+            if last is not None and last >= partition.end:
+                partition.end = last + 1
             error = partition.failure if failure is not None and partition.failure is not None else failure
             failures: dict[Partition, StorageError] = {} if error is None else {partition: error}
             self.on_commit(
@@ -345,8 +371,22 @@ class KafkaStore:
         if grown:
             self.others.on_grown(grown)
 
+    def _ask_ends(self) -> None:
+        """Learn how far the partitions with new records can be read: one question at a time."""
+        if self._ends.pending is None and self._stale:
+            places = tuple(self._stale)
+            self._stale.clear()
+            job = Job(partial(self._administration.extents, places), self._catalog.moved)
+            self._jobs.answer(self._ends, places, lambda: job)
+
+    def _answered_ends(self) -> None:
+        # If Kafka did not answer, the next look does.
+        self._ends.pending = None
+        self._ask_ends()
+
     def _partition(self, log: str, place: Place, extent: Extent, message_bytes: int) -> KafkaPartition:
-        partition = KafkaPartition(self, log, place, extent, message_bytes)
+        plain = place.topic in self._options.names.plain
+        partition = KafkaPartition(self, log, place, extent, message_bytes, plain=plain)
         self._sending[partition.sending] = partition
         return partition
 

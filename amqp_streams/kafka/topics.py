@@ -31,13 +31,16 @@ _TO_READ: Final = re.compile(r"\.-(.?)")
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of the topics that nodes with this prefix make.
+    """The names of the topics that nodes with this prefix make, and of those that other programs use.
+
+    `plain`: topics of other programs, whose logs have the same names.
 
     Raises:
-        ValueError: the prefix is not valid.
+        ValueError: the prefix is not valid, or a topic cannot be a log.
     """
 
     prefix: str = "amqp-streams"
+    plain: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.prefix) > PREFIX_MAX or not _PREFIX.fullmatch(self.prefix):
@@ -46,6 +49,11 @@ class TopicNames:
                 " and '-', starting and ending with a letter or digit"
             )
             raise ValueError(message)
+        for topic in self.plain:
+            log_name(topic)
+            if topic.startswith(f"{self.prefix}."):
+                message = f"topic {topic!r} has the prefix of the logs of nodes: list other topics only"
+                raise ValueError(message)
 
     @property
     def state(self) -> str:
@@ -58,6 +66,8 @@ class TopicNames:
         Raises:
             ValueError: the name is not valid, or the name of the topic would be too long.
         """
+        if name in self.plain:
+            return name
         topic = self._logs + _TO_WRITE.sub(lambda found: _WRITTEN[found[0]], log_name(name))
         if len(topic) > TOPIC_NAME_MAX:
             message = (
@@ -69,6 +79,8 @@ class TopicNames:
 
     def log_of(self, topic: str) -> str | None:
         """The log whose topic this is; None if it is not the topic of a log."""
+        if topic in self.plain:
+            return topic
         if not topic.startswith(self._logs):
             return None
         written = topic.removeprefix(self._logs)

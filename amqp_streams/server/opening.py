@@ -58,9 +58,9 @@ async def _open_kafka(settings: NodeSettings, kafka: KafkaSettings, loop: asynci
     except ModuleNotFoundError as error:
         raise ConfigError(KAFKA_EXTRA) from error
     try:
-        names = TopicNames(kafka.prefix)
+        names = TopicNames(kafka.prefix, frozenset(kafka.topics))
     except ValueError as error:
-        message = f"kafka.prefix: {error}"
+        message = f"kafka.prefix, kafka.topics: {error}"
         raise ConfigError(message) from error
     options = KafkaOptions(
         connection_settings(kafka),

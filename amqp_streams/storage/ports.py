@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.questions import Others, Question
+from amqp_streams.storage.questions import Foreign, Others, Question
 
 STATE_KEY_BYTES_MAX: Final = 2048
 """The longest key of `States`, in UTF-8."""
@@ -457,3 +457,4 @@ class StoredLog:
     partitions: tuple[Partition, ...]
     refusal: str | None = None
     promise: str | None = None
+    foreign: Foreign | None = None

@@ -1,16 +1,27 @@
 """Questions to a store whose answers may need another machine, as values: see `Store.ask`.
 
-And what a store says by itself about other nodes: `Store.others`.
+And what a store says by itself about other nodes (`Store.others`) and other programs (`StoredLog.foreign`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from amqp_streams.config import LogSettings
+from amqp_streams.errors import PeerError
 
 P = TypeVar("P")
 L = TypeVar("L")
+
+
+class Foreign(Protocol):
+    """What a log whose records other programs read and write asks of its events."""
+
+    def refusal(self, message: bytes) -> PeerError | None:
+        """Why a message cannot be a record of this log; None: it can be one."""
+
+    def partition_of_key(self, key: str, partition_count: int) -> int:
+        """The partition in which the other programs put this key."""
 
 
 @dataclass(slots=True, eq=False)

@@ -172,7 +172,7 @@ class Intake:
             receipt.invalid = refused.index, PeerError(names.DECODE_ERROR, str(refused.reason))
             return receipt
         batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store, formats)
-        plain, partitions = stored is messages, grant.log.partitions
+        plain, partitions = stored is messages and grant.log.foreign is None, grant.log.partitions
         if plain and (grant.partition is not None or len(partitions) == 1):
             batch.append_all(grant.partition or partitions[0])
             return receipt
@@ -218,7 +218,8 @@ class Intake:
 
     def _route(self, grant: Producing, batch: _Batch) -> None:
         log, bound = grant.log, grant.partition
-        plain = batch.stored is batch.messages  # no message has delivery annotations, so none has a hint
+        # No message has delivery annotations, so none has a hint. Each event of a foreign log is looked at.
+        plain = batch.stored is batch.messages and log.foreign is None
         # Hot path: nothing in the messages decides, so no message is looked at.
         if plain and (bound is not None or len(log.partitions) == 1):
             batch.append_all(bound or log.partitions[0])
@@ -351,6 +352,10 @@ def target(grant: Producing, message: bytes) -> int | None:
     Raises:
         PeerError: it must go to a partition that it cannot reach, or its annotations cannot be decoded.
     """
+    foreign = grant.log.foreign
+    refusal = None if foreign is None else foreign.refusal(message)
+    if refusal is not None:
+        raise refusal
     try:
         named = target_partition(message)
         if named is not None:
@@ -367,7 +372,10 @@ def target(grant: Producing, message: bytes) -> int | None:
         key = group_key(message)
     except WireError as error:
         raise PeerError(names.DECODE_ERROR, str(error)) from error
-    return None if key is None else here(grant, partition_of_key(key, len(grant.log.partitions)))
+    if key is None:
+        return None
+    partition_of = partition_of_key if foreign is None else foreign.partition_of_key
+    return here(grant, partition_of(key, len(grant.log.partitions)))
 
 
 def here(grant: Producing, index: int) -> int:

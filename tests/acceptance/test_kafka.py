@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from amqp_streams.client import Event, RejectedError
+from amqp_streams.client.blocking import connect
 from bench.products.kafka_cluster import Cluster
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli
@@ -75,3 +79,42 @@ def test_what_needs_one_place_for_all_nodes_is_refused(start: Callable[..., Node
     assert refused in cli(node, "receive", LOG, "--group", "g", status=1)
     assert refused in cli(node, "receive", LOG, "--durable", "d", status=1)
     assert "replicated 2/3" in cli(node, "info", LOG)
+
+
+def test_a_topic_of_kafka_clients_is_a_log_in_both_directions(
+    kafka: Cluster, start: Callable[..., NodeProcess], cli: Cli
+) -> None:
+    topic = f"orders.{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.servers, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(60)
+    theirs = Producer({"bootstrap.servers": kafka.servers, "partitioner": "murmur2_random", "log_level": 0})
+    theirs.produce(topic, b"from kafka", b"kitchen", headers={"site": b"roof", "raw": b"\xff"})
+    assert theirs.flush(60) == 0
+    node = start("node", "--kafka-topics", topic)
+    cli(node, "send", topic, "--key", "kitchen", "--content-type", "text/plain", given="from amqp\n")
+    printed = cli(node, "receive", topic, "--format", "body")
+    assert printed.splitlines() == ["from kafka", "from amqp"], "both are in the partition of the key"
+    assert cli(node, "receive", topic, "--where", "site = 'roof'", "--format", "body") == "from kafka\n"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.servers,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic])
+    records = consumer.consume(2, 60)
+    consumer.close()
+    assert [(record.key(), record.value()) for record in records] == [
+        (b"kitchen", b"from kafka"),
+        (b"kitchen", b"from amqp"),
+    ]
+    assert "times of producers" in cli(node, "info", topic)
+    with (
+        connect(node.url) as client,
+        client.producer(topic) as producer,
+        pytest.raises(RejectedError, match="not one data section"),
+    ):
+        producer.send(Event({"a": 1}))
+    assert "belongs to other programs" in cli(node, "log", "delete", topic, "--yes", status=1)

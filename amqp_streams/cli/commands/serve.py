@@ -39,6 +39,7 @@ _setting = setting_option(PREFIX)
 @_setting(
     "kafka", "prefix", metavar="NAME", help="A log is a topic PREFIX.log.NAME.  [default: amqp-streams]"
 )
+@_setting("kafka", "topics", metavar="NAME,...", help="Existing topics that are logs as well.")
 @_setting(
     "kafka",
     "weak",

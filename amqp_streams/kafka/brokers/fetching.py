@@ -7,10 +7,10 @@ for it next. A consumer that is asked for what follows continues without a new r
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from time import monotonic
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -74,7 +74,7 @@ class TailReads(Protocol):
 
 
 class Fetcher:
-    """Reads the records of topics of our own logs. `loop_call`: see `Results`."""
+    """Reads the records of topics. `loop_call`: see `Results`. `plain`: the topics of other programs."""
 
     def __init__(
         self,
@@ -82,11 +82,13 @@ class Fetcher:
         *,
         loop_call: Callable[..., object],
         readers: int,
+        plain: Container[str] = frozenset(),
         cache_bytes: int = CACHE_BYTES,
         wait_s: float = WAIT_S,
     ) -> None:
         self._settings: Final = {**CONSUMING, **settings}
         self._wait_s: Final = wait_s
+        self._plain: Final = plain
         self._results: Final = Results(loop_call)
         self._spans: Final = Spans(cache_bytes)
         self._local: Final = threading.local()
@@ -158,7 +160,7 @@ class Fetcher:
     def _load(self, place: Place, at: int) -> Span:
         tail: _Tail | None = getattr(self._local, "tail", None)
         if tail is None:
-            tail = self._local.tail = _Tail(self._settings)
+            tail = self._local.tail = _Tail(self._settings, self._plain)
             self._tails.append(tail)
         return tail.read(place, at, self._wait_s)
 
@@ -173,10 +175,20 @@ def _storage_error(error: OSError) -> StorageError:
     return error.carried if isinstance(error, _CarriedError) else StorageError(str(error))
 
 
+def consumed(message: Message, number: int, plain: Container[str]) -> Consumed:
+    """The record of a message. `plain`: the topics of other programs."""
+    time_ms, value = message.timestamp()[1], message.value()
+    if message.topic() not in plain:
+        return Consumed(number, time_ms, value)
+    key, headers = message.key(), cast("list[tuple[str, bytes | None]] | None", message.headers())
+    return Consumed(number, time_ms, value, key, headers or ())
+
+
 class _Tail:
     """One consumer, and the position that it has."""
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    def __init__(self, settings: Mapping[str, object], plain: Container[str]) -> None:
+        self._plain: Final = plain
         self._consumer: Final = Consumer(dict(settings), logger=log)
         self._next: tuple[Place, int] | None = None
 
@@ -221,7 +233,7 @@ class _Tail:
             return at
         if error is None:
             assert number is not None, "a consumed record has an offset"
-            records.append(Consumed(number, message.timestamp()[1], message.value()))
+            records.append(consumed(message, number, self._plain))
             return number + 1
         if error.code() == KafkaError._PARTITION_EOF:
             return at if number is None else number

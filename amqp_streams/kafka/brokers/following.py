@@ -9,14 +9,14 @@ it again.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import sleep
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from amqp_streams.kafka.brokers.fetching import CONSUMING, Place
+from amqp_streams.kafka.brokers.fetching import CONSUMING, Place, consumed
 from amqp_streams.kafka.records.chunks import Consumed, chunk_of
 from amqp_streams.kafka.spans import Span
 from amqp_streams.storage.ports import ReadRequest
@@ -90,7 +90,9 @@ class Follower:
         on_records: Callable[[Sequence[tuple[Place, Span]]], None],
         on_missing: Callable[[Place, int], None],
         on_ended: Callable[[str], None],
+        plain: Container[str] = frozenset(),
     ) -> None:
+        self._plain: Final = plain
         self._settings: Final = {**CONSUMING, "fetch.wait.max.ms": 500, **settings}
         self._loop_call: Final = loop_call
         self._on_records: Final = on_records
@@ -210,7 +212,7 @@ class Follower:
                 log.warning("kafka_tails_failed reason=%s", error)
                 sleep(_AGAIN_S)
                 continue
-            if portion := portions(messages, positions):
+            if portion := portions(messages, positions, self._plain):
                 self._room.acquire()
                 self._loop_call(self._brought, portion)
 
@@ -226,8 +228,13 @@ class Follower:
                 consumer.incremental_assign([TopicPartition(place.topic, place.partition, at)])
 
 
-def portions(messages: Sequence[Message], positions: dict[Place, tuple[int, int]]) -> list[Brought]:
-    """What consumed messages bring of each partition; moves `positions`: by partition, follow and number."""
+def portions(
+    messages: Sequence[Message], positions: dict[Place, tuple[int, int]], plain: Container[str]
+) -> list[Brought]:
+    """What consumed messages bring of each partition; moves `positions`: by partition, follow and number.
+
+    `plain`: the topics of other programs.
+    """
     records: dict[Place, list[Consumed]] = {}
     ends: dict[Place, int] = {}
     missing: set[Place] = set()
@@ -241,7 +248,7 @@ def portions(messages: Sequence[Message], positions: dict[Place, tuple[int, int]
             # Of an assignment before this one.
             if number < positions[place][1]:
                 continue
-            records.setdefault(place, []).append(Consumed(number, message.timestamp()[1], message.value()))
+            records.setdefault(place, []).append(consumed(message, number, plain))
             ends[place] = number + 1
         elif error.code() == KafkaError._PARTITION_EOF and number is not None:
             ends[place] = max(number, ends.get(place, 0))

@@ -17,6 +17,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from amqp_streams.kafka.outbox import Batch, Ended, Outbox
+from amqp_streams.kafka.records.plain import PlainRecord
 
 POLL_S: Final = 0.2
 """How long the thread waits for a report before it looks whether it has to end."""
@@ -79,7 +80,11 @@ class Sender:
         self._thread.start()
 
     def append(
-        self, partition: SendingPartition, values: Sequence[bytes], keys: Sequence[bytes | None], size: int
+        self,
+        partition: SendingPartition,
+        values: Sequence[bytes | PlainRecord],
+        keys: Sequence[bytes | None],
+        size: int,
     ) -> None:
         """Add records to the next batch of a partition. See `Outbox.append`."""
         partition.outbox.append(values, keys, size)
@@ -139,9 +144,13 @@ class Sender:
         flight = self._flights.get(batch)
         if flight is None:
             flight = self._flights[batch] = _Flight(self, producer, partition, batch)
+        rest = batch.values[batch.handed :]
+        if isinstance(rest[0], PlainRecord):
+            errors = _produced(producer, partition, rest, flight)
+            self._end(partition, partition.outbox.handed(batch, errors, full=_FULL))
+            return batch.handed == len(batch) or batch.failed
         messages: list[dict[str, Any]] = [
-            {"value": value, "key": key}
-            for value, key in zip(batch.values[batch.handed :], batch.keys[batch.handed :], strict=True)
+            {"value": value, "key": key} for value, key in zip(rest, batch.keys[batch.handed :], strict=True)
         ]
         try:
             producer.produce_batch(partition.topic, messages, partition=partition.index, on_delivery=flight)
@@ -242,6 +251,31 @@ class _Flight:
             # Reports are in the order of the records.
             self.batch.last_number = message.offset()
             self.sender.reported(self)
+
+
+def _produced(
+    producer: Producer,
+    partition: SendingPartition,
+    records: Sequence[bytes | PlainRecord],
+    flight: _Flight,
+) -> list[str | None]:
+    """Hand over records one by one: `produce_batch` drops headers. Why the others were not taken."""
+    for taken, record in enumerate(records):
+        assert isinstance(record, PlainRecord)
+        try:
+            producer.produce(
+                partition.topic,
+                record.value,
+                record.key,
+                partition=partition.index,
+                headers=list(record.headers),
+                on_delivery=flight,
+            )
+        except BufferError:
+            return [None] * taken + [_FULL] * (len(records) - taken)
+        except KafkaException as error:
+            return [None] * taken + [str(error)] * (len(records) - taken)
+    return [None] * len(records)
 
 
 def _reason(message: Mapping[str, Any]) -> str | None:

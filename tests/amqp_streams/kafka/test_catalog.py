@@ -8,6 +8,7 @@ from amqp_streams.errors import LogDeletedError
 from amqp_streams.kafka.brokers.administration import Extent, FoundTopic
 from amqp_streams.kafka.brokers.fetching import Place
 from amqp_streams.kafka.catalog import Catalog
+from amqp_streams.kafka.hashing import partition_of_key
 from amqp_streams.kafka.partition import KafkaPartition
 from amqp_streams.kafka.settings import TopicSettings
 from amqp_streams.kafka.topics import TopicNames
@@ -28,6 +29,7 @@ SETTINGS = TopicSettings(
     segment_bytes=1 << 20,
 )
 FOUND = FoundTopic(TOPIC, "id-1", SETTINGS)
+PLAIN = FoundTopic("orders", "id-9", replace(SETTINGS, append_times=False))
 
 
 class Node:
@@ -41,7 +43,9 @@ class Node:
         def make(log: str, place: Place, extent: Extent, message_bytes: int) -> KafkaPartition:
             return KafkaPartition(Room(), log, place, extent, message_bytes)
 
-        self.catalog = Catalog(TopicNames(), weak=weak, make=make, dropped=self.dropped.append)
+        self.catalog = Catalog(
+            TopicNames(plain=frozenset({"orders"})), weak=weak, make=make, dropped=self.dropped.append
+        )
         self.catalog.others.on_lost = lambda log, reason: self.lost.append(f"{log.name}: {reason}")
         self.catalog.others.on_grown = self.grown.extend  # type: ignore[assignment]  # all are of Kafka
 
@@ -122,6 +126,16 @@ def test_weak_topics_are_allowed_if_the_operator_says_so() -> None:
     node.look(replace(FOUND, settings=replace(SETTINGS, replicas=1)))
     log = node.catalog.logs["temps"]
     assert (log.refusal, log.promise) == (None, "replicated 1/1")
+
+
+def test_a_plain_topic_is_a_foreign_log() -> None:
+    node = Node()
+    node.look(FOUND, PLAIN)
+    log = node.catalog.logs["orders"]
+    assert log.promise == "replicated 2/3; times of producers"
+    assert log.foreign is not None
+    assert log.foreign.partition_of_key("kitchen", 3) == partition_of_key(b"kitchen", 3)
+    assert node.catalog.logs["temps"].foreign is None
 
 
 def test_a_log_that_this_node_made_may_have_been_found_before(node: Node) -> None:

@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from amqp_streams.kafka.outbox import Batch, Ended, Outbox
+from amqp_streams.kafka.records.plain import PlainRecord
 
 FULL = "queue full"
+
+
+def plain(value: bytes | PlainRecord) -> bytes:
+    assert isinstance(value, bytes)
+    return value
 
 
 def test_everything_that_was_appended_before_is_one_batch() -> None:
@@ -159,7 +165,7 @@ class Sending(RuleBasedStateMachine):
         rest = batch.values[batch.handed :]
         taken = data.draw(st.integers(0, len(rest)))
         reason = data.draw(st.sampled_from([FULL, FULL, FULL, "broken"]))
-        self.offered += [int(value) for value in rest[:taken]]
+        self.offered += [int(plain(value)) for value in rest[:taken]]
         if taken == len(rest):
             self.flying.append(batch)
         self.note(self.outbox.handed(batch, [None] * taken + [reason] * (len(rest) - taken), full=FULL))
@@ -193,7 +199,7 @@ class Sending(RuleBasedStateMachine):
     def what_is_durable_was_handed_over(self) -> None:
         for batch, failure in self.ended:
             if failure is None:
-                assert {int(value) for value in batch.values} <= set(self.offered)
+                assert {int(plain(value)) for value in batch.values} <= set(self.offered)
 
     def teardown(self) -> None:
         """What waits ends when Kafka takes and reports everything."""

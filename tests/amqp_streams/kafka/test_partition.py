@@ -1,5 +1,6 @@
 """A partition of a topic, with a store that notes what it is asked."""
 
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from amqp_streams.errors import LogDeletedError, StorageError
 from amqp_streams.kafka.brokers.administration import Extent
 from amqp_streams.kafka.brokers.fetching import OvertakenError, Place
 from amqp_streams.kafka.partition import KafkaPartition
+from amqp_streams.kafka.records.plain import PlainRecord
 from amqp_streams.storage.ports import LATER, Chunk, Later, ReadRequest
 from amqp_streams.wire.keys import key_section
 
@@ -17,12 +19,12 @@ class Room:
     """Notes what is sent; a fetch fails as the test says."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[list[bytes], list[bytes | None], int]] = []
+        self.sent: list[tuple[list[Any], list[bytes | None], int]] = []
         self.fetched: list[int] = []
         self.removed_below = 0
         self.found: int | Later = LATER
 
-    def send(self, _partition: Any, values: Sequence[bytes], keys: Sequence[bytes | None], size: int) -> None:
+    def send(self, _partition: Any, values: Sequence[Any], keys: Sequence[bytes | None], size: int) -> None:
         self.sent.append((list(values), list(keys), size))
 
     def fetch(self, _partition: Any, at: int, _bytes: int, _request: ReadRequest | None) -> Chunk | None:
@@ -58,6 +60,15 @@ def test_an_event_larger_than_the_topic_allows_is_refused(room: Room, partition:
     with pytest.raises(StorageError, match=r"101 bytes is larger .* max\.message\.bytes"):
         partition.append([b"x" * 101], bytes(1), 0)
     assert room.sent == []
+
+
+def test_an_event_of_a_plain_topic_is_a_record_with_key_and_headers(room: Room) -> None:
+    partition = KafkaPartition(room, "log", Place("t", 2), Extent(5, 20), 100, plain=True)
+    message = key_section("k") + b"\x00\x53\x75\xa0\x01x"
+    partition.append([message], bytes(1), 0)
+    assert room.sent == [([PlainRecord(b"k", b"x", [])], [None], len(message))]
+    with pytest.raises(StorageError, match="message-formats other than 0"):
+        partition.append([message], bytes(1), 0, None, array("I", [7]))
 
 
 def test_a_read_that_retention_overtook_continues_at_the_earliest(

@@ -87,3 +87,18 @@ def test_an_invalid_prefix_is_refused_with_its_rule(prefix: str) -> None:
 def test_a_topic_that_was_made_again_has_another_id() -> None:
     changes = topic_changes({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"})
     assert (changes.appeared, changes.remade, changes.gone) == (("d",), ("b",), ("c",))
+
+
+def test_a_plain_topic_is_a_log_with_its_own_name() -> None:
+    names = TopicNames("p", frozenset({"orders_1", "a.b"}))
+    assert (names.of_log("orders_1"), names.log_of("orders_1")) == ("orders_1", "orders_1")
+    assert names.of_log("other") == "p.log.other"
+    # Two topics are never one log.
+    assert names.log_of("p.log.a.b") is None
+    assert names.log_of("orders_2") is None
+
+
+@pytest.mark.parametrize("topic", ["p.log.x", "../x", "x" * 300])
+def test_a_topic_that_cannot_be_a_plain_log_is_refused(topic: str) -> None:
+    with pytest.raises(ValueError, match=r"prefix of the logs|not a valid log name"):
+        TopicNames("p", frozenset({topic}))
