@@ -5,12 +5,13 @@ subscribers have their cursors, so that events are not stored before the start o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from knative_gateway.controller.deciding.sources import keys_of
+from knative_gateway.controller.deciding.relations import SOURCES
+from knative_gateway.controller.deciding.sources import keys_of, names_of
 from knative_gateway.ports import ResourceStore, Route, Routes
-from knative_gateway.resources.objects import at
+from knative_gateway.resources.objects import Object, at, key_of, uid_of
 
 GATHER_S: Final = 0.01
 """Changes of paths within this time are combined, because each change of the ingress processes all paths."""
@@ -21,6 +22,9 @@ class Taking(Protocol):
 
     def use(self, routes: Routes) -> None:
         """Accept events for these routes from the next request on."""
+
+    def remove(self, path: str) -> None:
+        """Accept no more events for this path."""
 
 
 class Pushing(Protocol):
@@ -69,6 +73,8 @@ class GatewayDataPlane:
         """The routes for which the ingress accepts events."""
         self._served: Final[dict[str, Route]] = {}
         """The routes for which the ingress accepts events and the dispatcher serves the subscribers."""
+        self._removed: set[str] = set()
+        """The uids of deleted objects whose routes are still wanted: the controller has not noticed yet."""
         self._changed: Final[dict[str, None]] = {}
         self._looking: asyncio.TimerHandle | None = None
 
@@ -78,6 +84,7 @@ class GatewayDataPlane:
         A new route accepts events when each of its subscribers has its cursor, or has failed to get one.
         """
         before, self._wanted = self._taking, routes
+        self._removed &= {route.uid for route in routes.by_path.values()}
         self._taking = {
             path: route
             for path, route in routes.by_path.items()
@@ -99,6 +106,26 @@ class GatewayDataPlane:
         for path, route in routes.by_path.items():
             if self._served.get(path) is not route:
                 self.changed(path)
+
+    def removed(self, objects: Sequence[Object]) -> None:
+        """See `ports.DataPlane`."""
+        for object_ in objects:
+            key = key_of(object_)
+            if (key.group, key.kind) not in SOURCES:
+                continue
+            path, _ = names_of(key)
+            wanted = self._wanted.by_path.get(path)
+            if wanted is not None and wanted.uid == uid_of(object_):
+                self._removed.add(wanted.uid)
+                self._end(path)
+
+    def _end(self, path: str) -> None:
+        """Accept no more events for a path. Not through `use`, which processes all paths."""
+        route = self._taking.get(path)
+        if route is not None:
+            self._taking = {each: taken for each, taken in self._taking.items() if each != path}
+            self._ingress.remove(path)
+            self._forget(route.log)
 
     def served(self, path: str) -> Route | None:
         """See `ports.DataPlane`."""
@@ -123,7 +150,7 @@ class GatewayDataPlane:
         self._changed.clear()
         for path in paths:
             route = self._wanted.by_path.get(path)
-            if route is not None and self._is_served(route):
+            if route is not None and route.uid not in self._removed and self._is_served(route):
                 self._served[path] = self._taking[path] = route
         # Before `on_change`: the controller may report Ready from then on, and a sender may send at once.
         self._ingress.use(Routes(self._wanted.version, dict(self._taking)))

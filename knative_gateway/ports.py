@@ -141,6 +141,12 @@ class DataPlane(Protocol):
     def use(self, routes: Routes) -> None:
         """Serve these routes, and no others, from now on. Returns at once."""
 
+    def removed(self, objects: "Sequence[Document]") -> None:
+        """Accept no more events for the Brokers and Channels among these deleted objects. Returns at once.
+
+        The routes are served until the next `use`.
+        """
+
     def served(self, path: str) -> Route | None:
         """Return the route as it is served; None if the path is not served.
 

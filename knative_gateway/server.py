@@ -203,7 +203,7 @@ class Gateway:
         GatewayFigures(self).register(
             self.registry, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)
         )
-        api = await self._start_api(store, dispatcher)
+        api = await self._start_api(store, dispatcher, data_plane)
         # The API listens before the controller runs, so that clients can already change resources; `/readyz`
         # and the ingress answer 503 until everything is served.
         await self._listen(api, ingress, event_log)
@@ -247,7 +247,7 @@ class Gateway:
         data_plane.dispatcher = self._dispatcher = await self._parts.enter("dispatcher", dispatcher)
         return dispatcher
 
-    async def _start_api(self, store: Store, dispatcher: Dispatcher) -> Api:
+    async def _start_api(self, store: Store, dispatcher: Dispatcher, data_plane: GatewayDataPlane) -> Api:
         api = self._api = Api(
             store.resources,
             store.cursors,
@@ -255,6 +255,7 @@ class Gateway:
             gate=self.gate,
             replays=DispatcherReplays(dispatcher),
             tasks=self.tasks,
+            removed=data_plane.removed,
         )
         await api.start()
         return api

@@ -14,7 +14,7 @@ from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
 from knative_gateway.api.describing.documents import document
 from knative_gateway.api.handlers import ApiSettings, Handlers, answer, not_allowed, nowhere
-from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects
+from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects, Removed
 from knative_gateway.api.targets import target
 from knative_gateway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
 from knative_gateway.ports import CursorStore, ResourceStore
@@ -49,10 +49,12 @@ class Api:
         replays: Replays | None = None,
         now_ms: Callable[[], int] = _wall_ms,
         tasks: Supervisor | None = None,
+        removed: Removed = lambda _objects: None,
     ) -> None:
+        """`removed`: called with deleted objects, before the client gets its answer."""
         self.settings: Final = settings or ApiSettings()
         self.definitions: Final = Definitions(store, started=timestamp(now_ms()), tasks=tasks)
-        self.objects: Final = Objects(store, self.definitions, self.settings.namespaces)
+        self.objects: Final = Objects(store, self.definitions, self.settings.namespaces, removed=removed)
         self._handlers: Final = Handlers(
             self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms
         )

@@ -30,6 +30,9 @@ DEFAULT_NAMESPACE: Final = "default"
 _NAMESPACE: Final = next(kind for kind in BUILT_IN.kinds if kind.kind == "Namespace")
 
 
+Removed = Callable[[Sequence[Object]], None]
+
+
 class Namespaces(StrEnum):
     """What happens to an object in a namespace that does not exist."""
 
@@ -51,7 +54,16 @@ class Written:
 class Objects:
     """Reads and writes objects of all kinds."""
 
-    def __init__(self, store: ResourceStore, definitions: Definitions, namespaces: Namespaces) -> None:
+    def __init__(
+        self,
+        store: ResourceStore,
+        definitions: Definitions,
+        namespaces: Namespaces,
+        *,
+        removed: Removed = lambda _objects: None,
+    ) -> None:
+        """`removed`: called with deleted objects, before the client gets its answer."""
+        self._removed: Final = removed
         self._store: Final = store
         self._definitions: Final = definitions
         self._namespaces: Final = namespaces
@@ -166,10 +178,11 @@ class Objects:
                 gone = await self._store.write(_key(request), None, expected_version=version_of(old))
             except ConflictError:
                 continue
+            assert gone is not None, "deleted at a version that it had"
+            self._removed((gone,))
             # Delete a second time: objects may have been created in the meantime. The first time is needed
             # too: after a crash at this point, a namespace that is gone would still have objects.
             await self._delete_with(kind, old)
-            assert gone is not None, "deleted at a version that it had"
             return in_version(kind, gone)
         raise outdated(kind.group, kind.plural, request.name)
 
@@ -185,7 +198,9 @@ class Objects:
                 Key(kind.group, kind.kind, namespace_of(each), name_of(each)): version_of(each)
                 for each in part
             }
-            gone += [in_version(kind, each) for each in await self._store.remove(dict(keys))]
+            removed = await self._store.remove(dict(keys))
+            self._removed(removed)
+            gone += [in_version(kind, each) for each in removed]
         return gone
 
     async def _write(
@@ -278,7 +293,7 @@ class Objects:
         _, found = await self._store.list(group, kind, namespace)
         keys = [Key(group, kind, text(each, "metadata", "namespace"), name_of(each)) for each in found]
         for start in range(0, len(keys), REMOVED_AT_ONCE):
-            await self._store.remove(dict.fromkeys(keys[start : start + REMOVED_AT_ONCE]))
+            self._removed(await self._store.remove(dict.fromkeys(keys[start : start + REMOVED_AT_ONCE])))
 
     def _built_in(self, kind: Kind) -> Mapping[str, Object]:
         return self._definitions.built_in if kind.group == EXTENSIONS and kind.kind == DEFINITION else {}

@@ -181,6 +181,9 @@ class Controller:
             gone = change.type == "DELETED"
             if gone:
                 self._gone.append((change.key, change.object))
+                # At once, not with the next reconciliation: an event that is accepted now would be deleted
+                # with the log.
+                self._data_plane.removed((change.object,))
                 if (change.key.group, change.key.kind) in MEMBERS:
                     # Only noted here. The cursors are removed when the data plane has released the
                     # subscriber, because it stores them once more at its end.

@@ -98,6 +98,13 @@ class Ingress:
         plain = () if self._authorizer is not None else routes.by_path.items()
         self.direct = {path.encode(): route for path, route in plain if route.duplicates_ms is None}
 
+    def remove(self, path: str) -> None:
+        """Serve this path no more, from the next request on. The next `use` forgets its counters."""
+        self._routes = Routes(
+            self._routes.version, {each: one for each, one in self._routes.by_path.items() if each != path}
+        )
+        self.direct = {each: one for each, one in self.direct.items() if one.path != path}
+
     def serves(self, route: Route) -> bool:
         """Return whether this Broker or Channel still exists, possibly with other subscribers."""
         now = self._routes.by_path.get(route.path)

@@ -12,6 +12,12 @@ from tests.knative_gateway.asking import BROKER, CHANNEL, routes
 SUBSCRIBER = Subscriber("s-1", "Trigger", "default", "t", 1, (), "http://x", None, None, Delivery())
 SUBSCRIBED = replace(BROKER, subscribers=(SUBSCRIBER,))
 
+DELETED = {
+    "apiVersion": "eventing.knative.dev/v1",
+    "kind": "Broker",
+    "metadata": {"name": BROKER.name, "namespace": BROKER.namespace, "uid": BROKER.uid},
+}
+
 
 class Both:
     """An ingress and a dispatcher that record their calls."""
@@ -29,6 +35,9 @@ class Both:
 
     def use(self, given: Routes) -> None:
         self.told.append(("ingress", sorted(given.by_path)))
+
+    def remove(self, path: str) -> None:
+        self.told.append(("removed", [path]))
 
     async def serve(self, *given: Route, failing: Mapping[str, str] | None = None) -> None:
         self.by_path, self.not_placed = {route.path: route for route in given}, failing or {}
@@ -115,6 +124,34 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
     both.plane.use(routes(replace(BROKER, uid="another")))
     assert both.told[:2] == [("ingress", []), ("forgotten", [BROKER.log])]
     assert both.plane.served(BROKER.path) is None
+
+
+async def test_a_deleted_broker_takes_no_events_before_the_controller_knows() -> None:
+    both = Both()
+    both.plane.use(routes(BROKER, CHANNEL))
+    await both.serve(BROKER, CHANNEL)
+    both.told.clear()
+    both.plane.removed((DELETED, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}}))
+    assert both.told == [("removed", [BROKER.path]), ("forgotten", [BROKER.log])]
+    both.plane.removed((DELETED,))
+    assert len(both.told) == 2
+    # The controller changes another route first.
+    both.plane.use(routes(BROKER, replace(CHANNEL, uid="another"), version=2))
+    both.heard = asyncio.Queue()
+    both.plane.on_change = both.heard.put_nowait
+    await both.serve(BROKER, replace(CHANNEL, uid="another"))
+    assert both.told[-1] == ("ingress", [CHANNEL.path])
+    assert both.plane.served(BROKER.path) is None
+
+
+async def test_a_successor_is_not_removed_with_its_predecessor() -> None:
+    both = Both()
+    successor = replace(BROKER, uid="another")
+    both.plane.use(routes(successor))
+    await both.serve(successor)
+    both.plane.removed((DELETED,))
+    assert both.told[-1] == ("ingress", [BROKER.path])
+    assert both.plane.served(BROKER.path) == successor
 
 
 async def test_an_address_that_a_user_was_given_is_known() -> None:

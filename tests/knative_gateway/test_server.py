@@ -70,6 +70,34 @@ async def test_an_event_that_is_posted_is_read_over_amqp(gateway: Gateway) -> No
         assert decode(event.message).attributes["type"] == "t"
 
 
+async def test_a_broker_takes_no_event_after_its_deletion_was_answered(gateway: Gateway) -> None:
+    """The event would be deleted with the log, although it was accepted."""
+
+    def sent() -> tuple[int, list[int]]:
+        """The status of the deletion, and of events on connections that were open before."""
+        host = gateway.addresses["http"][0]
+        senders = [http.client.HTTPConnection(host, timeout=10) for _ in range(3)]
+        for one in senders:
+            one.connect()
+        status, _ = request(gateway, "DELETE", f"{BROKERS}/b")
+        for one in senders:
+            one.request("POST", BROKER.path, b"x", dict(BINARY))
+        answers = [one.getresponse().status for one in senders]
+        for one in senders:
+            one.close()
+        return status, answers
+
+    assert gateway.controller is not None
+    as_json = (("content-type", "application/json"),)
+    for _ in range(3):
+        status, words = await asyncio.to_thread(request, gateway, "POST", BROKERS, MANIFEST, as_json)
+        assert status == 201, words
+        async with asyncio.timeout(20):
+            while (await asyncio.to_thread(request, gateway, "OPTIONS", BROKER.path))[0] != 200:
+                await gateway.controller.settled()
+        assert await asyncio.to_thread(sent) == (200, [404] * 3)
+
+
 async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
     assert await asyncio.to_thread(request, gateway, "GET", "/readyz") == (200, b"ready\n")
     status, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")

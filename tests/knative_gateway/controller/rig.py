@@ -1,7 +1,7 @@
 """A controller over a real store, logs in memory, and a data plane that the test controls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from knative_gateway.controller.controller import Controller, Times
 from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.ports import Key, Route, Routes
 from knative_gateway.resources.conditions import READY, status_of
-from knative_gateway.resources.objects import Object
+from knative_gateway.resources.objects import Object, uid_of
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.controller.world import BASE, NOW_MS, Logs, World
 
@@ -21,6 +21,8 @@ class Plane:
 
     def __init__(self) -> None:
         self.applied: list[Routes] = []
+        self.ended: list[str] = []
+        """The uids of objects that were deleted."""
         self.on_change: Callable[[str], None] = lambda _path: None
         self.not_placed: dict[str, str] = {}
         self.late: set[str] = set()
@@ -41,6 +43,9 @@ class Plane:
     def use(self, routes: Routes) -> None:
         self._wanted = routes
         self._serve()
+
+    def removed(self, objects: Sequence[Object]) -> None:
+        self.ended += [uid_of(each) for each in objects]
 
     def served(self, path: str) -> Route | None:
         return self._served.get(path)
