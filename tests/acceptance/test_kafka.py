@@ -1,7 +1,11 @@
 """Two nodes on one Kafka cluster: what one accepts, the other serves, also when one of them is gone."""
 
+import signal
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,3 +122,67 @@ def test_a_topic_of_kafka_clients_is_a_log_in_both_directions(
     ):
         producer.send(Event({"a": 1}))
     assert "belongs to other programs" in cli(node, "log", "delete", topic, "--yes", status=1)
+
+
+def test_a_log_made_on_one_node_is_on_all_nodes_at_once(start: Callable[..., NodeProcess], cli: Cli) -> None:
+    first, second = start("first"), start("second")
+    for number in range(5):
+        cli(first, "log", "create", f"made{number}", "--partitions", "2")
+        cli(second, "send", f"made{number}", given="x\n")
+        assert cli(first, "receive", f"made{number}", "--format", "body") == "x\n"
+    cli(second, "log", "update", "made0", "--retention", "2h")
+    assert "kept 2h" in cli(second, "info", "made0")
+    assert cli(second, "receive", "made0", "--from", "-1h", "--format", "body") == "x\n"
+    assert cli(second, "receive", "made0", "--from", "-1ms", "--format", "body") == ""
+    cli(first, "log", "delete", "made0", "--yes")
+    assert "no log named 'made0'" in cli(first, "send", "made0", given="x\n", status=1)
+
+
+def test_while_kafka_is_away_the_node_says_so_and_continues_when_it_is_back(
+    kafka: Cluster, start: Callable[..., NodeProcess], cli: Cli
+) -> None:
+    node = start("node", "--admin-listen", "127.0.0.1:0")
+    ready = f"http://{node.addresses['admin'][0]}/readyz"
+    assert answer(ready) == (200, "ready")
+    for broker in kafka.brokers:
+        broker.signal(signal.SIGSTOP)
+    try:
+        await_answer(ready, 503, "Kafka does not answer")
+        sender = subprocess.Popen(
+            [PROGRAM, "send", LOG, "--timeout", "55"],
+            env={**node.environment(), "AMQP_STREAMS_URL": node.url},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert sender.stdin is not None
+        sender.stdin.write("held\n")
+        sender.stdin.close()
+        sender.stdin = None
+    finally:
+        for broker in kafka.brokers:
+            broker.signal(signal.SIGCONT)
+    _, words = sender.communicate(timeout=90)
+    assert "1 accepted" in words
+    await_answer(ready, 200, "ready")
+    assert cli(node, "receive", LOG, "--format", "body") == "held\n"
+
+
+def answer(url: str) -> tuple[int, str]:
+    """Status and body of an HTTP answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as got:
+            return got.status, got.read().decode().strip()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode().strip()
+
+
+def await_answer(url: str, status: int, words: str) -> None:
+    """Wait until an HTTP answer has this status and these words."""
+    until = time.monotonic() + 90
+    while True:
+        got = answer(url)
+        if got[0] == status and words in got[1]:
+            return
+        assert time.monotonic() < until, got
+        time.sleep(0.1)
