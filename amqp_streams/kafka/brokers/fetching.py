@@ -93,6 +93,8 @@ class Fetcher:
         self._spans: Final = Spans(cache_bytes)
         self._local: Final = threading.local()
         self._tails: Final[list[_Tail]] = []
+        self._forgotten = 0
+        """How many partitions were forgotten as a whole."""
         self._fetching: Final = Fetching(self._thread, readers)
         self.tail: TailReads | None = None
         """Brings new records without a read; None: each read asks Kafka."""
@@ -127,7 +129,10 @@ class Fetcher:
             if pending.error is not None:
                 raise _storage_error(pending.error)
         # Also if it was read a moment ago, and had to make room for others since.
-        load, keep = partial(self._load_in_thread, place, missing), partial(self._spans.add, place)
+        load, keep = (
+            partial(self._load_in_thread, place, missing),
+            partial(self._keep, place, self._forgotten),
+        )
         self._fetching.begin(Fetch(request, (place, missing), READ_BYTES, load, keep))
         return LATER
 
@@ -138,6 +143,13 @@ class Fetcher:
     def forget(self, place: Place, below: int | None = None) -> None:
         """Drop what was read of a partition, or only what lies below a number."""
         self._spans.forget(place, below)
+        if below is None:
+            # What is being read belongs to a topic that does not exist any more.
+            self._forgotten += 1
+
+    def _keep(self, place: Place, forgotten: int, span: Span) -> None:
+        if forgotten == self._forgotten:
+            self._spans.add(place, span)
 
     def close(self) -> None:
         """End the threads and the consumers."""

@@ -137,14 +137,19 @@ def test_what_another_node_does_is_seen(hand: Hand, kafka: Cluster, names: Topic
         other.store.update("log", LogSettings(partitions=2, retention_ms=3_600_000))
         hand.loop.run_until(lambda: logs["log"].settings.retention_ms == 3_600_000)
         assert logs["log"].partitions[1] is ours
+        hand.write(ours, b"c")
         other.store.delete("log")
         other.store.create("log", LogSettings(partitions=2), incarnation="i")
         hand.loop.run_until(lambda: bool(lost))
         assert "deleted" in lost[0]
         with pytest.raises(StorageError, match="deleted"):
-            ours.append([b"c"], bytes(1), NOW)
+            ours.append([b"d"], bytes(1), NOW)
         hand.loop.run_until(lambda: "log" in logs and logs["log"].partitions[1] is not ours)
-        assert logs["log"].partitions[1].end == 0
+        again = logs["log"].partitions[1]
+        assert again.end == 0
+        # The producer and the consumers of this node knew the topic that had this name.
+        hand.write(again, b"e")
+        assert read_all(again) == [b"e"]
     finally:
         other.store.close()
 
