@@ -187,8 +187,9 @@ class Limits(Settings):
         default=64 << 20,
         ge=1 << 20,
         description=(
-            "Bytes received and not yet durable; beyond it the node withholds credit. The same bound for "
-            "unfinished messages; beyond it the user that holds most loses the link with its oldest one."
+            "Bytes received and not yet durable; beyond it, or beyond a quarter of it for a partition on "
+            "Kafka, the node withholds credit. The same bound for unfinished messages; beyond it the user "
+            "that holds most loses the link with its oldest one."
         ),
     )
     connection_pending_bytes: Bytes = Field(

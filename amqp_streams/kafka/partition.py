@@ -39,6 +39,11 @@ class KafkaQueue:
         """See `CommitQueue.pending_bytes`."""
         return self._outbox.pending_bytes
 
+    @property
+    def alone(self) -> bool:
+        """See `CommitQueue.alone`."""
+        return True
+
 
 class Room(Protocol):
     """What a partition needs of its store."""

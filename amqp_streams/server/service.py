@@ -47,6 +47,10 @@ PUMP_TURN_S: Final = 0.02
 """How long consumer links are pumped before the loop serves its sockets again, in seconds. The current link
 may exceed it.
 """
+QUEUE_SHARE: Final = 4
+"""A commit queue of one partition may have a quarter of `limits.pending_bytes` waiting. Beyond it, the links
+of the partition get no credit.
+"""
 CURSORS_A_TURN: Final = 250
 """How many cursors are written before the loop serves its sockets again."""
 
@@ -143,6 +147,7 @@ class EventService:
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
         self._withheld: dict[Committing, None] = {}
+        self._stalled: dict[CommitQueue, dict[Committing, None]] = {}
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
@@ -199,16 +204,24 @@ class EventService:
             self._loop.call_soon(self._begin_commit)
 
     def overloaded(self, link: Committing) -> bool:
-        """Whether more bytes wait for the disk than the limit allows.
+        """Whether more bytes wait for the disk than the limit allows, or the link is stalled.
 
-        If so, the connection is paused, and `link.top_up` is called when half of the limit is free.
+        In the first case the connection is paused. `link.top_up` is called when half of the limit is free.
         """
         # Bytes that were received count, not bytes that may still arrive: credit alone cannot bound them.
         if self.store.pending_bytes < self.limits.pending_bytes:
-            return False
+            return bool(self._stalled) and any(link in links for links in self._stalled.values())
         self._withheld[link] = None
         link.owner.pause(Pause.DISK)
         return True
+
+    def stall(self, link: Committing, queue: CommitQueue) -> None:
+        """Grant no credit to a link while the partition of `queue` has its share of the limit waiting.
+
+        Other links of the connection continue: their partitions may be led by another machine.
+        """
+        if queue.pending_bytes >= self.limits.pending_bytes // QUEUE_SHARE:
+            self._stalled.setdefault(queue, {})[link] = None
 
     def _begin_commit(self) -> None:
         self._commit_scheduled = False
@@ -241,6 +254,10 @@ class EventService:
             self._pump()
         if not self._waiting:
             self._answered.set()
+        if self._stalled and done.queue.pending_bytes <= self.limits.pending_bytes // QUEUE_SHARE // 2:
+            for link in self._stalled.pop(done.queue, ()):
+                link.top_up()
+                link.owner.flush()
         # Half of the limit: continuing at the limit itself would pause again at the next message.
         if self._withheld and self.store.pending_bytes <= self.limits.pending_bytes // 2:
             self._release()

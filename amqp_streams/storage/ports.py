@@ -168,6 +168,10 @@ class CommitQueue(Protocol):
     def pending_bytes(self) -> int:
         """Bytes appended and not yet committed, those in flight included."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether it has the records of one partition only. It never changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
@@ -348,10 +352,7 @@ class Store(Protocol):
         """The stored states. Deleting a log does not change them: the node removes those of the log."""
 
     on_commit: Callable[[CommitDone], None]
-    """Called on the event loop's thread when a commit ended, after the high-water marks moved.
-
-    Set by the owner.
-    """
+    """Set by the owner. Called on the loop's thread when a commit ended, after high-water marks moved."""
 
     @property
     def others(self) -> "Others[Partition, StoredLog] | None":
@@ -406,9 +407,7 @@ class Store(Protocol):
     def allow_numbers(self) -> None:
         """Required before appends with `Numbers`: older versions can then not open the directory.
 
-        Durable on return.
-
-        Raises StorageError: the disk failed.
+        Durable on return. Raises StorageError: the disk failed.
         """
 
     def allow_formats(self) -> None:

@@ -231,7 +231,8 @@ class Committing(Protocol):
 class MemoryCommitQueue:
     """Partitions of a `MemoryStore` whose records become visible together."""
 
-    def __init__(self, store: Committing) -> None:
+    def __init__(self, store: Committing, *, alone: bool = False) -> None:
+        self.alone: Final = alone
         self.sequence = 0
         self._store: Final = store
         self._pending: list[tuple[MemoryPartition, Chunk]] = []

@@ -66,7 +66,7 @@ class MemoryStore:
         for log in self._logs.values():
             for partition in log.partitions:
                 assert isinstance(partition, MemoryPartition)
-                partition.queue = store._shared or MemoryCommitQueue(store)
+                partition.queue = store._shared or MemoryCommitQueue(store, alone=True)
                 partition.forget_uncommitted()
                 store._queues[partition.queue] = None
         return store
@@ -97,7 +97,7 @@ class MemoryStore:
         if log_name(name) in self._logs:
             message = f"log {name} exists"
             raise ValueError(message)
-        queues = [self._shared or MemoryCommitQueue(self) for _ in range(settings.partitions)]
+        queues = [self._shared or MemoryCommitQueue(self, alone=True) for _ in range(settings.partitions)]
         self._queues |= dict.fromkeys(queues)
         kind = MemoryPartition if self._late is None else partial(LatePartition, self._late)
         partitions = tuple(

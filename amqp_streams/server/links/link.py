@@ -20,7 +20,7 @@ from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.turns import Iteration, Turns, Worker
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.observing.audit import Audit
-from amqp_streams.storage.ports import CommitDone
+from amqp_streams.storage.ports import CommitDone, CommitQueue
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.receipts import Part, Wait
 from amqp_streams.wire.formats import FormatFinder
@@ -75,6 +75,9 @@ class Service(Protocol):
 
     def await_commit(self, link: "Committing", deliveries: Sequence[Pointer], wait: Wait) -> None:
         """Call `link.committed` after the commit that `wait` names has ended."""
+
+    def stall(self, link: "Committing", queue: CommitQueue) -> None:
+        """See `EventService.stall`."""
 
     def overloaded(self, link: "Committing") -> bool:
         """Return whether too many bytes wait for the disk.

@@ -154,6 +154,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 indices = wait.indices
                 chosen = deliveries if indices is None else [deliveries[index] for index in indices]
                 self.service.await_commit(self, chosen, wait)
+                if wait.queue.alone:
+                    self.service.stall(self, wait.queue)
         if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
             self.top_up()
         return taken
@@ -188,6 +190,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         batch = SentBatch(self, delivery, len(waits), taken.refused)
         for wait in waits:
             self.service.await_commit(batch, [delivery], wait)
+            if wait.queue.alone:
+                self.service.stall(self, wait.queue)
 
     def _forget_batch(self) -> None:
         self.taking = None

@@ -81,6 +81,7 @@ class Committer:
     ) -> None:
         self.sequence = 0
         self.pending_bytes = 0
+        self.alone: Final = False
         self.in_flight = False
         self.wanted = False
         self.dirty: dict[PartitionLog, None] = {}

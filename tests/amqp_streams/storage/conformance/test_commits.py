@@ -2,7 +2,7 @@
 
 from amqp_streams.config import LogSettings
 from amqp_streams.storage.ports import Partition
-from tests.amqp_streams.storage.conftest import NOW, Hand, read_all
+from tests.amqp_streams.storage.conftest import NOW, Hand, four_partitions, read_all
 
 
 def test_a_commit_reports_how_much_it_contained(hand: Hand, partition: Partition) -> None:
@@ -63,3 +63,8 @@ def test_the_pending_bytes_of_a_store_are_those_of_its_queues(hand: Hand) -> Non
     assert hand.store.pending_bytes == sum(queue.pending_bytes for queue in queues) == 3210
     hand.commit()
     assert hand.store.pending_bytes == 0
+
+
+def test_a_queue_that_is_alone_has_one_partition(hand: Hand) -> None:
+    first, second, *_ = four_partitions(hand)
+    assert first.queue.alone == second.queue.alone == (first.queue is not second.queue)
