@@ -12,6 +12,7 @@ from typing import Any, Final
 from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.posting.connecting import Connections
 from knative_gateway.dispatcher.posting.target import Target as PostTarget
+from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.ports import Failure, Stored, Subscriber
@@ -326,7 +327,7 @@ def observed(ledger: Ledger) -> Iterator[None]:
     stored.
     """
     begin, note, skip, record = SubscriberState.__init__, History.note, History.skip, SqlCursorStore.record
-    begin_again = RouteWorker.begin_again
+    end_with_log = RouteWorker._end_with_log
     resend = Connections.resend
     owners: dict[History, str] = {}
 
@@ -345,9 +346,9 @@ def observed(ledger: Ledger) -> Iterator[None]:
         ledger.note_end(owners.get(history, ""), arrival.partition, arrival.offset)
         skip(history, now_ms, arrival, reason)
 
-    async def begun_again(worker: RouteWorker) -> None:
+    async def ended_with_log(worker: RouteWorker, dispatchers: Sequence[SubscriberDispatcher]) -> None:
         ledger.disturb_log(worker.wanted.log)
-        await begin_again(worker)
+        await end_with_log(worker, dispatchers)
 
     async def recorded(store: SqlCursorStore, failures: Mapping[str, Sequence[Failure]]) -> None:
         await record(store, failures)
@@ -364,7 +365,7 @@ def observed(ledger: Ledger) -> Iterator[None]:
             (History, "note", noted),
             (History, "skip", skipped),
             (SqlCursorStore, "record", recorded),
-            (RouteWorker, "begin_again", begun_again),
+            (RouteWorker, "_end_with_log", ended_with_log),
         ]
     ):
         yield
