@@ -48,13 +48,13 @@ class Misfortunes:
             self.restarted,
             self.users.recreate_broker,
         )
-        of_kind: Mapping[Kind, Callable[[], Awaitable[None]]] = {
-            Kind.RESTARTS: self.restarted,
-            Kind.LOGS: self.log_deleted,
-            Kind.SLOW_DATABASE: self.disk_slow,
+        of_kind: Mapping[Kind, Sequence[Callable[[], Awaitable[None]]]] = {
+            Kind.RESTARTS: (self.restarted,),
+            Kind.LOGS: (self.log_deleted, self.log_deleted, self.users.recreate_broker),
+            Kind.SLOW_DATABASE: (self.disk_slow,),
         }
         if self.world.kind in of_kind:
-            of_all = (of_kind[self.world.kind],)
+            of_all = of_kind[self.world.kind]
         elif self.world.kind is not Kind.ANY:
             of_all = of_one
         return self.random.choice(of_all if self.random.random() < 0.3 else of_one)

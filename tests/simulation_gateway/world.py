@@ -79,7 +79,7 @@ class Kind(Enum):
     LATE = auto()
     """Some subscribers accept connections just before attempts time out, and time passes while code runs."""
     LOGS = auto()
-    """The log node loses whole logs."""
+    """The log node loses whole logs, and Brokers are deleted and created again."""
     SLOW_DATABASE = auto()
     """The state database is slow."""
 
