@@ -4,6 +4,7 @@ Law: each file is replaced as a whole and carries the CRC of its content, so tha
 The checkpoint also holds the content of every `log.json`: losing one of the two loses nothing.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -151,9 +152,10 @@ def lock(files: Files, root: Path) -> int:
         message = f"{root} is in use by process {pid}: stop that process, or use another data directory"
         raise DirectoryLockedError(message)
     # The lock is the flock, which ends with the process. The pid is only for the message to the next
-    # process.
-    files.truncate(fd, 0)
-    files.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
+    # process, so a full disk must not end the start here.
+    with contextlib.suppress(OSError):
+        files.truncate(fd, 0)
+        files.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
     return fd
 
 

@@ -353,7 +353,7 @@ class DirectoryStore:
         try:
             self._write_checkpoint(clean=clean)
         except OSError as error:
-            raise opening.storage_error(self._root, error) from error
+            clean = opening.raise_unless_full(self._root, error)
         finally:
             # Also if the checkpoint failed: the lock must not outlive the store.
             self._reading.close()

@@ -17,6 +17,7 @@ from amqp_streams.storage.commits.ends import EndsFile
 from amqp_streams.storage.commits.flushing import Tuning
 from amqp_streams.storage.commits.journal import FOLDER, Journal, JournalContents, Slot, prepare, read_all
 from amqp_streams.storage.disk.files import Files, OpenFile
+from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import journal_record
 from amqp_streams.storage.formats.ends import Ends, Place
@@ -88,7 +89,24 @@ def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -
 
 def storage_error(path: Path, error: OSError) -> StorageError:
     """The StorageError for an error of the operating system."""
+    if error.errno in FULL:
+        where = error.filename or path
+        words = "free space on it, or move the data directory to a larger disk, and try again"
+        return StorageError(f"{where}: the disk is full: {words}")
     return StorageError(f"{error.filename or path}: {error.strerror or error}")
+
+
+def raise_unless_full(path: Path, error: OSError) -> bool:
+    """Return False, for a stop that is not clean, if the disk is full.
+
+    Without a new checkpoint, the next start recovers as after a crash: nothing that was accepted is lost.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    if error.errno in FULL:
+        return False
+    raise storage_error(path, error) from error
 
 
 def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning, *, threads: bool) -> Opened:

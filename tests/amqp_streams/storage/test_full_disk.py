@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.config import LogSettings
-from amqp_streams.errors import DiskFullError
+from amqp_streams.errors import DiskFullError, StorageError
 from amqp_streams.storage import DirectoryStore
 from amqp_streams.storage.findings import Severity
 from amqp_streams.storage.ports import Partition
@@ -127,6 +127,20 @@ def test_a_full_disk_refuses_cleanly_and_recovers() -> None:
     files.kill()
     hand = open_inline(files)
     assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000, b"after"]
+
+
+def test_a_node_stops_on_a_disk_without_a_free_byte_and_starts_when_space_is_free() -> None:
+    """The stop is not clean, and is not an error either; a start says what to do."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = four_partitions(hand)
+    hand.write(first, b"before" * 1000)
+    files.space = 0
+    assert hand.store.close() is False
+    with pytest.raises(StorageError, match="the disk is full: free space on it, or move the data directory"):
+        open_inline(files)
+    files.space = None
+    assert read_all(open_inline(files).store.logs["log"].partitions[0]) == [b"before" * 1000]
 
 
 def test_a_short_write_before_the_disk_is_full_leaves_nothing_half_visible() -> None:
