@@ -6,7 +6,12 @@ they state what is completed, no matter which replica completed it.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+AWAIT_S: Final = 5.0
+"""A worker that does not lead may know a route this long before the leader has created its log. It warns
+that the log does not exist only after this time.
+"""
 
 
 class Share(Protocol):

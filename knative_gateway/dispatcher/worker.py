@@ -16,7 +16,7 @@ from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.history import History
-from knative_gateway.dispatcher.ownership import Ownership
+from knative_gateway.dispatcher.ownership import AWAIT_S, Ownership
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.starts import Begin
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
@@ -69,6 +69,7 @@ class RouteWorker:
         # Changes of the route, replays and the end wait for one another: each of them moves subscribers
         # between dispatchers and readers.
         self._changing: Final = asyncio.Lock()
+        self._warns_from_s: Final = asyncio.get_running_loop().time() + AWAIT_S
         self._share: Final = ownership.share(route.log, self._wake.set)
         self._followed = self._share.partitions
         self._task: Final = asyncio.create_task(self._run())
@@ -296,7 +297,8 @@ class RouteWorker:
             )
             failing |= failed
         for uid, reason in failing.items():
-            log.warning("subscriber_not_served", log=self.wanted.log, uid=uid, reason=reason)
+            write = log.warning if asyncio.get_running_loop().time() >= self._warns_from_s else log.info
+            write("subscriber_not_served", log=self.wanted.log, uid=uid, reason=reason)
         self.dispatchers.update((uid, made[uid]) for uid in begun)
         try:
             self._reindex()

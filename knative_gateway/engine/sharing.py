@@ -14,12 +14,14 @@ from typing import Final
 
 import structlog
 
-from amqp_streams.client import LATEST, Client, GroupConsumer, sql_filter
+from amqp_streams.client import LATEST, Client, GroupConsumer, LinkError, sql_filter
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.dispatcher.ownership import Share
+from knative_gateway.dispatcher.ownership import AWAIT_S, Share
 
 GROUP: Final = "knative-gateway"
 _AGAIN_S: Final = 1.0
+_NOT_FOUND: Final = "amqp:not-found"
+_DELETED: Final = "amqp:resource-deleted"
 
 log_ = structlog.get_logger(__name__)
 
@@ -57,6 +59,7 @@ class GroupShare:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        began_s = asyncio.get_running_loop().time()
         while True:
             consumer = self._client.group_consumer(
                 self._log,
@@ -76,7 +79,7 @@ class GroupShare:
                     while True:
                         await consumer.receive()
             except AmqpStreamsError as error:
-                log_.warning("share_lost", log=self._log, reason=str(error))
+                self._report(error, asyncio.get_running_loop().time() - began_s)
             finally:
                 with suppress(AmqpStreamsError):
                     await consumer.close()
@@ -85,6 +88,15 @@ class GroupShare:
                 # partitions from now on, and two owners would deliver twice.
                 self._become(frozenset())
             await asyncio.sleep(_AGAIN_S)
+
+    def _report(self, error: AmqpStreamsError, after_s: float) -> None:
+        condition = error.condition if isinstance(error, LinkError) else ""
+        if condition == _NOT_FOUND and after_s < AWAIT_S:
+            log_.info("share_lost", log=self._log, reason="the log does not exist yet")
+        elif condition == _DELETED:
+            log_.info("share_lost", log=self._log, reason=str(error))
+        else:
+            log_.warning("share_lost", log=self._log, reason=str(error))
 
     def _note(self, _: str) -> None:
         if self._member is not None:

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
+from knative_gateway.dispatcher import worker
+from knative_gateway.dispatcher.ownership import AWAIT_S
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Delivery, Order, Route
@@ -174,10 +177,17 @@ async def test_several_routes_are_served_side_by_side(rig: Rig, server: Subscrib
     assert [got.path for got in server.got] == ["/t"]
 
 
-async def test_a_log_that_does_not_exist_yet_is_retried(rig: Rig, server: SubscriberServer) -> None:
+@pytest.mark.parametrize(("await_s", "level"), [(AWAIT_S, "info"), (0.0, "warning")])
+async def test_a_log_that_does_not_exist_yet_is_retried(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch, await_s: float, level: str
+) -> None:
+    """A worker that does not lead knows the route earlier than the leader creates the log: no warning."""
+    monkeypatch.setattr(worker, "AWAIT_S", await_s)
     early = route(subscriber("u", server.url()), log="broker.default.later")
-    await rig.use(early)
+    with capture_logs() as lines:
+        await rig.use(early)
     assert "u" in rig.dispatcher.failing
+    assert {each["log_level"] for each in lines if each["event"] == "subscriber_not_served"} == {level}
     await rig.log.ensure("broker.default.later", partitions=1, retention_ms=None)
     await until(lambda: not rig.dispatcher.failing)
     assert rig.store.positions["u"] == {0: ""}

@@ -7,11 +7,14 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 import pytest
+from structlog.testing import capture_logs
 
 from amqp_streams.client import connect
 from event_formats.amqp_binding import encode
 from examples.node import NodeProcess
 from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
+from knative_gateway.dispatcher.ownership import AWAIT_S
+from knative_gateway.engine import sharing
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.ports import Routes, Subscriber
@@ -121,3 +124,25 @@ async def test_a_replica_that_leaves_hands_over_what_it_completed(
         await second.send(20, 40)
         await until(lambda: second.dispatcher.figures("u")["delivered"] == 20)
     assert sorted(map(int, server.ids)) == list(range(40))
+
+
+@pytest.mark.parametrize(("await_s", "level"), [(AWAIT_S, "info"), (0.0, "warning")])
+async def test_a_log_that_the_leader_is_about_to_create_is_awaited(
+    node: NodeProcess, log: str, monkeypatch: pytest.MonkeyPatch, await_s: float, level: str
+) -> None:
+    """A warning with the advice to create the log would be wrong."""
+    monkeypatch.setattr(sharing, "AWAIT_S", await_s)
+    async with connect(node.url) as client, AmqpEventLog(node.url) as events:
+        with capture_logs() as lines:
+            share = GroupShares(client).share(log, lambda: None)
+            await until(lambda: any(line["event"] == "share_lost" for line in lines), 30)
+        [lost] = [line for line in lines if line["event"] == "share_lost"]
+        assert lost["log_level"] == level
+        assert ("log create" in lost["reason"]) == (level == "warning")
+        await events.ensure(log, partitions=PARTITIONS, retention_ms=None)
+        await until(lambda: share.partitions == frozenset(range(PARTITIONS)), 30)
+        with capture_logs() as lines:
+            await events.delete(log)
+            await until(lambda: any(line["event"] == "share_lost" for line in lines), 30)
+        assert {line["log_level"] for line in lines if line["event"] == "share_lost"} == {"info"}
+        await share.close()
