@@ -47,7 +47,7 @@ async def test_it_listens_and_comes_back_where_it_was(
         last = node.pid
     assert last is not None
     await gone(last)
-    assert "data_dir=" in capfd.readouterr().err
+    assert "store=" in capfd.readouterr().err
 
 
 async def test_a_failure_to_notify_is_reported(tmp_path: Path) -> None:
