@@ -202,6 +202,9 @@ def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
         end = skip(message, at + 1)
         code = _SYMBOLS.get(message[at + (3 if head[1] == 0xA3 else 6) : end])
     if code is None or code not in NAMES:
-        found = message[at : at + 4].hex(" ")
-        raise WireError(f"{found} at byte {at} is not a section of a message" if message else NOTHING)
+        if not message:
+            raise WireError(NOTHING)
+        if not (found := message[at : at + 4].hex(" ")):
+            raise WireError(f"the message ends at byte {at}, before a section with its body")
+        raise WireError(f"{found} at byte {at} is not a section of a message")
     return code, end

@@ -5,6 +5,7 @@ requests that have arrived.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -103,7 +104,9 @@ class HttpServer:
                 ssl_shutdown_timeout=None if self._context is None else TLS_CLOSE_S,
             )
         except OSError as error:
-            message = f"cannot listen on {listener}: {error.strerror or error}"
+            # asyncio replaces the text of the system by one with a Python tuple.
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            message = f"cannot listen on {listener}: {reason}"
             raise ConfigError(message) from error
         # Appended after the bind, so that `close` finds only servers that listen.
         self._servers.append(server)

@@ -99,7 +99,10 @@ def from_file(
     except RecursionError as error:
         message = f"{path} nests tables or lists too deeply"
         raise SettingError(message) from error
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except UnicodeDecodeError as error:
+        message = f"{path} is not valid TOML: the byte at position {error.start} is not UTF-8"
+        raise SettingError(message) from error
+    except ValueError as error:  # not TOML, or a number with thousands of digits
         message = f"{path} is not valid TOML: {error}"
         raise SettingError(message) from error
 

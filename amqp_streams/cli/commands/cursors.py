@@ -129,12 +129,14 @@ def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams cursor remove temps 9de4ecb2f2f467d789edf6cb --yes
     """
     node, log = endpoint.at(address)
+    # Before the question: a name that does not exist is an error, whatever the answer is.
+    found = managed(node, lambda management: _found(management, log, cursor), log=log)
     if not yes and not confirmed(f"Remove cursor {cursor} of {log} with its position?"):
         say("nothing was removed")
         return _FAILED
 
     async def forgotten(management: Management) -> None:
-        await management.delete_cursor(log, (await _found(management, log, cursor)).id)
+        await management.delete_cursor(log, found.id)
 
     managed(node, forgotten, log=log)
     say(f"{cursor} was removed")

@@ -148,6 +148,7 @@ class _Idle(Generic[_T]):
 
 def _zstd() -> Codec:
     from zstandard import (  # noqa: PLC0415  the library is optional, and imported when it is needed
+        CONTENTSIZE_UNKNOWN,
         ZstdCompressor,
         ZstdDecompressor,
         ZstdError,
@@ -167,6 +168,8 @@ def _zstd() -> Codec:
         try:
             # The library allocates the size that the frame names, so it must be the one that was checked.
             found = get_frame_parameters(frame).content_size
+            if found == CONTENTSIZE_UNKNOWN:
+                raise WireError("the zstd frame of a compressed batch does not contain its content size")
             if found != size:
                 raise _other_size(ZSTD, size)
             decompressor = decompressors.take()

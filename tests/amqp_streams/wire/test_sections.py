@@ -14,6 +14,7 @@ from proton import Message, symbol
 from amqp_streams.errors import WireError
 from amqp_streams.names import GROUP_KEY, TARGET_PARTITION
 from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, decode
+from amqp_streams.wire.layout import descriptor_at
 from amqp_streams.wire.sections import (
     ANNOTATIONS_SIZE_MAX,
     MessagesRefusedError,
@@ -356,3 +357,11 @@ def test_a_value_of_any_kind_may_be_a_body(value: object) -> None:
     message = short(0x77, value)
     assert strip(message) == (0, message)
     assert [section.code for section in sections(message)] == [0x77]
+
+
+def test_the_end_of_a_message_is_named_where_a_section_is_expected() -> None:
+    head = short(0x72, {})
+    with pytest.raises(
+        WireError, match=f"the message ends at byte {len(head)}, before a section with its body"
+    ):
+        descriptor_at(head, len(head))

@@ -71,7 +71,7 @@ def test_a_variable_that_names_no_setting_is_refused_with_those_that_exist() -> 
     ("data", "words"),
     [
         (b"x = ", "is not valid TOML"),
-        (b"\xff", "is not valid TOML"),
+        (b"a\xff", "is not valid TOML: the byte at position 1 is not UTF-8"),
         (b"x = " + b"[" * 100_000, "too deeply"),
         (None, "cannot read"),
     ],

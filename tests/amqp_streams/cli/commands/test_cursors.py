@@ -119,7 +119,7 @@ def test_a_cursor_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(
 
 
 def test_a_name_that_no_user_or_two_users_have_is_not_guessed(kept: FakeNode, run: Run) -> None:
-    answer = run("cursor", "remove", "temps", "nope", "--yes")
+    answer = run("cursor", "remove", "temps", "nope")  # before the question
     assert (answer.exit_code, answer.stderr) == (
         1,
         "amqp-streams: log 'temps' has no cursor 'nope': see 'amqp-streams cursor list temps'\n",

@@ -102,7 +102,7 @@ def test_a_small_frame_with_much_content_costs_no_memory(name: str) -> None:
 def test_a_zstd_frame_contains_its_size() -> None:
     """Otherwise the library would have to guess how much to allocate."""
     frame = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1000))
-    with pytest.raises(WireError, match="1000 bytes of content"):
+    with pytest.raises(WireError, match="does not contain its content size"):
         decompressed(frame, compression.ZSTD, 1000, 4096)
 
 
