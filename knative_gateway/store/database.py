@@ -30,6 +30,9 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
+_FULL: Final = "database or disk is full"
+"""The text of SQLite for an error of any write, also of one that deletes."""
+_FULL_REMEDY: Final = "its disk is full: free space on the disk of gateway.db, then try again"
 T = TypeVar("T")
 log = structlog.get_logger("knative_gateway.store")
 
@@ -119,6 +122,7 @@ class _translated:  # noqa: N801  # used as a function
             words = str(getattr(error, "orig", None) or error).splitlines()
             # One line and 300 characters: drivers add the statement and its parameters, which may contain
             # documents.
+            words = [_FULL_REMEDY] if words[:1] == [_FULL] else words
             message = f"the state database: {(words or [type(error).__name__])[0][:300]}"
             raise UnavailableError(message) from error
 

@@ -90,3 +90,16 @@ def _add(connection: Connection) -> None:
 
 def _count(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(POSITIONS)).scalar_one()
+
+
+async def test_a_full_disk_is_reported_with_what_to_do(tmp_path: Path) -> None:
+    database = Database(sqlite_url(tmp_path))
+    await database.open()
+
+    def fill(connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite reports it as a full disk
+        connection.exec_driver_sql("CREATE TABLE large AS SELECT randomblob(1000000) AS data")
+
+    with pytest.raises(UnavailableError, match=r"its disk is full: free space on the disk of gateway\.db"):
+        await database.write(fill)
+    await database.close()
