@@ -33,6 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="auto: atheris where it helps and is installed",
     )
     run.add_argument("--folder", type=Path, default=FOLDER)
+    run.add_argument(
+        "--grow",
+        action="store_true",
+        help="begin with the inputs that earlier runs kept in FOLDER, and add the counts to its totals.json",
+    )
     replay = commands.add_parser("replay", help="run inputs again and say what they do")
     replay.add_argument("target", choices=NAMES)
     replay.add_argument("inputs", nargs="+", type=Path)
@@ -56,7 +61,14 @@ def _run(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     seed = random.randrange(1 << 31) if given.seed is None else given.seed
     print(f"seed {seed}: --seed {seed} makes the same inputs again", flush=True)
     shutil.rmtree(given.folder / "findings", ignore_errors=True)
-    campaign = Campaign(given.folder, seed=seed, jobs=given.jobs, inputs=given.inputs, engine=given.engine)
+    campaign = Campaign(
+        given.folder,
+        seed=seed,
+        jobs=given.jobs,
+        inputs=given.inputs,
+        engine=given.engine,
+        grow=given.grow,
+    )
     ended = campaign.run(given.targets or NAMES, given.seconds)
     found = sum(run.findings for run in ended)
     print(

@@ -43,6 +43,7 @@ class _Run:
     spent: float = 0.0
     crashes: int = 0
     inputs: int = 0
+    cpu: float = 0.0
     findings: int = 0
     rss: int = 0
     at: int = -1
@@ -54,17 +55,26 @@ class _Run:
 class Campaign:
     """`folder`: where findings, corpora and statistics go.
 
-    `inputs`: at most so many a target, 0: as many as the time allows.
+    `inputs`: at most so many a target, 0: as many as the time allows. `grow`: begin with the corpora in
+    `folder`, and add the counts to its `totals.json`.
     """
 
     def __init__(
-        self, folder: Path, *, seed: int, jobs: int = 2, inputs: int = 0, engine: str = "auto"
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        jobs: int = 2,
+        inputs: int = 0,
+        engine: str = "auto",
+        grow: bool = False,
     ) -> None:
         self.folder: Final = folder
         self.seed: Final = seed
         self._jobs = jobs
         self._inputs = inputs
         self._engine = engine
+        self._grow = grow
 
     def run(self, names: Sequence[str], seconds: float) -> list[_Run]:
         """Run these targets, about so long all together."""
@@ -84,6 +94,8 @@ class Campaign:
                 for run in [run for run in running if self._has_ended(run)]:
                     running.remove(run)
                     ended.append(run)
+                    if self._grow:
+                        add_to_totals(self.folder / "totals.json", run)
                     print(_line(run), flush=True)
         finally:
             for run in running:
@@ -112,6 +124,7 @@ class Campaign:
             str(self._inputs),
             "--engine",
             self._engine_of(run),
+            *(["--grow"] if self._grow else []),
         ]
         with (self.folder / f"{run.target.name}.words").open("ab" if run.crashes else "wb") as words:
             run.process = subprocess.Popen([*command, "--folder", str(self.folder)], stderr=words)
@@ -167,8 +180,21 @@ class Campaign:
         if path.exists():
             statistics = json.loads(path.read_text())
             run.inputs += statistics["inputs"]
+            run.cpu += statistics["cpu"]
             run.findings += statistics["findings"]
             run.rss = max(run.rss, statistics["rss"])
+
+
+def add_to_totals(path: Path, run: _Run) -> None:
+    """Add the inputs, the processor seconds and the findings of a run to the totals of its target."""
+    totals = json.loads(path.read_text()) if path.exists() else {}
+    mine = totals.setdefault(run.target.name, {"inputs": 0, "cpu_seconds": 0.0, "findings": 0})
+    mine["inputs"] += run.inputs
+    mine["cpu_seconds"] = round(mine["cpu_seconds"] + run.cpu, 3)
+    mine["findings"] += run.findings
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(totals, indent=1, sort_keys=True) + "\n")
+    fresh.replace(path)
 
 
 def _processor(pid: int) -> tuple[float, bool]:
@@ -184,6 +210,6 @@ def _line(run: _Run) -> str:
     rate = run.inputs / run.spent if run.spent else 0
     words = (
         f"{run.target.name:12} {run.inputs:>10,} inputs in {run.spent:5.0f} s ({rate:,.0f}/s),"
-        f" {run.rss >> 20} MiB"
+        f" {run.cpu:.0f} s of processor time, {run.rss >> 20} MiB"
     )
     return f"{words}, {run.findings or 'no'} finding{'s' if run.findings != 1 else ''}"

@@ -36,6 +36,10 @@ class Mutator:
             else:
                 yield self.mutated(self._random.choice(sources))
 
+    def recall(self, inputs: Sequence[bytes]) -> None:
+        """Mutate these inputs too: an earlier run kept them."""
+        self.kept += self._random.sample(inputs, min(len(inputs), _KEPT_MAX))
+
     def showed(self, data: bytes, what: Hashable) -> bool:
         """Keep the input if what it showed is new."""
         if what in self._known:

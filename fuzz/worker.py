@@ -7,6 +7,7 @@ import argparse
 import json
 import mmap
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fuzz.findings import PACKAGES, Finding, examine
+from fuzz.kept import Kept
 from fuzz.mutate import Mutator
 from fuzz.target import INPUT_BYTES_MAX, Target
 
@@ -115,6 +117,12 @@ def rss_bytes() -> int:
     return int(fields[1]) * resource.getpagesize()
 
 
+def cpu_s() -> float:
+    """Processor time of this process and of its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run as a process; `fuzz.campaign` gives the arguments."""
     parser = argparse.ArgumentParser()
@@ -124,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=0)
     parser.add_argument("--engine", choices=("mutator", "atheris"), required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--grow", action="store_true")
     given = parser.parse_args(arguments)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -144,7 +153,7 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
             flush=True,
         ),
     )
-    began, last = time.monotonic(), 0.0
+    began, began_cpu, last = time.monotonic(), cpu_s(), 0.0
 
     def tell(*, final: bool = False) -> None:
         nonlocal last
@@ -153,6 +162,7 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
             statistics = {
                 "inputs": runner.inputs,
                 "seconds": last - began,
+                "cpu": cpu_s() - began_cpu,
                 "findings": len(runner.findings),
                 "rss": rss_bytes(),
             }
@@ -166,17 +176,22 @@ def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., 
 def _mutator(given: argparse.Namespace) -> int:
     target, runner, tell = _prepared(given)
     mutator = Mutator(given.seed, target.seeds(), target.words)
+    kept = Kept(given.folder / "corpus" / target.name) if given.grow else None
+    if kept:
+        mutator.recall(kept.inputs())
     end = time.monotonic() + given.seconds
     try:
         for data in _limited(mutator.inputs(), given.inputs):
-            mutator.showed(data, runner.run(data))
+            shown = runner.run(data)
+            if mutator.showed(data, shown) and kept:
+                kept.keep(data, shown)
             tell()
             if time.monotonic() > end or len(runner.findings) >= FINDINGS_MAX:
                 break
     finally:
-        tell(final=True)
         if target.close:
             target.close()
+        tell(final=True)  # after the close: the processor time of a child counts when the child has ended
     return 0
 
 
@@ -198,6 +213,8 @@ def _atheris(given: argparse.Namespace) -> int:
         tell()
 
     kept = given.folder / "corpus" / target.name
+    if not given.grow:
+        shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True, exist_ok=True)
     for place, seed in enumerate(target.seeds()):
         (kept / f"seed-{place:03}").write_bytes(seed)

@@ -2,6 +2,7 @@
 arrive.
 """
 
+import json
 import logging
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from fuzz.__main__ import main
 from fuzz.campaign import Campaign
 from fuzz.draw import Draw
 from fuzz.findings import Finding, examine
+from fuzz.kept import Kept
 from fuzz.mutate import Mutator
 from fuzz.target import CORPUS, INPUT_BYTES_MAX, Target
 from fuzz.targets import NAMES, load
@@ -211,6 +213,32 @@ def test_an_input_that_never_ends_is_stopped_from_outside(
     ended = Campaign(tmp_path, seed=SEED, inputs=10, engine="mutator").run(["tests.fuzz.hanging"], 2)
     assert [run.findings for run in ended] == [1]
     assert len(list((tmp_path / "findings").glob("tests.fuzz.hanging-hang-*.input"))) == 1
+
+
+def test_a_run_that_grows_begins_with_what_earlier_runs_kept_and_adds_its_counts(tmp_path: Path) -> None:
+    def run(seed: int) -> None:
+        campaign = Campaign(tmp_path, seed=seed, jobs=1, inputs=200, engine="mutator", grow=True)
+        campaign.run(["wire"], 60)
+
+    corpus = tmp_path / "corpus" / "wire"
+    run(1)
+    first = {path.name: path.read_bytes() for path in corpus.iterdir()}
+    run(1)
+    assert len(first) > 1
+    assert first.items() <= {path.name: path.read_bytes() for path in corpus.iterdir()}.items()
+    totals = json.loads((tmp_path / "totals.json").read_text())["wire"]
+    assert (totals["inputs"], totals["findings"]) == (400, 0)
+    assert totals["cpu_seconds"] > 0
+
+
+def test_a_stored_input_is_kept_once_and_mutated_by_later_runs(tmp_path: Path) -> None:
+    stored = Kept(tmp_path)
+    assert [stored.keep(b"one" * 20, "shown"), stored.keep(b"two", "shown")] == [True, False]
+    again = Kept(tmp_path)
+    assert (again.inputs(), again.keep(b"three", "shown")) == ([b"one" * 20], False)
+    mutator = Mutator(1, [], [])
+    mutator.recall(again.inputs())
+    assert any(b"oneone" in data for data in islice(mutator.inputs(), 20))
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:
